@@ -1,12 +1,12 @@
 """Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--seed 1]``.
 
 A source on this machine sends numbered records and waits for their acknowledgements. The program, with write-ahead logs
-and checkpoints on, counts them by key, in two kinds of state and in a window. It is killed (-9) at random moments and
-restarted each time. The moments are counted from the launch (it dies while it starts), from its start, from the first
-record that a run acknowledges, and from a SIGTERM (it dies while it stops gracefully). On average at every third kill
-its JVM dies instead, and the program must notice and exit. At the end it is stopped gracefully and its outputs are
-compared: every batch time is there, every acknowledged record is in some batch, and states and windows are what the
-batches say they must be.
+and checkpoints on, counts them by key, in two kinds of state and in a window; it also joins a window of the lines of
+files with a table, as DataFrames. It is killed (-9) at random moments and restarted each time. The moments are counted
+from the launch (it dies while it starts), from its start, from the first record that a run acknowledges, and from a
+SIGTERM (it dies while it stops gracefully). On average at every third kill its JVM dies instead, and the program must
+notice and exit. At the end it is stopped gracefully and its outputs are compared: every batch time is there, every
+acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
@@ -90,12 +90,22 @@ class _Connection(socketserver.StreamRequestHandler):
         self.rfile.readline()
 
 
+def write_files(folder: Path, until: threading.Event) -> None:
+    """Put a file of two numbers into a folder twice a second."""
+    first = 0
+    while not until.wait(0.5):
+        (folder / ".next").write_text(f"{first}\n{first + 1}\n")
+        (folder / ".next").rename(folder / f"{first}.txt")
+        first += 2
+
+
 # -- the program --
 
 
 def program(folder: Path, port: int) -> None:
     """Run until SIGTERM, from the checkpoint if there is one."""
     from pyspark import RDD, SparkConf, SparkContext
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock import StateSpec, StreamingContext, ThreadReceiver
 
@@ -123,12 +133,23 @@ def program(folder: Path, port: int) -> None:
             self.name = name
 
         def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-            batch_ms = round(time.timestamp() * 1000)
-            attempt = rdd.context.getLocalProperty("spark.penstock.batch.attempt")
+            self.write(rdd.context, round(time.timestamp() * 1000), rdd.collect())
+
+        def frame(self, df: DataFrame, batch_ms: int) -> None:
+            """Write the rows of a DataFrame."""
+            self.write(df.sparkSession.sparkContext, batch_ms, map(list, df.collect()))
+
+        def write(self, sc: SparkContext, batch_ms: int, records: Iterable[Any]) -> None:
+            """Write the records of a batch."""
+            attempt = sc.getLocalProperty("spark.penstock.batch.attempt")
             target = folder / "out" / f"{self.name}-{batch_ms}-{attempt}-{os.getpid()}"
             partial = target.with_suffix(".partial")
-            partial.write_text(json.dumps(sorted(rdd.collect())))
+            partial.write_text(json.dumps(sorted(records)))
             partial.rename(target)
+
+    def names() -> DataFrame:
+        values = ", ".join(f"({key}, 'key {key}')" for key in range(KEYS))
+        return SparkSession.builder.getOrCreate().sql(f"SELECT * FROM VALUES {values} AS names(key, name)")
 
     def total(new: Iterable[int], old: int | None) -> int:
         return sum(new) + (old or 0)
@@ -153,6 +174,10 @@ def program(folder: Path, port: int) -> None:
         mapped.stateSnapshots().foreachRDD(Write("mapped"))
         windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * INTERVAL_S, INTERVAL_S, 2)
         windows.foreachRDD(Write("window"))
+        lines = ssc.textFileStream(str(folder / "in"))
+        lines.foreachRDD(Write("files"))
+        recent = lines.window(WINDOW * INTERVAL_S).toDF().selectExpr("value", f"cast(value AS int) % {KEYS} AS key")
+        recent.join(names, "key").select("value", "name").foreachBatch(Write("frames").frame)
         return ssc
 
     ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
@@ -294,7 +319,9 @@ def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
     keys = Counter[str]()
     wrong: list[str] = []
     results = {}
-    for name in ("updated", "mapped", "window"):
+    files, again = outputs(folder, "files")
+    differ += again
+    for name in ("updated", "mapped", "window", "frames"):
         results[name], again = outputs(folder, name)
         differ += again
     for time_ms in times:
@@ -303,9 +330,10 @@ def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
             f"key {number % KEYS}" for back in range(WINDOW) for number in records.get(time_ms - back * interval_ms, ())
         )
         expected = {"updated": keys, "mapped": keys, "window": window}
-        for name, result in results.items():
-            if result.get(time_ms) != sorted([key, count] for key, count in expected[name].items()):
-                wrong.append(f"{name} of {time_ms}")
+        recent = [line for back in range(WINDOW) for line in files.get(time_ms - back * interval_ms, ())]
+        right = {name: sorted([key, count] for key, count in counts.items()) for name, counts in expected.items()}
+        right["frames"] = sorted([line, f"key {int(line) % KEYS}"] for line in recent)
+        wrong += [f"{name} of {time_ms}" for name, result in results.items() if result.get(time_ms) != right[name]]
     return {
         "acknowledged records": acknowledged,
         "lost": sum(number not in seen for number in range(acknowledged)),
@@ -315,6 +343,7 @@ def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
         "batches that differ when run again": len(differ),
         "wrong states and windows": len(wrong),
         "first of them": [*wrong, *differ][:5],
+        "lines of files": sum(map(len, files.values())),
         "files of outputs": sum(1 for _ in (folder / "out").iterdir()),
     }
 
@@ -333,9 +362,11 @@ def main() -> None:
     rng = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="penstock-crash-"))
     (folder / "out").mkdir()
+    (folder / "in").mkdir()
     (folder / "log").touch()
     source = Source(options.seed)
     port = source.server_address[1]
+    threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
     began = time.monotonic()
     kills = drawn(rng, options.kills)
     for number, each in enumerate(kills, 1):
@@ -364,7 +395,9 @@ def main() -> None:
     few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
     if few:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
-    if few or process.returncode != 0 or any(found[name] for name in faults):
+    if not found["lines of files"]:
+        print("no file was read")
+    if few or not found["lines of files"] or process.returncode != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

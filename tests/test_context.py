@@ -25,6 +25,7 @@ class FakeSpark(SparkContext):
 
     master = "local[2]"
     applicationId = "app-1"
+    uiWebUrl = None
     _jsc: Any = None
 
     def __init__(self) -> None:

@@ -10,15 +10,24 @@ from typing import Any, cast
 import pytest
 from attrs import field, frozen
 
-from penstock import BatchCompleted, BatchInfo, RateEstimatorSpec, Receiver, StreamInputInfo
+from penstock import (
+    BatchCompleted,
+    BatchInfo,
+    ListenerCounts,
+    RateEstimatorSpec,
+    Receiver,
+    StorageInfo,
+    StreamInputInfo,
+)
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
 from penstock.engine_access import EngineAccess
 from penstock.errors import ConfigurationError, UnknownNameError
+from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.clock import ManualClock
-from penstock_rate import FixedRateEstimator, PIDRateEstimator, listeners, rate_estimators
+from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, listeners, rate_estimators
 from penstock_rate.rate_controller import RateController
 
 T = 1_700_000_000_000
@@ -30,6 +39,7 @@ class Tracker:
     def __init__(self) -> None:
         self.rates: list[tuple[int, float]] = []
         self.limits: dict[int, float] = {}
+        self.blocks = SimpleNamespace(stored=lambda: (3, 900), log_bytes=None)
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         self.rates.append((stream_id, rate))
@@ -42,6 +52,9 @@ class Tracker:
 
     def backlog_bytes(self) -> int:
         return 1234
+
+    def buffered_bytes(self) -> int:
+        return 55
 
 
 class Numbers(Receiver[int]):
@@ -69,7 +82,10 @@ class FakeProgram:
         if max_rate := pairs.get("max_rate"):
             configuration["spark.streaming.receiver.maxRate"] = max_rate
             del configuration[f"{prefix}max_rate"]
-        self.tracker = Tracker()
+        self.tracker, self.bus, self.batch_pages = Tracker(), ListenerBus(10, 3), list[str]()
+        self.engine = SimpleNamespace(
+            tracker=self.tracker, bus=self.bus, checkpointer=None, name_batch_page=self.batch_pages.append
+        )
         if "initialRate" in pairs:
             self.tracker.limits = {
                 id_: min(float(pairs["initialRate"]), float(max_rate or 0) or 1e99)
@@ -83,14 +99,17 @@ class FakeProgram:
         output = stream(100, *inputs)
         configuration["spark.penstock.other.level"] = "7"
         spark = SimpleNamespace(
-            getConf=lambda: SimpleNamespace(getAll=configuration.items), appName="app", applicationId="id-1"
+            getConf=lambda: SimpleNamespace(getAll=configuration.items),
+            appName="app",
+            applicationId="id-1",
+            uiWebUrl=None,
         )
         graph = SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])
         settings, clock = Settings.parse(configuration), ManualClock(0)
         self.context = EngineAccess(
             Program(None, cast("Any", spark), settings, clock, cast("Any", graph)),
             cast("Any", SimpleNamespace(spec=spec)),
-            cast("Any", SimpleNamespace(tracker=self.tracker)),
+            cast("Any", self.engine),
             cast("Any", SimpleNamespace(saved_value=lambda name: self.found.get(name))),
         )
 
@@ -120,6 +139,43 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
     ]
     assert list(context.receiver_infos()) == [0]
     assert context.backlog_bytes() == 1234
+    assert context.spark_ui_url == ""
+    assert context.storage() == StorageInfo(3, 900, 55)
+
+
+def test_checkpoints_are_part_of_what_is_stored() -> None:
+    program = FakeProgram()
+    program.engine.checkpointer = SimpleNamespace(written_ms=T, failures=2)
+    program.tracker.blocks.log_bytes = 70
+    assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2)
+
+
+def test_every_listener_is_counted() -> None:
+    program = FakeProgram()
+    program.bus.add(RateController(program.context, 0, PIDRateEstimator(PIDOptions(), 1000)), "rate (penstock-rate 1)")
+    assert program.context.listener_counts() == [ListenerCounts("rate (penstock-rate 1)", 0, 0, False)]
+
+
+def test_address_is_published_until_the_stop() -> None:
+    program = FakeProgram()
+    context = program.context
+    assert context.ui_url is None
+    context.publish_ui("http://127.0.0.1:4050", "http://127.0.0.1:4050/batch?id={batch_time}")
+    assert program.batch_pages == ["http://127.0.0.1:4050/batch?id={batch_time}"]
+    assert context.ui_url == "http://127.0.0.1:4050"
+    context.stopped()
+    assert context.ui_url is None
+
+
+def test_every_stop_callback_is_called_once(caplog: pytest.LogCaptureFixture) -> None:
+    context, called = FakeProgram().context, list[int]()
+    context.on_stopped(lambda: called.append(1))
+    context.on_stopped(lambda: 1 // 0)
+    context.on_stopped(lambda: called.append(2))
+    context.stopped()
+    context.stopped()
+    assert called == [1, 2]
+    assert "stop callback of listener failed" in caplog.text
 
 
 def test_rates_go_to_the_tracker() -> None:

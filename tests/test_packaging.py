@@ -50,7 +50,7 @@ def test_a_wheel_holds_the_licence_and_the_sign_that_it_is_typed(
 def test_a_plugin_is_found_by_its_entry_point(plugin: str) -> None:
     project = settings(f"plugins/{plugin}")["project"]
     assert project["entry-points"]["penstock"] == {plugin: f"penstock_{plugin}"}
-    assert project["entry-points"].keys() <= {"penstock", "penstock.suites"}
+    assert project["entry-points"].keys() <= {"penstock", "penstock.suites", "penstock.commands"}
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import subprocess
 import sys
@@ -79,3 +80,40 @@ def test_unknown_command_is_a_usage_error(cli: Cli) -> None:
 def test_verbose_logs_at_info(cli: Cli, flags: list[str], level: int) -> None:
     cli(*flags, "plugins", "list")
     assert logging.getLogger("penstock").getEffectiveLevel() == level
+
+
+class Offered(importlib.metadata.EntryPoint):
+    """An entry point of a distribution that is not installed."""
+
+    def load(self) -> object:
+        return {"sound": click.Command("sound", callback=lambda: click.echo("sounds")), "odd": 5}[self.name]
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.metadata.EntryPoints(
+        Offered(name, "x:y", "penstock.commands") for name in ("sound", "odd", "bad")
+    )
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **choice: found.select(**choice))
+
+
+@pytest.mark.usefixtures("offer")
+def test_distribution_adds_a_subcommand(cli: Cli) -> None:
+    assert cli("sound").stdout == "sounds\n"
+    assert "sound" in cli("--help").stdout.split()
+
+
+@pytest.mark.usefixtures("offer")
+@pytest.mark.parametrize(("name", "reason"), [("bad", "does not load: KeyError"), ("odd", "is no click command")])
+def test_subcommand_that_does_not_load_leaves_the_others(cli: Cli, name: str, reason: str) -> None:
+    assert reason in cli(name).stderr
+    assert cli("sound").stdout == "sounds\n"
+    assert cli("--help").exit_code == 0
+
+
+@pytest.mark.usefixtures("offer")
+@pytest.mark.parametrize("arguments", [["top", "http://127.0.0.1:4050"], ["status", "URL", "--json"], ["ui", "LOG"]])
+def test_subcommand_of_a_missing_distribution_names_it(cli: Cli, arguments: list[str]) -> None:
+    result = cli(*arguments)
+    assert result.exit_code == 1
+    assert result.stderr == f"penstock: penstock {arguments[0]} comes with penstock-ui: pip install penstock-ui\n"

@@ -212,7 +212,8 @@ def test_demo_runs_on_spark(tmp_path: Path) -> None:
     output = (tmp_path / "error").read_text()
     assert found.returncode == 0, output
     assert without_delays(output) == []
-    *batches, totals, delays = found.stdout.splitlines()
+    dashboard, *batches, totals, delays = found.stdout.splitlines()
+    assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+", dashboard)
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)
     assert re.fullmatch(r"3 batches, [\d,]+ records, [\d,]+ records/s, 0 failed", totals)
@@ -229,6 +230,7 @@ def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=error, text=True, start_new_session=True) as demo,
     ):
         assert demo.stdout is not None
+        assert demo.stdout.readline().startswith("dashboard http://")
         assert " records " in demo.stdout.readline()
         os.killpg(demo.pid, signal.SIGINT)
         rest = demo.stdout.read()

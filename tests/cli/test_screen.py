@@ -46,3 +46,18 @@ def test_picture_without_batches_is_empty() -> None:
         picture.phase("starting Spark")
     assert isinstance(console.file, StringIO)
     assert "rate limit" not in console.file.getvalue()
+
+
+def test_picture_shows_the_dashboards_address_while_it_runs() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=80, height=11, _environ={"TERM": "xterm"})
+    with Picture(console) as picture:
+        picture.dashboard("http://127.0.0.1:4050")
+        picture.add(batch(1))
+        assert isinstance(console.file, StringIO)
+        assert "http://127.0.0.1:4050" in console.file.getvalue()
+
+
+def test_lines_begin_with_the_dashboards_address(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines() as lines:
+        lines.dashboard("http://127.0.0.1:4050")
+    assert capsys.readouterr().out == "dashboard http://127.0.0.1:4050\n"

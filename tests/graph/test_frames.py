@@ -56,6 +56,8 @@ class Received:
     def count(self, _batch_time_ms: int, _stream_id: int) -> int:
         return 1
 
+    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
+
     def rate_limit(self, _stream_id: int) -> None: ...
 
 

@@ -32,6 +32,8 @@ class Unavailable:
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return 5
 
+    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
+
     def rate_limit(self, stream_id: int) -> float | None:
         return None
 

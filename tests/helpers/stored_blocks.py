@@ -75,6 +75,9 @@ class StoredBlocks:
         partitions = self.partitions(batch_time_ms, [stream_id], 1)
         return sum(reference.num_records for partition in partitions for reference in partition.element)
 
+    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None:
+        """Not known."""
+
     def rate_limit(self, _stream_id: int) -> None:
         """No limit."""
 

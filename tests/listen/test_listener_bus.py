@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import BatchCompleted, StreamingListener, StreamingStarted
+from penstock import BatchCompleted, ListenerCounts, StreamingListener, StreamingStarted
 from penstock.errors import StreamingStateError
 from penstock.listen.listener_bus import ListenerBus
 
@@ -119,6 +119,18 @@ def test_listener_is_disabled_after_consecutive_errors(
     assert failing.heard == [0, 1, 2]
     (disabled,) = [record.getMessage() for record in caplog.records if "listener disabled" in record.getMessage()]
     assert "consecutive_failures=3 listener=failing" in disabled
+
+
+def test_counts_say_what_became_of_the_events_of_each_listener(make_bus: MakeBus, make_listener: MakeListener) -> None:
+    bus, working, failing = make_bus(max_failures=2), make_listener(), make_listener(fail)
+    bus.add(working, "plugin (distribution 1)")
+    bus.add(failing, "plugin (distribution 1)")
+    post(bus, range(5))
+    bus.stop(10)
+    assert bus.counts() == [
+        ListenerCounts("plugin (distribution 1)", 0, 0, False),
+        ListenerCounts("plugin (distribution 1) #2", 0, 2, True),
+    ]
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), BaseException("panic")], ids=["exit", "panic"])

@@ -14,7 +14,7 @@ import pytest
 from penstock import InputSource, RateEstimator, Receiver
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import Spec, options_of, read_options
+from penstock.plugins.specs import Spec, fields_of, options_of, read_options
 
 FOLDER = Path(__file__).parents[2] / "plugins"
 OFFERS = {
@@ -178,7 +178,7 @@ def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: 
 def test_import_starts_no_thread_and_imports_no_spark() -> None:
     code = f"""
 import importlib, sys, threading
-for plugin in {list(OFFERS)}:
+for plugin in {[*OFFERS, "ui"]}:
     importlib.import_module(f"penstock_{{plugin}}")
     assert threading.active_count() == 1, (plugin, threading.enumerate())
     assert not {{"pyspark", "pandas"}} & sys.modules.keys(), plugin
@@ -215,3 +215,18 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_names_its_distr
 def test_unknown_name_has_no_advice_without_a_key() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown receiver 'mqtt'\. Known: none\.$"):
         Plugins(entry_points=[]).spec(RECEIVER, "mqtt")
+
+
+def test_keys_of_the_monitoring_plugin_are_known() -> None:
+    known = load("ui").known_options()
+    assert known["spark.penstock.ui."] == ["enabled", "host", "port", "otel", "token"]
+    assert known["spark.streaming.ui."] == ["retainedBatches"]
+    assert known["spark.penstock.eventLog."] == ["dir", "maxFileSize", "maxFiles"]
+
+
+def test_readme_of_the_monitoring_plugin_lists_every_key_with_its_default_and_help() -> None:
+    text = (FOLDER / "ui" / "README.md").read_text(encoding="utf-8")
+    (plugin,) = [each for each in load("ui").loaded if each.is_working]
+    for prefix, kind in plugin.options.items():
+        for option in fields_of(kind):
+            assert f"| `{prefix}{option.name}` | `{option.default}` | {option.help} |" in text

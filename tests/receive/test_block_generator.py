@@ -27,13 +27,15 @@ class Pushed:
 
     def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
         self.blocks: list[list[Any]] = []
+        self.arrivals: list[int] = []
         self.failures: list[BaseException] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
         self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._push, self.failures.append)
 
-    def _push(self, records: list[Any]) -> None:
+    def _push(self, records: list[Any], arrival_ms: int) -> None:
         self.on_push(records)
+        self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
 
@@ -91,6 +93,21 @@ def test_an_interval_without_records_makes_no_block(make: Make, clock: ManualClo
     clock.advance(10 * INTERVAL_MS)
     pushed.generator.stop()
     assert pushed.blocks == [["only"]]
+
+
+def test_block_arrives_with_its_earliest_record(make: Make, clock: ManualClock) -> None:
+    pushed = make()
+    clock.advance(10)
+    began_ms = clock.now_ms()
+    pushed.generator.add(1)
+    clock.advance(20)
+    pushed.generator.add(2)
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == [1, 2]
+    pushed.generator.add(3)
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == [3]
+    assert pushed.arrivals == [began_ms, began_ms + 20 + INTERVAL_MS]
 
 
 def test_stop_pushes_all_records_in_order(make: Make) -> None:

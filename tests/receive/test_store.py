@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -54,6 +55,23 @@ def test_single_records_are_reported_after_the_interval(
     clock.advance(200)
     driver.log.await_count(AddBlocks)
     assert records() == list(range(10))
+
+
+def test_block_is_reported_with_its_arrival_and_the_size_of_the_buffer(
+    started: Started, clock: ManualClock, driver: FakeDriver
+) -> None:
+    receiver, began_ms = started(), clock.now_ms()
+    receiver.store("first")
+    clock.await_waiters()
+    clock.advance(150)
+    receiver.store_all(["second", "third"])
+    receiver.store_arrow(pa.table({"value": ["fourth"]}))
+    clock.advance(50)
+    driver.log.await_count(AddBlocks, 3)
+    assert sorted(block.arrival_ms or 0 for block in driver.blocks) == [began_ms, began_ms + 150, began_ms + 150]
+    size = sys.getsizeof("first")
+    # The block that is reported is still in the buffer until it is accepted.
+    assert [message.buffered_bytes for message in driver.log.of(AddBlocks)] == [size, size, size]
 
 
 def test_store_all_returns_when_the_driver_has_accepted(

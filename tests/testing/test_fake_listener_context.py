@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from attrs import frozen
 
-from penstock import BatchInfo, ListenerContext, ReceiverInfo, ReceiverStarted, StreamInputInfo
+from penstock import (
+    BatchInfo,
+    ListenerContext,
+    ListenerCounts,
+    ReceiverInfo,
+    ReceiverStarted,
+    StorageInfo,
+    StreamInputInfo,
+)
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.testing import FakeListenerContext
 
@@ -92,3 +100,23 @@ def test_receivers_are_those_of_the_last_events() -> None:
     assert context.receiver_infos() == {4: info}
     assert [stream.stream_id for stream in context.receiver_streams] == [4]
     assert len(context.graph()) == 2
+
+
+def test_stop_calls_what_was_to_be_called_once() -> None:
+    context, called = FakeListenerContext(), list[int]()
+    context.on_stopped(lambda: called.append(1))
+    context.set_rate(0, 5)
+    context.stop()
+    context.stop()
+    context.set_rate(0, 7)
+    assert (called, context.rate_limit(0)) == ([1], 5)
+
+
+def test_what_a_test_sets_is_what_listeners_are_answered() -> None:
+    context = FakeListenerContext()
+    context.stored, context.counts = StorageInfo(3, 500), [ListenerCounts("x", 1, 2, True)]
+    context.jobs = {(1000, 0): [4]}
+    context.publish_ui("http://127.0.0.1:1")
+    assert (context.storage(), context.listener_counts()) == (StorageInfo(3, 500), [ListenerCounts("x", 1, 2, True)])
+    assert (context.job_ids(1000, 0), context.job_ids(1000, 1)) == ([4], [])
+    assert (context.ui_url, context.spark_ui_url) == ("http://127.0.0.1:1", "")

@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -42,7 +42,7 @@ class WebhookReceiver(ThreadReceiver[Any]):
 
     def __init__(self, feeder: HttpFeeder) -> None:
         self.address = (str(feeder.options()["host"]), int(feeder.options()["port"]))
-        self.server: ThreadingHTTPServer | None = None
+        self.server: HTTPServer | None = None
 
     def receive(self) -> None:
         receiver = self
@@ -60,7 +60,7 @@ class WebhookReceiver(ThreadReceiver[Any]):
             def log_message(self, *_arguments: Any) -> None:
                 pass
 
-        with ThreadingHTTPServer(self.address, Handler) as server:
+        with HTTPServer(self.address, Handler) as server:
             self.server = server
             if not self.isStopped():
                 threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

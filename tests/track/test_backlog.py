@@ -12,10 +12,11 @@ import pytest
 from penstock import Receiver, StoredBlock
 from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
-from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.messages import AddBlocks, UpdateRateLimit
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
 from penstock.track.backlog import Backlog, BacklogChange
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -199,3 +200,23 @@ def test_fluttering_backlog_is_warned_about_once_a_minute(
     assert tracked.events.names.count("ReceiverError") == 1
     clock.advance(60_000)
     assert warnings() == 2
+
+
+def test_buffers_of_active_receivers_and_arrivals_of_batches_are_known(
+    make_tracker: MakeTracker, silent: type[Receiver[Any]]
+) -> None:
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    processes = [tracked.registered(number) for number in (1, 2)]
+    for process, sizes in zip(processes, ([500, 70], [3]), strict=True):
+        for number, size in enumerate(sizes):
+            id_, epoch = process.task.stream_id, process.task.epoch
+            block = StoredBlock(f"input-{id_}-{epoch}-{number}", id_, 1, 10, "/b", arrival_ms=1000 - size)
+            assert process._driver.ask(AddBlocks(id_, epoch, [block], size), Reply).accepted
+    assert tracked.tracker.buffered_bytes() == 73
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    ids = [process.task.stream_id for process in processes]
+    assert [tracked.tracker.earliest_arrival(100, id_) for id_ in ids] == [500, 997]
+    assert tracked.tracker.earliest_arrival(200, ids[0]) is None
+    assert processes[0].deregister().accepted
+    assert tracked.tracker.buffered_bytes() == 3

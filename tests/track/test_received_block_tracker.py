@@ -174,3 +174,19 @@ def test_repeated_report_of_a_cleaned_up_block_adds_nothing() -> None:
     tracker.add_blocks([block])
     tracker.allocate_blocks_to_batch(3)
     assert tracker.blocks_of_batch(3, 0) == []
+
+
+def test_stored_blocks_are_counted_until_they_are_cleaned_up() -> None:
+    tracker = ReceivedBlockTracker([1, 2])
+    tracker.add_blocks(blocks(1, 2))
+    tracker.add_blocks(blocks(1, 2, 3))
+    tracker.add_blocks(blocks(1, stream_id=2))
+    assert tracker.stored() == (4, 400)
+    tracker.allocate_blocks_to_batch(1)
+    tracker.add_blocks(blocks(4))
+    assert tracker.stored() == (5, 500)
+    tracker.clean_up_batches(2)
+    assert tracker.stored() == (1, 100)
+    tracker.forget_streams([1])
+    assert tracker.stored() == (0, 0)
+    assert tracker.log_bytes is None

@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from penstock.listen.events import StopProgress as StopProgress
     from penstock.listen.events import StreamingStarted as StreamingStarted
     from penstock.listen.events import StreamInputInfo as StreamInputInfo
+    from penstock.listen.listener_counts import ListenerCounts as ListenerCounts
     from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
     from penstock.plugins.listener_context import ListenerContext as ListenerContext
     from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
+    from penstock.plugins.listener_context import StorageInfo as StorageInfo
     from penstock.plugins.specs import ArrowInput as ArrowInput
     from penstock.plugins.specs import ArrowReader as ArrowReader
     from penstock.plugins.specs import InputSource as InputSource

@@ -16,7 +16,7 @@ _BATCHED = "events that wait are always written together; unset the key"
 _FILES = "file streams keep no time window: they read each file once, whatever its age; see the option new_files_only"
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
-    "spark.streaming.ui.retainedBatches": "Penstock adds no Streaming tab to the UI; register a StreamingListener",
+    "spark.streaming.ui.retainedBatches": "the dashboard reads it: pip install penstock-ui",
     "spark.streaming.extraListeners": "call ssc.addStreamingListener(listener), or install a listener plugin",
     "spark.streaming.dynamicAllocation.": "its plugin is not installed, or not loaded: pip install penstock-allocation",
     "spark.streaming.fileStream.minRememberDuration": _FILES,

@@ -94,13 +94,13 @@ class StreamingContext(StreamBuilder):
         self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
-        self._state = StreamingContextState.INITIALIZED
-        self._lock = threading.RLock()
+        self._state, self._lock = StreamingContextState.INITIALIZED, threading.RLock()
         self._signals, self._termination = StopSignals(self._on_signal), Termination()
         self._jvm_shutdown = JvmShutdown(lambda: self._on_signal(signal.SIGTERM, of_jvm=True))
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
+        self._access: EngineAccess | None = None
         self._is_loaded = False  # streams come from a checkpoint
         self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
 
@@ -110,6 +110,11 @@ class StreamingContext(StreamBuilder):
     def sparkContext(self) -> SparkContext:
         """The SparkContext that runs the jobs."""
         return self._sc
+
+    @property
+    def uiWebUrl(self) -> str | None:
+        """The address of the dashboard; ``None`` before the start, after the stop, and without ``penstock-ui``."""
+        return None if self._access is None else self._access.ui_url
 
     def remember(self, duration: float) -> None:
         """Remember each batch's RDDs and blocks for at least ``duration`` seconds.
@@ -356,10 +361,10 @@ class StreamingContext(StreamBuilder):
         if self._settings.backpressure_enabled:
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
-        access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(access):
+        self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
+        for listener, origin in self._plugins.listeners(self._access):
             self._bus.add(listener, origin)
-        self._engine.start(access.saved_values)
+        self._engine.start(self._access.saved_values)
 
     def _on_signal(self, number: int, *, of_jvm: bool = False) -> None:
         """The first signal stops gracefully, the second at once, unless one of the two was that of the JVM."""
@@ -403,7 +408,8 @@ class StreamingContext(StreamBuilder):
             was_active = self._state is StreamingContextState.ACTIVE
         if was_active:
             assert self._engine is not None
-            self._engine.stop(time.monotonic() + self._graceful_stop_s() if graceful else None)
+            timeout_ms = self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)
+            self._engine.stop(time.monotonic() + timeout_ms / 1000 if graceful else None)
             atexit.unregister(self._on_exit)
         self._ended_now()
 
@@ -416,6 +422,8 @@ class StreamingContext(StreamBuilder):
         self._sc.stop()
 
     def _ended_now(self) -> None:
+        if self._access is not None:
+            self._access.stopped()
         self._state = StreamingContextState.STOPPED
         if StreamingContext._active is self:
             StreamingContext._active = None
@@ -426,9 +434,6 @@ class StreamingContext(StreamBuilder):
         finally:
             # Not earlier: a program that ends then must not take this thread with it while Spark stops.
             self._termination.end()
-
-    def _graceful_stop_s(self) -> float:
-        return (self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
         graceful = self._settings.stop_gracefully_on_shutdown

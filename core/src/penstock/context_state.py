@@ -55,3 +55,13 @@ class Termination:
             if self._error is not None:
                 raise self._error
             return self.has_ended
+
+
+def require_callable(setup: object) -> None:
+    """Check the function that is to create a context.
+
+    Raises:
+        TypeError: it is not callable.
+    """
+    if not callable(setup):
+        raise TypeError("setupFunc should be callable.")

@@ -61,7 +61,7 @@ class Engine:
         on_give_up: Callable[[BaseException], None],
     ) -> None:
         sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
-        self._program, self._bus, self._on_error = program, bus, on_error
+        self._program, self.bus, self._on_error = program, bus, on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,
@@ -77,10 +77,14 @@ class Engine:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
         self._properties = LocalProperties(sc) if self._run is None else LocalProperties(sc, self._run.attempts.of)
         self.scheduler = JobScheduler(settings, clock, self._properties.put, bus.post, on_error, on_give_up)
-        self._checkpointer: Checkpointer | None = None
+        self.checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
         self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
         self._is_graceful = True
+
+    def name_batch_page(self, address: str) -> None:
+        """Have the descriptions of Spark's jobs name the page of their batch; see ``LocalProperties``."""
+        self._properties.batch_page = address
 
     def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:
         """Start every part.
@@ -106,8 +110,8 @@ class Engine:
             discard_file=partial(delete_file, self._program.sc),
         )
         if self._run is not None:
-            self._checkpointer = checkpointer = Checkpointer(
-                self._program, self._run, self.tracker, listener_values, self._bus.post, self._release_blocks
+            self.checkpointer = checkpointer = Checkpointer(
+                self._program, self._run, self.tracker, listener_values, self.bus.post, self._release_blocks
             )
             checkpointer.start()
             runtime = evolve(
@@ -118,9 +122,9 @@ class Engine:
             )
         graph.connect(runtime)
         self.generator = JobGenerator(
-            settings, clock, graph, self.scheduler, self.tracker, self._on_error, self._checkpointer
+            settings, clock, graph, self.scheduler, self.tracker, self._on_error, self.checkpointer
         )
-        self._bus.start()
+        self.bus.start()
         self._final_state.start()
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
@@ -156,7 +160,7 @@ class Engine:
         ]
         if self._run is not None and self._run.completed_outputs is not None:
             steps.append(("completed outputs", self._run.completed_outputs.close))
-        steps.append(("listeners", lambda: self._bus.stop(_closing_s(end, 5.0))))
+        steps.append(("listeners", lambda: self.bus.stop(_closing_s(end, 5.0))))
         for name, step in steps:
             self._step(name, step)
         log.info("streaming stopped", batches_left=len(self.scheduler.pending_batches))
@@ -187,7 +191,7 @@ class Engine:
         left = len(self.scheduler.pending_batches)
         if phase == "batches" and left:
             log.info("batches remaining", count=left)
-        self._bus.post(StopProgress(self._program.clock.now_ms(), phase, left))
+        self.bus.post(StopProgress(self._program.clock.now_ms(), phase, left))
 
     def _stop_generator(self, deadline: float | None) -> None:
         if self.generator is None:
@@ -202,15 +206,15 @@ class Engine:
 
     def _stop_checkpointer(self, end: float) -> None:
         # With batches remaining, the next run recovers from a state before them.
-        if self._checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
+        if self.checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
             self._final_state.write(end)
         else:
             self._final_state.abandon()
-        if self._checkpointer is None:
+        if self.checkpointer is None:
             return
         if self.generator is not None:
             self.generator.save()
-        if not self._checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
+        if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
             log.warning("last checkpoint not written before the deadline")
 
     def _release_blocks(self, before_ms: int) -> None:

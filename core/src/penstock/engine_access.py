@@ -12,15 +12,18 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
+from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchInfo, ReceiverInfo
+from penstock.listen.listener_counts import ListenerCounts
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
+from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.runtime.log import get_logger
-from penstock.spark import cluster
+from penstock.runtime.threads import contain_errors
+from penstock.spark import cluster, local_properties
 
 log = get_logger("listener_context")
 
@@ -38,6 +41,7 @@ class EngineAccess(ListenerContext):
 
     Attributes:
         saved_values: functions that return the values to save in each checkpoint, by name.
+        ui_url: the address that a listener has published; ``None`` for none.
     """
 
     def __init__(self, program: Program, plugins: Plugins, engine: Engine, recovery: Recovery | None) -> None:
@@ -47,7 +51,10 @@ class EngineAccess(ListenerContext):
         self._configuration = MappingProxyType(dict(program.sc.getConf().getAll()))
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
+        self._spark_ui_url = str(program.sc.uiWebUrl or "")
+        self._stop_callbacks: list[Callable[[], object]] = []
         self.saved_values: dict[str, Callable[[], Any]] = {}
+        self.ui_url: str | None = None
 
     @property
     def application_name(self) -> str:
@@ -58,6 +65,11 @@ class EngineAccess(ListenerContext):
     def application_id(self) -> str:
         """The Spark application's id."""
         return self._application_id
+
+    @property
+    def spark_ui_url(self) -> str:
+        """The address of Spark's UI."""
+        return self._spark_ui_url
 
     @property
     def batch_interval_ms(self) -> int:
@@ -96,6 +108,7 @@ class EngineAccess(ListenerContext):
                 stream.name or "",
                 stream.call_site.short,
                 tuple(parent.number for parent in stream.parents),
+                stream.id if isinstance(stream, InputDStream) else None,
             )
             for stream in self._graph.streams()
         ]
@@ -107,6 +120,27 @@ class EngineAccess(ListenerContext):
     def backlog_bytes(self) -> int:
         """The bytes of all blocks that no batch has processed."""
         return self._engine.tracker.backlog_bytes()
+
+    def storage(self) -> StorageInfo:
+        """What tracker and checkpointer store."""
+        blocks, num_bytes = self._engine.tracker.blocks.stored()
+        checkpointer = self._engine.checkpointer
+        return StorageInfo(
+            blocks,
+            num_bytes,
+            self._engine.tracker.buffered_bytes(),
+            self._engine.tracker.blocks.log_bytes,
+            None if checkpointer is None else checkpointer.written_ms,
+            0 if checkpointer is None else checkpointer.failures,
+        )
+
+    def listener_counts(self) -> Sequence[ListenerCounts]:
+        """The counts of the listener bus."""
+        return self._engine.bus.counts()
+
+    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
+        """The jobs that carry the tag of the output operation."""
+        return cluster.jobs_with_tag(self._sc, local_properties.job_tag(batch_time_ms, output_op_id))
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """The bytes of unprocessed blocks that executors store, by executor id."""
@@ -155,6 +189,22 @@ class EngineAccess(ListenerContext):
     def kill_executor(self, executor_id: str) -> bool:
         """Ask Spark to end an executor."""
         return cluster.kill_executor(self._sc, executor_id)
+
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Set what ``StreamingContext.uiWebUrl`` returns, and what descriptions of jobs name."""
+        self.ui_url = url
+        self._engine.name_batch_page(batch_page)
+
+    def on_stopped(self, callback: Callable[[], object]) -> None:
+        """Add a callback."""
+        self._stop_callbacks.append(callback)
+
+    def stopped(self) -> None:
+        """Call the callbacks, once."""
+        self.ui_url = None
+        callbacks, self._stop_callbacks = self._stop_callbacks, []
+        for callback in callbacks:
+            contain_errors(callback, lambda error: log.error("stop callback of listener failed", exc_info=error))
 
     def _make_estimator(self, stream_id: int) -> GuardedEstimator:
         if stream_id not in {stream.stream_id for stream in self.receiver_streams}:

@@ -1,6 +1,7 @@
 """Helpers for plugins, beside the contract in ``penstock`` itself.
 
-A queue for callbacks, text lines, files, logging, error messages; and what an engine needs that runs receivers itself.
+A queue for callbacks, text lines, files and directories of any file system, logging, error messages; and what an
+engine needs that runs receivers itself.
 """
 
 from typing import TYPE_CHECKING
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.log import get_logger as get_logger
+    from penstock.storage.directory import Appender as Appender
+    from penstock.storage.directory import Directory as Directory
+    from penstock.storage.directory import Durability as Durability
     from penstock.storage.uri import absolute_location as absolute_location
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote

@@ -1,7 +1,9 @@
 """Every hook: the whole plugin contract on one page.
 
 A plugin is a module, class or object named by an entry point of the group ``penstock``. It implements any of these
-hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record.
+hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record. Two attributes
+of that object are optional: ``penstock_api``, the version of this contract, and ``penstock_options``, a dictionary from
+prefixes of configuration keys to the options classes that its listeners read there with ``ListenerContext.options``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ API_VERSION = "1"
 GROUP = "penstock"
 #: The entry-point group in which a distribution names the conformance suites of its plugins; only tests load them.
 SUITES_GROUP = "penstock.suites"
+#: The entry-point group in which a distribution names subcommands of ``penstock``: click commands.
+COMMANDS_GROUP = "penstock.commands"
 
 hookspec = pluggy.HookspecMarker(GROUP)
 hookimpl = pluggy.HookimplMarker(GROUP)

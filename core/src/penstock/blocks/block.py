@@ -56,6 +56,7 @@ class StoredBlock:
         path: the file's path on the host that stored it, or its URI if all hosts can read it.
         metadata: JSON values that the receiver gave with the records.
         checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
+        arrival_ms: when the receiver got the earliest of the records; set when the block is reported to the driver.
     """
 
     block_id: str
@@ -65,6 +66,7 @@ class StoredBlock:
     path: str
     metadata: dict[str, Any] | None = None
     checksum: int | None = None
+    arrival_ms: int | None = None
 
 
 @frozen

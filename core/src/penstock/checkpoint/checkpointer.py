@@ -73,6 +73,17 @@ class Checkpointer:
         self._lock = threading.Lock()
         self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
 
+    @property
+    def written_ms(self) -> int | None:
+        """When the content of the last checkpoint that was written was gathered; ``None`` before the first."""
+        retained = self._store.retained
+        return retained[-1].written_ms if retained else None
+
+    @property
+    def failures(self) -> int:
+        """The number of consecutive checkpoints that could not be written."""
+        return self._writer.failures
+
     def start(self) -> None:
         """Write the first checkpoint on the calling thread, then start the writer's thread.
 

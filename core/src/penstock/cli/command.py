@@ -1,10 +1,12 @@
 """The ``penstock`` command: its subcommands, and how errors, Ctrl-C and ``--verbose`` work for all of them.
 
 Imports no Spark, so that ``--help`` is quick: a subcommand imports it when it runs. All on the main thread.
+Distributions add subcommands, which are click's, through the entry-point group ``penstock.commands``.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import IO, Any
 
 import click
@@ -16,10 +18,13 @@ from penstock.cli.pack import pack
 from penstock.cli.plugins import plugins
 from penstock.cli.rate import rate
 from penstock.cli.run import run
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, summary_of
+from penstock.hookspecs import COMMANDS_GROUP
 from penstock.runtime.log import set_level
 
 _EXIT_INTERRUPTED = 130
+# First-party subcommands of other distributions.
+_ELSEWHERE = {"status": "penstock-ui", "top": "penstock-ui", "ui": "penstock-ui"}
 
 
 class Failure(click.ClickException):
@@ -31,6 +36,27 @@ class Failure(click.ClickException):
 
 
 class _PenstockGroup(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *_ELSEWHERE, *importlib.metadata.entry_points(group=COMMANDS_GROUP).names})
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name in self.commands:
+            return self.commands[name]
+        for entry_point in importlib.metadata.entry_points(group=COMMANDS_GROUP, name=name):
+            try:
+                command = entry_point.load()
+            # Whatever it raises: the other subcommands must work.
+            except Exception as error:
+                origin = entry_point.dist.name if entry_point.dist is not None else entry_point.value
+                return _unavailable(name, f"penstock {name} of {origin} does not load: {summary_of(error)}")
+            if isinstance(command, click.Command):
+                return command
+            return _unavailable(name, f"{entry_point.value} is no click command")
+        if name in _ELSEWHERE:
+            distribution = _ELSEWHERE[name]
+            return _unavailable(name, f"penstock {name} comes with {distribution}: pip install {distribution}")
+        return None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -39,6 +65,17 @@ class _PenstockGroup(click.Group):
             raise Failure(message) from error
         except KeyboardInterrupt:
             ctx.exit(_EXIT_INTERRUPTED)
+
+
+def _unavailable(name: str, reason: str) -> click.Command:
+    """A subcommand that only says why it cannot run."""
+
+    @click.command(name, help=reason, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def unavailable(arguments: tuple[str, ...]) -> None:
+        raise PenstockError(reason)
+
+    return unavailable
 
 
 @click.group(cls=_PenstockGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Maximum time from the receiver's start to its first record, on a slow machine.
 _PATIENCE_S = 30.0
 _RECEIVER = "synthetic"
+_DASHBOARD = "spark.penstock.ui."
 
 
 @click.command()
@@ -111,6 +112,8 @@ def _batches(
     from penstock.cli.demo_program import WordCount, quiet_spark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Without Spark's UI the dashboard would be off, too; without the plugin that has it, the key would be unknown.
+    dashboard = {f"{_DASHBOARD}enabled": "true"} if _DASHBOARD in load_plugins().known_options() else {}
     sc = quiet_spark(
         {
             "spark.master": local_master(receivers=1),
@@ -121,6 +124,7 @@ def _batches(
             PROGRESS: "false",
             "spark.penstock.log.level": "INFO" if verbose else "WARNING",
             UDS: "true",
+            **dashboard,
         },
         verbose=verbose,
     )
@@ -128,6 +132,8 @@ def _batches(
         program = WordCount(sc, interval_s, *source)
         try:
             program.ssc.start()
+            if program.ssc.uiWebUrl is not None:
+                screen.dashboard(program.ssc.uiWebUrl)
             screen.phase("starting the receiver")
             yield from _completed(program, count, time.monotonic() + _PATIENCE_S + 2 * interval_s)
         finally:

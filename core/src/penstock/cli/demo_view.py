@@ -186,12 +186,19 @@ class Screen:
     def phase(self, text: str) -> None:
         """Show what the demo is doing."""
 
+    def dashboard(self, url: str) -> None:
+        """Show the dashboard's address."""
+
     def add(self, batch: ViewedBatch) -> None:
         """Show a completed batch."""
 
 
 class Lines(Screen):
     """One line of text per batch, for pipes and files."""
+
+    def dashboard(self, url: str) -> None:
+        """Print one line."""
+        click.echo(f"dashboard {url}")
 
     def add(self, batch: ViewedBatch) -> None:
         """Print one line."""
@@ -205,6 +212,7 @@ class Picture(Screen):
         self._console = console
         self._spinner = Spinner("dots")
         self._batches: list[ViewedBatch] = []
+        self._url = ""
         # Log lines appear above the table, unless standard error is redirected.
         self._live = Live(console=console, refresh_per_second=8, redirect_stderr=sys.stderr.isatty())
 
@@ -223,19 +231,26 @@ class Picture(Screen):
         self._spinner.update(text=Text(text, "dim"))
         self._draw()
 
+    def dashboard(self, url: str) -> None:
+        """Show the address below the table."""
+        self._url = url
+        self._draw()
+
     def add(self, batch: ViewedBatch) -> None:
         """Add a row."""
         self._batches.append(batch)
         self._draw()
 
     def _draw(self) -> None:
-        self._live.update(drawing(self._last(), self._spinner), refresh=True)
+        self._live.update(drawing(self._last(), self._spinner, self._url), refresh=True)
 
     def _last(self) -> Sequence[ViewedBatch]:
-        return self._batches[-max(self._console.height - _OTHER_LINES, 1) :]
+        return self._batches[-max(self._console.height - _OTHER_LINES - bool(self._url), 1) :]
 
 
-def drawing(batches: Sequence[ViewedBatch], spinner: Spinner | None = None) -> RenderableType:
-    """The table, once there are batches, and the spinner."""
+def drawing(batches: Sequence[ViewedBatch], spinner: Spinner | None = None, url: str = "") -> RenderableType:
+    """The table, once there are batches, the dashboard's address and the spinner."""
     parts: list[RenderableType] = [BatchTable(batches), Text()] if batches else []
+    if url:
+        parts.append(Text.assemble(("dashboard  ", "bold"), (url, f"link {url}")))
     return Group(*parts, *([spinner] if spinner else []))

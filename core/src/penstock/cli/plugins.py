@@ -32,7 +32,7 @@ from penstock.errors import UnknownNameError
 from penstock.hookspecs import GROUP
 from penstock.launch.launch_conf import conf_here
 from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins, additional
-from penstock.plugins.specs import options_of
+from penstock.plugins.specs import fields_of, options_of
 from penstock.testing.plugin_probe import probe
 
 #: The longest time that a plugin may take to load.
@@ -122,7 +122,11 @@ def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
         for spec in specs
         if name in {None, plugin.name, spec.name}
     ]
-    return attrs.asdict(plugin, filter=attrs.filters.exclude("plugin", "specs")) | {"offers": offers}
+    if name == plugin.name:
+        for prefix, kind in plugin.options.items():
+            options = [attrs.asdict(option) for option in fields_of(kind)]
+            offers.append({"kind": "configuration keys", "name": prefix, "summary": "", "options": options})
+    return attrs.asdict(plugin, filter=attrs.filters.exclude("plugin", "specs", "options")) | {"offers": offers}
 
 
 def describe_named(plugins: Plugins, name: str) -> list[dict[str, Any]]:

@@ -28,6 +28,9 @@ class ReceivedBlocks(Protocol):
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""
 
+    def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
+        """When the earliest record of a batch arrived at its receiver; ``None`` without records."""
+
     def rate_limit(self, stream_id: int) -> float | None:
         """The receiver's current rate limit in records/s; ``None`` for no limit."""
 

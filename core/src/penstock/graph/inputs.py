@@ -72,7 +72,12 @@ class ReceiverInputDStream(InputDStream):
         received = self.graph.runtime.received_blocks
         if received is not None and time_ms > (self.graph.zero_time_ms or 0):
             # Last: what fails above is tried again for the next output, and the input must be reported once.
-            info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+            info = StreamInputInfo(
+                self.id,
+                received.count(time_ms, self.id),
+                rate_limit=received.rate_limit(self.id),
+                earliest_arrival=received.earliest_arrival(time_ms, self.id),
+            )
             self.graph.runtime.report_input(time_ms, info, None)
         return rdd
 
@@ -88,8 +93,8 @@ class ReceiverInputDStream(InputDStream):
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """Its id, unless the records are read from what Spark persists."""
-        return (self.id,) if self.is_fusible else None
+        """Its id, unless the RDDs are persisted or checkpointed, and must be computed."""
+        return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
 
 
 class PulledInputDStream(InputDStream):

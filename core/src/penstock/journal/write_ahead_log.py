@@ -158,6 +158,11 @@ class WriteAheadLog:
         """The number of committed events of the run."""
         return self._next_number - 1
 
+    @property
+    def num_bytes(self) -> int:
+        """The size of the segments that a recovery reads."""
+        return self._state_bytes + self._event_bytes
+
     def start(self) -> None:
         """Begin a base segment, delete all other segments, and accept events.
 

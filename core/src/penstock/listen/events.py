@@ -21,12 +21,15 @@ class StreamInputInfo:
         numRecords: records in the batch; 0 where the stream cannot know.
         metadata: describes the input; the key ``Description`` is text for people.
         rate_limit: the receiver's, records/s, when the batch was generated; ``None`` for no limit.
+        earliest_arrival: when a receiver got the earliest of the records, by its host's clock; ``None`` without records
+            or receiver.
     """
 
     inputStreamId: int
     numRecords: int
     metadata: Mapping[str, Any] = field(factory=dict)
     rate_limit: float | None = None
+    earliest_arrival: int | None = None
 
     @property
     def metadataDescription(self) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event, callbacks_of
+from penstock.listen.listener_counts import ListenerCounts
 from penstock.listen.streaming_listener import EventView, is_streaming_listener
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -138,6 +139,11 @@ class ListenerBus:
             self._listeners = [listener for listener in self._listeners if listener.target is not target]
         for listener in leaving:
             listener.stop(time.monotonic() + 1)
+
+    def counts(self) -> list[ListenerCounts]:
+        """The counts of every listener, in the order in which they were added."""
+        with self._lock:
+            return [ListenerCounts(each.label, each.dropped, each.failed, each.disabled) for each in self._listeners]
 
     def start(self) -> None:
         """Start to deliver."""

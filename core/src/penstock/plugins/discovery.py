@@ -24,7 +24,7 @@ from penstock.conf import OPTION_SECTIONS
 from penstock.errors import PenstockError, PluginError, UnknownNameError, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
-from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, options_of
+from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
 
@@ -65,6 +65,7 @@ class LoadedPlugin:
         value: the object reference of the entry point.
         hooks: implemented hooks.
         specs: offered specs, by hook.
+        options: the options classes that its listeners read, by prefix of their keys.
         fault: why it was left out; empty when it was loaded.
         disabled: whether ``spark.penstock.plugins.disable`` names it.
     """
@@ -75,6 +76,7 @@ class LoadedPlugin:
     value: str
     hooks: list[str] = Factory(list)
     specs: dict[str, list[Any]] = Factory(dict)
+    options: dict[str, type] = Factory(dict)
     fault: str = ""
     disabled: bool = False
     plugin: object = field(default=None, repr=False)
@@ -197,17 +199,21 @@ class Plugins:
     def known_options(self) -> dict[str, list[str] | None]:
         """Where options of working plugins are set, and which there are.
 
-        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec; and ``None``, for any, below
-        ``spark.penstock.<plugin>.`` (Spark's section for a first-party one) of a plugin that offers listeners, which
-        read their own.
+        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
+        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` (Spark's section for a
+        first-party one) of a plugin that offers listeners and declares no options.
         """
         known: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-        listeners = [each.name for each in self._working() if "listeners" in each.hooks]
-        return known | {_SECTIONS_OF_SPARK.get(name, f"spark.penstock.{name}."): None for name in listeners}
+        for each in self._working():
+            if each.options:
+                known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
+            elif "listeners" in each.hooks:
+                known[_SECTIONS_OF_SPARK.get(each.name, f"spark.penstock.{each.name}.")] = None
+        return known
 
     def listeners(self, context: object) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
@@ -276,6 +282,7 @@ class Plugins:
         self.manager.register(plugin, name=record.name)
         self._check_hooks(plugin)
         record.hooks = sorted(caller.name for caller in self.manager.get_hookcallers(plugin) or ())
+        record.options = dict(getattr(target, "penstock_options", {}))
         if not record.hooks:
             raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
         for hook, (kind, spec_class) in KINDS.items():

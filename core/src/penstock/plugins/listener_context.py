@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from attrs import frozen
 
 from penstock.listen.events import BatchInfo, ReceiverInfo
+from penstock.listen.listener_counts import ListenerCounts
 from penstock.plugins.specs import RateEstimator
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class DStreamInfo:
         name: given by ``setName``; empty when there is none.
         call_site: file and line where the program made it.
         parents: numbers of the streams it is computed from; empty for an input stream.
+        stream_id: of an input stream: the id in ``BatchInfo.streamIdToInputInfo``; ``None`` for all others.
     """
 
     number: int
@@ -46,6 +48,30 @@ class DStreamInfo:
     name: str
     call_site: str
     parents: tuple[int, ...]
+    stream_id: int | None = None
+
+
+@frozen
+class StorageInfo:
+    """What a program stores, in bytes.
+
+    Attributes:
+        blocks: number of stored blocks that are not cleaned up: those of the backlog, and processed ones that windows,
+            state or checkpoints still need.
+        block_bytes: their size, on the executors' disks or in the receiver write-ahead log.
+        buffered_bytes: records in the memory of active receivers, as of their last reports.
+        driver_log_bytes: the driver write-ahead log; ``None`` without checkpoints.
+        checkpoint_ms: when the content of the last written checkpoint was gathered, ms since the epoch; ``None``
+            without checkpoints.
+        checkpoint_failures: consecutive checkpoints that could not be written.
+    """
+
+    blocks: int = 0
+    block_bytes: int = 0
+    buffered_bytes: int = 0
+    driver_log_bytes: int | None = None
+    checkpoint_ms: int | None = None
+    checkpoint_failures: int = 0
 
 
 class ListenerContext(ABC):
@@ -64,6 +90,11 @@ class ListenerContext(ABC):
     @abstractmethod
     def application_id(self) -> str:
         """The Spark application's id."""
+
+    @property
+    @abstractmethod
+    def spark_ui_url(self) -> str:
+        """The address of Spark's own UI; empty when it is off."""
 
     @property
     @abstractmethod
@@ -103,6 +134,18 @@ class ListenerContext(ABC):
     @abstractmethod
     def backlog_bytes(self) -> int:
         """Bytes that receivers have stored and no batch has processed."""
+
+    @abstractmethod
+    def storage(self) -> StorageInfo:
+        """Return what the program stores."""
+
+    @abstractmethod
+    def listener_counts(self) -> Sequence[ListenerCounts]:
+        """Return what became of the events of every listener, plugins' and the program's."""
+
+    @abstractmethod
+    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
+        """Return the Spark jobs of an output operation of a batch, as far as Spark retains them. Asks the JVM."""
 
     @abstractmethod
     def executor_backlogs(self) -> Mapping[str, int]:
@@ -185,4 +228,22 @@ class ListenerContext(ABC):
 
         Returns:
             Whether the cluster manager accepted the request; always false in local mode.
+        """
+
+    @abstractmethod
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
+
+        Args:
+            url: a page about this program. It must not contain a secret, because it is printed and logged.
+            batch_page: the page about one batch, with ``{batch_time}`` in place of its time in ms; the descriptions of
+                Spark's jobs name it. Empty for none.
+        """
+
+    @abstractmethod
+    def on_stopped(self, callback: Callable[[], object]) -> None:
+        """Have a function called once when the context has stopped, or its start has failed.
+
+        Listeners get no event when the start fails; what they opened in ``listeners(context)`` is closed here. Called
+        on the thread that stops the context; an error is logged.
         """

@@ -231,10 +231,11 @@ class Option:
 
 def options_of(spec: Spec) -> list[Option]:
     """Describe a spec's options."""
-    return [] if spec.options is None else _fields(spec.options)
+    return [] if spec.options is None else fields_of(spec.options)
 
 
-def _fields(options: type) -> list[Option]:
+def fields_of(options: type) -> list[Option]:
+    """Describe the fields of an options class."""
     types = get_type_hints(options, include_extras=True)
     return [_describe(field, types.get(field.name, Any)) for field in attrs.fields(options) if field.init]
 
@@ -305,7 +306,7 @@ def structure_options(
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing, or its value is invalid.
     """
-    known = _fields(options)
+    known = fields_of(options)
     for name in given:
         if name not in {option.name for option in known}:
             raise UnknownNameError("option", name, [option.name for option in known], f"{what}{_from_key(keys, name)}")

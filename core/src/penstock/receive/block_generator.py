@@ -44,6 +44,8 @@ OnStored = Callable[[BaseException | None], object]
 @define
 class _Run:
     records: list[Any]
+    # When the first record was added, ms since the epoch.
+    arrival_ms: int = 0
     num_bytes: int = 0
     # Callbacks with the positions of their records.
     callbacks: list[tuple[int, OnStored]] = field(factory=list)
@@ -58,8 +60,8 @@ class BlockGenerator:
         clock: drives the timer that cuts.
         interval_ms: time between two cuts.
         bounds: at which ``add`` waits.
-        push: pushes records as a block and returns when it is accepted. Returns the errors of records that were left
-            out, by position. An error that it raises is final.
+        push: pushes records, the earliest of which was added at a time, as a block and returns when it is accepted.
+            Returns the errors of records that were left out, by position. An error that it raises is final.
         on_failure: called with the first error of ``push``; records buffered from then on are dropped.
         on_tick: called at each tick before the cut; must return at once.
         on_callback_error: called with what an ``on_stored`` raised.
@@ -71,13 +73,13 @@ class BlockGenerator:
         clock: Clock,
         interval_ms: int,
         bounds: Bounds,
-        push: Callable[[list[Any]], Mapping[int, BaseException] | None],
+        push: Callable[[list[Any], int], Mapping[int, BaseException] | None],
         on_failure: Callable[[BaseException], None],
         on_tick: Callable[[], None] = lambda: None,
         on_callback_error: Callable[[BaseException], None] = lambda _error: None,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._bounds, self._push, self._on_failure = bounds, push, on_failure
+        self._clock, self._bounds, self._push, self._on_failure = clock, bounds, push, on_failure
         self._before_cut, self._on_callback_error, self._hold = on_tick, on_callback_error, hold
         self._buffer = _Run([])
         # The last run that was cut; runs are done in the order of their cuts.
@@ -94,6 +96,11 @@ class BlockGenerator:
         self._failure: BaseException | None = None
         #: Number of records that are lost, and of those pushed after the stop began.
         self.dropped_records = self.flushed_records = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the records that are not pushed yet, as ``Bounds`` counts it."""
+        return self._pending_bytes
 
     def start(self) -> None:
         """Start to accept and cut records."""
@@ -122,6 +129,8 @@ class BlockGenerator:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
             if on_stored is not None:
                 self._buffer.callbacks.append((len(self._buffer.records), on_stored))
+            if not self._buffer.records:
+                self._buffer.arrival_ms = self._clock.now_ms()
             self._buffer.records.append(record)
             self._buffer.num_bytes += num_bytes
             self._pending_records += 1
@@ -198,7 +207,7 @@ class BlockGenerator:
         left_out: Mapping[int, BaseException] = {}
         if self._failure is None:
             try:
-                left_out = self._push(run.records) or {}
+                left_out = self._push(run.records, run.arrival_ms) or {}
             except (Exception, SystemExit) as error:
                 self._failure = error
                 self._on_failure(error)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
@@ -51,6 +51,9 @@ class BlockPusher:
         ending: set once the receiver is to end: from then on a full disk is an error like any other.
         on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
+
+    Attributes:
+        buffered_bytes: returns what a report says of the receiver's buffer.
     """
 
     def __init__(
@@ -72,10 +75,17 @@ class BlockPusher:
         # The number of blocks that wait for disk space.
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
+        self.buffered_bytes: Callable[[], int] = lambda: 0
         self._reporter = BlockReporter(self._report)
 
-    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Return once a block is stored and accepted. Waits while the disk is full.
+
+        Args:
+            table: the records in their Arrow form.
+            count: number of records.
+            metadata: JSON values that the receiver gave with the records.
+            arrival_ms: when the receiver got the earliest of the records, ms since the epoch.
 
         Raises:
             StoreError: all retries failed, or the driver refused the block.
@@ -84,14 +94,14 @@ class BlockPusher:
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records)"
         stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._store_retries)
-        reply = self._reporter.report(stored)
+        reply = self._reporter.report(evolve(stored, arrival_ms=arrival_ms))
         if not reply.accepted:
             self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
         what = f"the report of block {', '.join(block.block_id for block in blocks)}"
-        message = AddBlocks(self._stream_id, self._epoch, blocks)
+        message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
         return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
 
     def _store(self, block: Block) -> StoredBlock:

@@ -80,11 +80,19 @@ class Registered(Reply):
 
 @frozen
 class AddBlocks:
-    """Receiver to driver: these blocks are stored. The driver accepts all or none."""
+    """Receiver to driver: these blocks are stored. The driver accepts all or none.
+
+    Attributes:
+        stream_id: id of the input stream.
+        epoch: number of the launch.
+        blocks: the blocks.
+        buffered_bytes: size of the records in the receiver's buffer that are in no accepted block yet.
+    """
 
     stream_id: int
     epoch: int
     blocks: list[StoredBlock]
+    buffered_bytes: int = 0
 
 
 @frozen

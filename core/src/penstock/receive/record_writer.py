@@ -66,7 +66,7 @@ class RecordWriter:
         callbacks: WriterCallbacks,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._limiter, self._pusher, self._callbacks = limiter, pusher, callbacks
+        self._clock, self._limiter, self._pusher, self._callbacks = clock, limiter, pusher, callbacks
         self._max_records, self._max_bytes = settings.max_buffered_records, settings.max_buffered_bytes
         self._generator = BlockGenerator(
             clock,
@@ -78,6 +78,7 @@ class RecordWriter:
             on_callback_error=lambda error: callbacks.report_error("on_stored failed", error),
             hold=hold,
         )
+        pusher.buffered_bytes = lambda: self._generator.pending_bytes
         self._accepting, self._refuses = True, False
         self._in_progress = 0
         self._idle = threading.Condition()
@@ -119,7 +120,7 @@ class RecordWriter:
     def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
         """Store records and return when they are accepted."""
         _check_json(metadata)
-        marks_last = metadata is not None
+        marks_last, arrival_ms = metadata is not None, self._clock.now_ms()
         for table, count, is_last in sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last):
             part, values = table, list[Any]()
             for start, stop in self._permits(count):
@@ -127,17 +128,18 @@ class RecordWriter:
                     # The limit fell after the table was made. A row may hold several pickled records.
                     values = values or list(arrow_form.records(table.to_batches()))
                     part = arrow_form.encode(values[start:stop])
-                self._push_now(part, stop - start, metadata if is_last and stop == count else None)
+                self._push_now(part, stop - start, metadata if is_last and stop == count else None, arrival_ms)
             # Free it before the next table is made.
             del table, part, values
+            arrival_ms = self._clock.now_ms()
 
     def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
         """Store a columnar batch and return when it is accepted."""
         _check_json(metadata)
-        table = arrow_form.from_columns(batch)
+        table, arrival_ms = arrow_form.from_columns(batch), self._clock.now_ms()
         for start, stop in self._permits(table.num_rows):
             last = stop == table.num_rows
-            self._push_now(table.slice(start, stop - start), stop - start, metadata if last else None)
+            self._push_now(table.slice(start, stop - start), stop - start, metadata if last else None, arrival_ms)
 
     def _table_records(self) -> int:
         """The most records to encode at once: more than a burst would only wait in memory for the rate limit."""
@@ -151,7 +153,7 @@ class RecordWriter:
             yield start, stop
             start = stop
 
-    def _push_buffered(self, records: list[Any]) -> Mapping[int, BaseException]:
+    def _push_buffered(self, records: list[Any], arrival_ms: int) -> Mapping[int, BaseException]:
         """Push buffered records without those that cannot be pickled, which are reported.
 
         Returns:
@@ -167,24 +169,24 @@ class RecordWriter:
             if not records:
                 return left_out
             table = arrow_form.encode(records)
-        self._push(table, len(records), None)
+        self._push(table, len(records), None, arrival_ms)
         return left_out
 
-    def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+    def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Push on the receiver's own thread."""
         with self._idle:
             if not self._accepting or self._refuses:
                 raise ReceiverStoppedError("the receiver is not running: the records were not stored")
             self._in_progress += 1
         try:
-            self._push(table, count, metadata)
+            self._push(table, count, metadata, arrival_ms)
         finally:
             with self._idle:
                 self._in_progress -= 1
                 self._idle.notify_all()
 
-    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        self._pusher.push(table, count, metadata)
+    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
+        self._pusher.push(table, count, metadata, arrival_ms)
         with self._idle:
             self.stored_records += count
         self._callbacks.on_accepted()

@@ -15,8 +15,15 @@ from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
+# Separated by commas.
+_JOB_TAGS = "spark.job.tags"
 #: Number of runs that have started the batch, including this one.
 ATTEMPT = "spark.penstock.batch.attempt"
+
+
+def job_tag(batch_time_ms: int, output_op_id: int) -> str:
+    """The tag of the Spark jobs of an output operation."""
+    return f"penstock-batch-{batch_time_ms}-operation-{output_op_id}"
 
 
 class LocalProperties:
@@ -25,15 +32,21 @@ class LocalProperties:
     Args:
         sc: the SparkContext.
         attempts: returns the number of runs that have started a batch, by batch time in ms.
+
+    Attributes:
+        batch_page: address of the page of a batch, which descriptions of jobs name, with ``{batch_time}`` in place of
+            its time; empty for none.
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
-        self._attempts = attempts
+        self._attempts, self.batch_page = attempts, ""
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
         self._saved.setProperty(ALL_MARKED_ANCESTORS, "true")
         self._saved.remove("spark.jobGroup.id")
+        # The program's own tags stay.
+        self._tags = f"{tags}," if (tags := self._saved.getProperty(_JOB_TAGS)) else ""
         # Looked up once: each lookup of a class is a call as well.
         jvm: Any = sc._jvm
         self._reader = jvm.java.io.StringReader
@@ -43,13 +56,16 @@ class LocalProperties:
 
         A fresh copy each time (four JVM calls): what the program sets in one operation does not leak into the next.
         """
+        # Spark shows other links than to its own pages as text.
+        page = f" {self.batch_page.replace('{batch_time}', str(batch_time_ms))}" if self.batch_page else ""
         mine = self._saved.clone()
         mine.load(
             self._reader(
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
+                f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
                 "spark.job.description="
-                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]\n"
+                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]{page}\n"
             )
         )
         self._scala.setLocalProperties(mine)

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from penstock.errors import ConfigurationError
 from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
+from penstock.listen.listener_counts import ListenerCounts
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
+from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, read_options, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
@@ -50,6 +51,11 @@ class FakeListenerContext(ListenerContext):
         backlog: the result of ``backlog_bytes``.
         backlogs: the result of ``executor_backlogs``.
         limits: the rate limits by stream id.
+        stored: the result of ``storage``.
+        counts: the result of ``listener_counts``.
+        jobs: the result of ``job_ids``, by batch time and output operation.
+        ui_url: the address that a listener has published; empty for none.
+        batch_page: the address of the page of a batch that a listener has published; empty for none.
         executor_ids: the result of ``executors``; requests are granted at once.
         has_stopped: set it to let commands fail, as after the program's stop.
     """
@@ -73,6 +79,11 @@ class FakeListenerContext(ListenerContext):
         self.backlog = 0
         self.backlogs: dict[str, int] = {}
         self.limits: dict[int, float] = {}
+        self.stored = StorageInfo()
+        self.counts: list[ListenerCounts] = []
+        self.jobs: dict[tuple[int, int], list[int]] = {}
+        self.ui_url = self.batch_page = ""
+        self._stop_callbacks: list[Callable[[], object]] = []
         self.executor_ids = ["1", "2"]
         self.has_stopped = False
 
@@ -82,6 +93,13 @@ class FakeListenerContext(ListenerContext):
         """Update ``infos`` from a receiver event. Call it before listeners get the event."""
         if isinstance(event, ReceiverStarted | ReceiverError | ReceiverStopped):
             self.infos[event.receiverInfo.streamId] = event.receiverInfo
+
+    def stop(self) -> None:
+        """Stop the program: commands fail from now on, and the functions given to ``on_stopped`` are called."""
+        self.has_stopped = True
+        callbacks, self._stop_callbacks = self._stop_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def checkpoint(self) -> dict[str, Any]:
         """The content of a checkpoint at this moment: the values of ``saved``, converted to JSON and back.
@@ -115,6 +133,11 @@ class FakeListenerContext(ListenerContext):
         return "app-0"
 
     @property
+    def spark_ui_url(self) -> str:
+        """Nothing: there is no Spark."""
+        return ""
+
+    @property
     def batch_interval_ms(self) -> int:
         """Milliseconds between two batches."""
         return self._interval_ms
@@ -137,7 +160,10 @@ class FakeListenerContext(ListenerContext):
         """Each stream with an output operation of its own."""
         count = len(self._streams)
         return [
-            *(DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", ()) for n in range(count)),
+            *(
+                DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", (), id_)
+                for n, id_ in enumerate(self._streams)
+            ),
             *(DStreamInfo(count + n, "ForEachDStream", "", f"app.py:{n + 10}", (n,)) for n in range(count)),
         ]
 
@@ -148,6 +174,18 @@ class FakeListenerContext(ListenerContext):
     def backlog_bytes(self) -> int:
         """The value of ``backlog``."""
         return self.backlog
+
+    def storage(self) -> StorageInfo:
+        """The value of ``stored``."""
+        return self.stored
+
+    def listener_counts(self) -> Sequence[ListenerCounts]:
+        """The value of ``counts``."""
+        return list(self.counts)
+
+    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
+        """The jobs in ``jobs``."""
+        return self.jobs.get((batch_time_ms, output_op_id), [])
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """The value of ``backlogs``."""
@@ -205,6 +243,14 @@ class FakeListenerContext(ListenerContext):
             return False
         self.executor_ids.remove(executor_id)
         return True
+
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Note the addresses in ``ui_url`` and ``batch_page``."""
+        self.ui_url, self.batch_page = url, batch_page
+
+    def on_stopped(self, callback: Callable[[], object]) -> None:
+        """Call the function in ``stop``."""
+        self._stop_callbacks.append(callback)
 
     def _record(self, *command: Any) -> bool:
         with self._lock:

@@ -36,6 +36,8 @@ class Allocations:
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Blocks added and not cleaned up: they make additions idempotent.
         self._known: set[str] = set()
+        #: The size of these blocks in bytes.
+        self.known_bytes = 0
         # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = -1
@@ -78,6 +80,7 @@ class Allocations:
             if block_id in self._known or block_id in self._gone:
                 continue
             self._known.add(block_id)
+            self.known_bytes += block.num_bytes
             self._unallocated.setdefault(stream_id, {})[block_id] = block
             launched = _BLOCK_ID.fullmatch(block_id)
             if launched is not None:
@@ -113,6 +116,7 @@ class Allocations:
             for queue in self._allocated.pop(time_ms).values():
                 for block in queue:
                     self._known.discard(block.block_id)
+                    self.known_bytes -= block.num_bytes
                     self._gone[block.block_id] = None
         while len(self._gone) > _GONE_REMEMBERED:
             self._gone.popitem(last=False)
@@ -128,6 +132,7 @@ class Allocations:
             gone = self._unallocated.pop(stream_id, {}).values()
             for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
                 self._known.difference_update(block.block_id for block in blocks)
+                self.known_bytes -= sum(block.num_bytes for block in blocks)
             self._epochs.pop(stream_id, None)
 
     def events(self) -> list[Event]:
@@ -174,6 +179,11 @@ class Allocations:
         with self._lock:
             batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]
             return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
+
+    @property
+    def num_known(self) -> int:
+        """How many blocks are not cleaned up."""
+        return len(self._known)
 
     @property
     def times(self) -> list[int]:

@@ -146,6 +146,15 @@ class ReceivedBlockTracker:
         """All blocks that are not cleaned up."""
         return self._state.known()
 
+    def stored(self) -> tuple[int, int]:
+        """The number of all blocks that are not cleaned up, and their size in bytes."""
+        return self._state.num_known, self._state.known_bytes
+
+    @property
+    def log_bytes(self) -> int | None:
+        """The size of the write-ahead log; ``None`` without one."""
+        return None if self._write_ahead_log is None else self._write_ahead_log.num_bytes
+
     def set_aside(self) -> dict[int, int]:
         """The number of recovered records of streams that the program no longer has. They stay in the log."""
         others = self._state.waiting_streams.difference(self._stream_ids)

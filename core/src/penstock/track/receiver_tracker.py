@@ -110,6 +110,8 @@ class ReceiverTracker:
             settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
         )
         self._endpoint: Endpoint | None = None
+        # By stream: the size of the records in the receiver's buffer at its last report.
+        self._buffered: dict[int, int] = {}
         # Set once a stop is requested, before the loop handles it.
         self._stopping = threading.Event()
 
@@ -297,6 +299,11 @@ class ReceiverTracker:
         """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
+    def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
+        """When the earliest record of a batch arrived at its receiver; ``None`` without records."""
+        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
+        return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
+
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
         blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
@@ -310,6 +317,11 @@ class ReceiverTracker:
     def executor_backlogs(self) -> dict[str, int]:
         """The backlog's bytes that executors store, by executor id."""
         return self._backlog.by_executor
+
+    def buffered_bytes(self) -> int:
+        """Size of the records in the buffers of active receivers, as of their last reports."""
+        records = self._tracked.records.items()
+        return sum(self._buffered.get(stream_id, 0) for stream_id, record in records if record.info.active)
 
     def backlog_bytes(self) -> int:
         """Size of the stored blocks that no batch has processed."""
@@ -358,6 +370,7 @@ class ReceiverTracker:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks belong to another stream")
+        self._buffered[message.stream_id] = message.buffered_bytes
         self._locations.add(record.block_location, message.blocks)
         executor_id = record.location.executor_id if record.location and record.block_location.directory else ""
         self._backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)

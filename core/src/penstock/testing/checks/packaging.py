@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from difflib import get_close_matches
 
-from penstock.hookspecs import GROUP, SUITES_GROUP
+from penstock.hookspecs import COMMANDS_GROUP, GROUP, SUITES_GROUP
 from penstock.plugins.discovery import LEGAL_NAME, LoadedPlugin
 from penstock.plugins.specs import options_of
 from penstock.testing.check import NotApplicable, check, fail
@@ -47,7 +47,8 @@ def group_is_known(kit: PackagingKit) -> None:
     """Every entry point for Penstock is in a group that Penstock reads.
 
     Purpose: an entry point in a misspelt group is ignored without a message.
-    Method: compare the groups of the distribution's entry points with "penstock" and "penstock.suites".
+    Method: compare the groups of the distribution's entry points with "penstock", "penstock.suites" and
+        "penstock.commands".
     Condition: no group resembles one of these names without being equal to it.
     Requires: name of an installed plugin.
     """
@@ -56,7 +57,7 @@ def group_is_known(kit: PackagingKit) -> None:
         mine = each.name == name if plugin is None else LoadedPlugin.of(each).distribution == plugin.distribution
         group = each.group.lower()
         near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
-        if mine and near and each.group not in {GROUP, SUITES_GROUP}:
+        if mine and near and each.group not in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
             fail(
                 f"the entry point {each.name} = {each.value!r} is in the group {each.group!r}, which Penstock ignores",
                 each.group,

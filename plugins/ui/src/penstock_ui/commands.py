@@ -1,0 +1,81 @@
+"""``penstock top`` and ``penstock status`` show a running application, ``penstock ui`` one that has ended.
+
+Imported to list the subcommands, so that nothing heavy is imported here before one runs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib import import_module
+from typing import Any
+
+import click
+
+from penstock import PenstockError
+
+_token = click.option(
+    "--token", envvar="PENSTOCK_UI_TOKEN", default="", help="The dashboard's token. Also PENSTOCK_UI_TOKEN."
+)
+
+
+@click.command()
+@click.argument("url")
+@_token
+@click.option(
+    "--every", default=1.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds between updates."
+)
+@click.option("--count", default=0, type=click.IntRange(min=0), help="End after this many updates. 0: never.")
+def top(url: str, token: str, every: float, count: int) -> None:
+    """Watch a running application: URL is its dashboard's address, which ssc.uiWebUrl has."""
+    terminal: Any = import_module("penstock_ui.terminal")
+    terminal.watch(url, token, every, count)
+
+
+@click.command()
+@click.argument("url")
+@_token
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(url: str, token: str, as_json: bool) -> None:
+    """Print the state of a running application: URL is its dashboard's address.
+
+    Exits with 1 if the last batch failed or a receiver is not active.
+    """
+    terminal: Any = import_module("penstock_ui.terminal")
+    state = terminal.fetch(url, token)
+    click.echo(json.dumps(terminal.summary(state), indent=2) if as_json else terminal.rendered(state), nl=as_json)
+    if not terminal.is_healthy(state):
+        raise SystemExit(1)
+
+
+@click.command()
+@click.argument("log")
+@click.option(
+    "--app", "application_id", default="", help="Which application, if the directory has the logs of several."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=4050, show_default=True, help="First port to try; 0 for any.")
+@click.option("--batches", default=10_000, show_default=True, type=click.IntRange(min=1), help="Batches to show.")
+def ui(log: str, application_id: str, host: str, port: int, batches: int) -> None:
+    """Show the dashboard of an application that has ended.
+
+    LOG is the directory of spark.penstock.eventLog.dir, or a file in it; a path or URI.
+    """
+    event_log: Any = import_module("penstock_ui.event_log")
+    server: Any = import_module("penstock_ui.server")
+    limits: Any = import_module("penstock_ui.store").Limits(batches=batches)
+    try:
+        history = event_log.read_history(log, application_id, limits)
+        serving = server.UIServer(history, host, port)
+        serving.start()
+    except OSError as error:
+        raise PenstockError(f"{log} cannot be shown: {error}") from error
+    state = history.snapshot()
+    damage = f", {history.damaged} damaged lines skipped" if history.damaged else ""
+    click.echo(f"{state.application.name} ({state.application.id}): {history.events} events{damage}")
+    click.echo(f"{serving.url}  Ctrl-C ends")
+    try:
+        while True:
+            time.sleep(3600)
+    finally:
+        serving.stop()

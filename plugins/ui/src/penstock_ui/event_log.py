@@ -1,0 +1,330 @@
+"""The event log: what the metrics store takes, as JSON lines in files of any file system, and its replay.
+
+Each file begins with a description of the application and the counts so far, so that it can be read without the older
+ones, which are deleted when there are too many. A file that a crash truncated is read up to there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import cattrs
+from attrs import frozen
+from cattrs.preconf.json import make_converter
+
+from penstock import ConfigurationError
+from penstock.helpers import Appender, Directory, Durability, get_logger, text_of
+from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
+from penstock_ui.snapshot import Snapshot
+from penstock_ui.store import Limits, MetricsStore
+
+log = get_logger("event_log")
+
+_NAME = re.compile(r"events-(?P<app>.+)\.(?P<number>\d{6,})\.jsonl")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
+_WAITING = 10_000
+_RETRY_S = 1.0
+_CLOSE_S = 5.0
+# Where a file cannot be appended to it is put again with every change, at most this often and at most so many bytes/s.
+_PUT_EVERY_S = 10.0
+_PUT_BYTES_PER_S = 1_000_000
+
+_converter = make_converter()
+_converter.register_structure_hook(Any, lambda value, _kind: value)
+
+
+def encode(event: Taken) -> bytes:
+    """An event as a line."""
+    value = {"event": type(event).__name__, **_converter.unstructure(event)}
+    return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def decode(line: bytes) -> Taken:
+    """The event of a line.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        value = json.loads(line)
+        kind = KINDS[value.pop("event")]
+        event: Taken = _converter.structure(value, kind)
+    except (ValueError, KeyError, AttributeError, TypeError, cattrs.BaseValidationError, RecursionError) as error:
+        raise ValueError(f"not an event: {text_of(error)}") from None
+    return event
+
+
+class EventLog:
+    """Writes the event log of one application, on a thread of its own.
+
+    ``take`` never waits: the newest 10,000 events that are not written yet wait, and older ones are lost.
+
+    Args:
+        directory: location of all event logs.
+        application_id: names the files.
+        max_file_size: bytes after which a new file is begun.
+        max_files: files to keep.
+        retry_s: time between two attempts to write.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        application_id: str,
+        max_file_size: int = 16 << 20,
+        max_files: int = 10,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._directory = Directory.of(directory)
+        self._application = _ILLEGAL.sub("_", application_id) or "application"
+        self._max_file_size, self._max_files, self._retry_s = max_file_size, max_files, retry_s
+        self._events: queue.Queue[Taken | None] = queue.Queue()
+        self._stopping = threading.Event()
+        # The state that the written events describe: the begin of the next file.
+        self._replica = MetricsStore(Limits(batches=1, details=1, rate_changes=1))
+        self._described: ApplicationDescribed | None = None
+        self._appender: Appender | _WholeFile | None = None
+        self._size = 0
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name="penstock-event-log", daemon=True)
+        #: Events that were lost because the log could not be written.
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Start to write."""
+        self._thread.start()
+
+    def take(self, event: Taken) -> None:
+        """Have an event written; returns at once."""
+        if isinstance(event, ApplicationDescribed):
+            # Part of every file, whatever is lost.
+            self._described = event
+            return
+        self._events.put(event)
+        if self._events.qsize() > _WAITING:
+            with suppress(queue.Empty):
+                self._events.get_nowait()
+                self.dropped += 1
+
+    def close(self) -> None:
+        """Write what waits and close the file; waits at most 5 s."""
+        self._events.put(None)
+        if self._thread.is_alive():
+            timer = threading.Timer(_CLOSE_S - 1, self._stopping.set)
+            timer.daemon = True
+            timer.start()
+            self._thread.join(_CLOSE_S)
+            timer.cancel()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            taken = self._next()
+            ended = None in taken
+            self._write([event for event in taken if event is not None])
+        self._close_file()
+
+    def _next(self) -> list[Taken | None]:
+        """The events that wait; none after a second, so that a file which is not up to date is put."""
+        try:
+            taken = [self._events.get(timeout=None if self._directory.can_append else 1.0)]
+        except queue.Empty:
+            return []
+        while len(taken) < 1000 and not self._events.empty():
+            taken.append(self._events.get())
+        return taken
+
+    def _write(self, events: list[Taken]) -> None:
+        """Write events, however often it takes."""
+        while True:
+            try:
+                self._append(events)
+            except (OSError, ValueError) as error:
+                # What was written of them is in the file. The next one begins anew.
+                if self._directory.can_append:
+                    self._close_file()
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.error("event log not written", directory=self._directory.location(), reason=text_of(error))
+                if self._stopping.wait(self._retry_s):
+                    self.dropped += len(events)
+                    return
+                continue
+            if self._is_failing:
+                self._is_failing = False
+                log.warning("event log written again", directory=self._directory.location(), dropped=self.dropped)
+            return
+
+    def _append(self, events: list[Taken]) -> None:
+        """Write events; those that were written are taken from the list."""
+        if not events and self._appender is not None:
+            self._appender.commit(Durability.FLUSH)
+        while events:
+            appender = self._file()
+            size, lines = self._size, list[bytes]()
+            for event in events:
+                lines.append(encode(event))
+                size += len(lines[-1])
+                if size >= self._max_file_size:
+                    break
+            appender.write(b"".join(lines))
+            appender.commit(Durability.FLUSH)
+            self._size = size
+            for event in events[: len(lines)]:
+                self._replica.apply(event)
+            del events[: len(lines)]
+            if self._size >= self._max_file_size:
+                self._close_file()
+
+    def _file(self) -> Appender | _WholeFile:
+        """The file to append to; a new one begins with what a reader needs of the older ones."""
+        if self._appender is None:
+            numbers = _files(self._directory).get(self._application, [])
+            number = 1 + max((int(number) for number, _name in numbers), default=0)
+            name = f"events-{self._application}.{number:06}.jsonl"
+            head = b"" if self._described is None else encode(self._described)
+            if self._replica.version:
+                head += encode(self._replica.counts())
+            self._size = len(head)
+            if self._directory.can_append:
+                self._appender = appender = self._directory.append(name)
+                appender.write(head)
+            else:
+                self._appender = _WholeFile(self._directory, name, head)
+            for _number, name in numbers[: len(numbers) + 1 - self._max_files]:
+                self._directory.delete(name)
+        return self._appender
+
+    def _close_file(self) -> None:
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            try:
+                appender.close()
+            except OSError as error:
+                log.warning("event log file not closed", reason=text_of(error), throttle_s=60)
+
+
+class _WholeFile:
+    """A file where none can be appended to: it is put with all that was written so far, again and again."""
+
+    def __init__(self, directory: Directory, name: str, head: bytes) -> None:
+        self._directory, self._name, self._data = directory, name, bytearray(head)
+        self._committed_bytes, self._put_bytes, self._put_at = len(head), 0, -math.inf
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def commit(self, _durability: Durability) -> None:
+        """Put the file if it is due.
+
+        Raises:
+            OSError: it cannot be put; what was written since the last commit is forgotten.
+        """
+        period_s = max(_PUT_EVERY_S, len(self._data) / _PUT_BYTES_PER_S)
+        if time.monotonic() - self._put_at >= period_s:
+            try:
+                self._put()
+            except OSError:
+                del self._data[self._committed_bytes :]
+                raise
+        self._committed_bytes = len(self._data)
+
+    def close(self) -> None:
+        """Put the file if it has changed."""
+        self._put()
+
+    def _put(self) -> None:
+        if self._put_bytes != len(self._data):
+            self._directory.write(self._name, bytes(self._data))
+            self._put_bytes, self._put_at = len(self._data), time.monotonic()
+
+
+def _files(directory: Directory) -> dict[str, list[tuple[str, str]]]:
+    """The files of each application: numbers with names, in order."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in directory.names():
+        if (parts := _NAME.fullmatch(name)) is not None:
+            found.setdefault(parts["app"], []).append((parts["number"], name))
+    return {app: sorted(names, key=lambda each: int(each[0])) for app, names in found.items()}
+
+
+@frozen
+class History:
+    """An event log that was read: the source of one snapshot.
+
+    Attributes:
+        state: the application as the log's last event leaves it.
+        events: how many events were read.
+        damaged: lines that are no events: the end of a truncated file, or damage.
+    """
+
+    state: Snapshot
+    events: int = 0
+    damaged: int = 0
+
+    def snapshot(self) -> Snapshot:
+        """The state."""
+        return self.state
+
+
+def read_history(location: str, application_id: str = "", limits: Limits | None = None) -> History:
+    """Read the event log of an application.
+
+    Args:
+        location: the directory of event logs, or one file in it, whose application is read then.
+        application_id: which application; needed when the directory has several.
+        limits: of the store.
+
+    Raises:
+        ConfigurationError: there is no such log, or the directory has several and none was chosen.
+        OSError: it cannot be read.
+    """
+    folder, _, last = location.rstrip("/").rpartition("/")
+    directory = Directory.of(location)
+    if (parts := _NAME.fullmatch(last)) is not None:
+        directory, application_id = Directory.of(folder or "."), parts["app"]
+    logs = _files(directory)
+    wanted = _ILLEGAL.sub("_", application_id)
+    if not logs:
+        raise ConfigurationError(f"no event log in {directory.location()}: its files are named events-*.jsonl")
+    if wanted and wanted not in logs:
+        raise ConfigurationError(
+            f"no event log of {application_id!r} in {directory.location()}; there is {', '.join(sorted(logs))}"
+        )
+    if not wanted and len(logs) > 1:
+        raise ConfigurationError(
+            f"{directory.location()} has several event logs: choose one of {', '.join(sorted(logs))}"
+        )
+    names = [name for _number, name in logs[wanted or next(iter(logs))]]
+    return replay((directory.read(name) for name in names), limits)
+
+
+def replay(files: Iterable[bytes], limits: Limits | None = None) -> History:
+    """Build the state that the contents of files describe."""
+    store = MetricsStore(limits)
+    events = damaged = 0
+    for line in _lines(files):
+        try:
+            event = decode(line)
+        except ValueError:
+            damaged += 1
+            continue
+        store.apply(event)
+        events += 1
+    store.ended()
+    return History(store.snapshot(), events, damaged)
+
+
+def _lines(files: Iterable[bytes]) -> Iterator[bytes]:
+    for content in files:
+        for line in content.split(b"\n"):
+            if line.strip():
+                yield line

@@ -1,0 +1,231 @@
+"""``Monitor``: the listener that feeds the metrics store of a running application.
+
+It asks the engine for what events do not say, and hands everything that the store takes on: to the event log, to
+OpenTelemetry. Callbacks run on the listener's own thread, ``snapshot`` on those of the server.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+import penstock
+from penstock import (
+    BatchCompleted,
+    BatchStarted,
+    BatchSubmitted,
+    CheckpointFailed,
+    ListenerContext,
+    OutputOperationCompleted,
+    OutputOperationStarted,
+    PenstockError,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+    StopProgress,
+    StreamingStarted,
+)
+from penstock.helpers import get_logger
+from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled, StreamDescribed, Taken
+from penstock_ui.snapshot import Application, Listener, Snapshot, Storage
+from penstock_ui.store import MetricsStore
+
+log = get_logger("ui")
+
+# Minimum time between two questions to the engine, unless a batch ended.
+_SAMPLE_S = 1.0
+_LAST_PHASE = "listeners"
+
+
+class Sink(Protocol):
+    """Takes what the store takes. Must return at once."""
+
+    def take(self, event: Taken) -> None:
+        """Take an event."""
+        ...
+
+    def close(self) -> None:
+        """Export what was taken, and release everything. May be called again."""
+        ...
+
+
+class Monitor:
+    """Listens to a running application; the source of its snapshots.
+
+    Args:
+        context: the application.
+        store: holds the state.
+        sinks: take every event besides the store.
+        now_ms: the wall clock.
+    """
+
+    never_drop = True
+
+    def __init__(
+        self,
+        context: ListenerContext,
+        store: MetricsStore,
+        sinks: Sequence[Sink] = (),
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._context, self._store, self._sinks, self._now_ms = context, store, tuple(sinks), now_ms
+        self._lock = threading.Lock()
+        self._sampled_ms = -1
+        self._is_closed = False
+        self._receivers: dict[int, ReceiverInfo] = {}
+        self._rate_limits: dict[int, float | None] = {}
+        self._closing: list[Callable[[], object]] = [sink.close for sink in sinks]
+        self._take(describe(context))
+
+    def snapshot(self) -> Snapshot:
+        """The state of the application now."""
+        with self._lock:
+            now_ms = self._now_ms()
+            if not self._is_closed and now_ms - self._sampled_ms >= _SAMPLE_S * 1000:
+                self._sample(now_ms)
+            return self._store.snapshot(now_ms)
+
+    def at_close(self, action: Callable[[], object]) -> None:
+        """Call a function when the application has stopped, before the sinks are closed."""
+        self._closing.insert(0, action)
+
+    def close(self) -> None:
+        """The application has stopped. May be called again."""
+        with self._lock:
+            self._is_closed = True
+            closing, self._closing = self._closing, []
+        for action in closing:
+            try:
+                action()
+            except Exception as error:
+                log.warning("monitoring not closed", part=repr(action), reason=str(error))
+
+    # -- events --
+
+    def onStreamingStarted(self, streamingStarted: StreamingStarted) -> None:
+        """The context has started."""
+        self._take(streamingStarted)
+
+    def onReceiverStarted(self, receiverStarted: ReceiverStarted) -> None:
+        """A receiver registered."""
+        self._take(receiverStarted)
+
+    def onReceiverError(self, receiverError: ReceiverError) -> None:
+        """A receiver reported an error."""
+        self._take(receiverError)
+
+    def onReceiverStopped(self, receiverStopped: ReceiverStopped) -> None:
+        """A receiver stopped."""
+        self._take(receiverStopped)
+
+    def onBatchSubmitted(self, batchSubmitted: BatchSubmitted) -> None:
+        """A batch waits."""
+        self._take(batchSubmitted)
+
+    def onBatchStarted(self, batchStarted: BatchStarted) -> None:
+        """A batch runs."""
+        self._take(batchStarted)
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        """A batch ended: ask the engine for what changes with it."""
+        info = batchCompleted.batchInfo
+        job_ids = {number: self._job_ids(info.batchTime, number) for number in info.outputOperationInfos}
+        with self._lock:
+            self._apply(batchCompleted)
+            if any(job_ids.values()):
+                self._apply(JobsRun(info.batchTime, job_ids))
+            self._sample(self._now_ms())
+
+    def onOutputOperationStarted(self, outputOperationStarted: OutputOperationStarted) -> None:
+        """An output operation runs."""
+        self._take(outputOperationStarted)
+
+    def onOutputOperationCompleted(self, outputOperationCompleted: OutputOperationCompleted) -> None:
+        """An output operation ended."""
+        self._take(outputOperationCompleted)
+
+    def onCheckpointFailed(self, checkpointFailed: CheckpointFailed) -> None:
+        """Checkpoints cannot be written."""
+        self._take(checkpointFailed)
+
+    def onStopProgress(self, stopProgress: StopProgress) -> None:
+        """The context stops; after the last phase nothing is left open."""
+        self._take(stopProgress)
+        if stopProgress.phase == _LAST_PHASE:
+            self.close()
+
+    def _take(self, event: Taken) -> None:
+        with self._lock:
+            self._apply(event)
+
+    def _apply(self, event: Taken) -> None:
+        self._store.apply(event)
+        for sink in self._sinks:
+            sink.take(event)
+
+    # -- questions to the engine --
+
+    def _sample(self, now_ms: int) -> None:
+        self._sampled_ms = now_ms
+        # The engine may be stopping, and a plugin's estimator may be missing.
+        with suppress(PenstockError, OSError):
+            for stream in self._context.receiver_streams:
+                self._sample_rate(stream.stream_id, now_ms)
+            infos = self._context.receiver_infos()
+            changed = tuple(info for id_, info in infos.items() if info != self._receivers.get(id_))
+            self._receivers = infos
+            stored = self._context.storage()
+            storage = Storage(
+                self._context.backlog_bytes(),
+                stored.blocks,
+                stored.block_bytes,
+                stored.buffered_bytes,
+                stored.driver_log_bytes,
+                stored.checkpoint_ms,
+                stored.checkpoint_failures,
+            )
+            counts = self._context.listener_counts()
+            listeners = tuple(Listener(each.name, each.dropped, each.failed, each.disabled) for each in counts)
+            self._apply(Sampled(now_ms, storage, listeners, changed))
+
+    def _sample_rate(self, stream_id: int, now_ms: int) -> None:
+        limit = self._context.rate_limit(stream_id)
+        if stream_id in self._rate_limits and self._rate_limits[stream_id] == limit:
+            return
+        if stream_id not in self._rate_limits and limit is None:
+            self._rate_limits[stream_id] = None
+            return
+        self._rate_limits[stream_id] = limit
+        estimator = self._context.rate_estimator(stream_id)
+        self._apply(RateChanged(now_ms, stream_id, limit, "" if estimator is None else str(estimator.reason)))
+
+    def _job_ids(self, batch_time_ms: int, output_op_id: int) -> tuple[int, ...]:
+        try:
+            return tuple(self._context.job_ids(batch_time_ms, output_op_id))
+        # Py4J has several errors for a JVM that has ended.
+        except Exception:
+            return ()
+
+
+def describe(context: ListenerContext) -> ApplicationDescribed:
+    """What the context says of the application before it starts."""
+    application = Application(
+        context.application_id,
+        context.application_name,
+        context.batch_interval_ms,
+        context.spark_ui_url,
+        penstock.__version__,
+    )
+    graph = tuple(context.graph())
+    streams: dict[int, Any] = {
+        node.stream_id: StreamDescribed(node.stream_id, node.name or f"{node.type}-{node.stream_id}", node.type, False)
+        for node in graph
+        if node.stream_id is not None
+    }
+    for stream in context.receiver_streams:
+        streams[stream.stream_id] = StreamDescribed(stream.stream_id, stream.name, stream.receiver_type, True)
+    return ApplicationDescribed(application, tuple(streams[id_] for id_ in sorted(streams)), graph)

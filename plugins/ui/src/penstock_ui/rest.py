@@ -1,0 +1,317 @@
+"""The REST interface, in the shape of Spark's for streaming: pure functions from a snapshot to JSON values.
+
+Fields have Spark's names and units; as there, a value that is not known is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import frozen
+
+from penstock_ui.snapshot import Batch, BatchStatus, Distribution, Operation, Snapshot, Stream
+
+Json = dict[str, Any]
+
+
+@frozen
+class NotFoundError(Exception):
+    """Nothing has that id; the message says what."""
+
+    message: str
+
+
+@frozen
+class BadRequestError(Exception):
+    """An argument is not valid; the message says which and why."""
+
+    message: str
+
+
+#: Arguments of a query, as they came.
+Query = Mapping[str, Sequence[str]]
+
+
+def respond(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
+    """Answer a request.
+
+    Args:
+        snapshot: the state of the application.
+        path: the parts of the path after ``/api/v1/``.
+        query: the arguments.
+
+    Raises:
+        NotFoundError: the path or an id in it is unknown.
+        BadRequestError: an argument is not valid.
+    """
+    match path:
+        case ["applications"]:
+            return [application(snapshot)]
+        case ["applications", app_id, *_] if app_id != snapshot.application.id:
+            raise NotFoundError(f"unknown app {app_id!r}: this server has {snapshot.application.id!r}")
+        case ["applications", _]:
+            return application(snapshot)
+        case ["applications", _, "streaming", *rest]:
+            return _streaming(snapshot, rest, query)
+        case _:
+            raise NotFoundError(f"no such resource: /api/v1/{'/'.join(path)}")
+
+
+def _streaming(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
+    match path:
+        case ["statistics"]:
+            return statistics(snapshot)
+        case ["receivers"]:
+            limit = _limit(query)
+            return [receiver(snapshot, stream, limit) for stream in snapshot.streams]
+        case ["receivers", stream_id]:
+            stream = snapshot.stream(_number(stream_id, "receiver"))
+            if stream is None:
+                raise NotFoundError(f"unknown receiver: {stream_id}")
+            return receiver(snapshot, stream)
+        case ["batches"]:
+            wanted = _statuses(query.get("status", ()))
+            # Spark's order: the newest first.
+            chosen = [each for each in reversed(snapshot.batches) if each.status in wanted]
+            return [batch(snapshot, each) for each in chosen[: _limit(query)]]
+        case ["monitoring"]:
+            return monitoring(snapshot)
+        case ["batches", batch_id]:
+            return batch(snapshot, _batch(snapshot, batch_id))
+        case ["batches", batch_id, "operations"]:
+            return [operation(each) for each in _operations(_batch(snapshot, batch_id))]
+        case ["batches", batch_id, "operations", operation_id]:
+            number = _number(operation_id, "output operation")
+            for each in _operations(_batch(snapshot, batch_id)):
+                if each.id == number:
+                    return operation(each)
+            raise NotFoundError(f"unknown output operation {operation_id} of batch {batch_id}")
+        case _:
+            raise NotFoundError(f"no such resource: streaming/{'/'.join(path)}")
+
+
+def application(snapshot: Snapshot) -> Json:
+    """The application, as far as Spark's resource ``applications`` has fields for it."""
+    started = _date(snapshot.started_ms)
+    return _known(
+        {
+            "id": snapshot.application.id,
+            "name": snapshot.application.name,
+            "attempts": [_known({"startTime": started, "completed": not snapshot.is_live})],
+        }
+    )
+
+
+def statistics(snapshot: Snapshot) -> Json:
+    """Counts and averages of the whole application."""
+    batches = snapshot.batches
+    interval_ms = snapshot.application.batch_interval_ms
+    return _known(
+        {
+            "startTime": _date(snapshot.started_ms),
+            "batchDuration": interval_ms,
+            "numReceivers": len(snapshot.receivers),
+            "numActiveReceivers": snapshot.active_receivers,
+            "numInactiveReceivers": len(snapshot.receivers) - snapshot.active_receivers,
+            "numTotalCompletedBatches": snapshot.totals.completed_batches,
+            "numRetainedCompletedBatches": len(snapshot.completed),
+            "numActiveBatches": len(snapshot.waiting) + len(snapshot.running),
+            "numProcessedRecords": snapshot.totals.processed_records,
+            "numReceivedRecords": snapshot.totals.received_records,
+            "avgInputRate": _mean(each.records * 1000 / interval_ms for each in batches),
+            "avgSchedulingDelay": _whole(_mean(each.scheduling_delay_ms for each in batches)),
+            "avgProcessingTime": _whole(_mean(each.processing_delay_ms for each in batches)),
+            "avgTotalDelay": _whole(_mean(each.total_delay_ms for each in batches)),
+        }
+    )
+
+
+def receiver(snapshot: Snapshot, stream: Stream, limit: int | None = None) -> Json:
+    """An input stream, with its receiver if it has one; its rates in the last ``limit`` batches."""
+    info = stream.receiver
+    known = [each for each in snapshot.batches[-limit if limit else 0 :] if each.inputs is not None]
+    rates = [(each.time_ms, snapshot.input_rate(each, stream.id)) for each in known]
+    return _known(
+        {
+            "streamId": stream.id,
+            "streamName": stream.name,
+            "isActive": None if info is None else info.active,
+            "executorId": None if info is None else info.executorId,
+            "executorHost": None if info is None else info.location,
+            "lastErrorTime": None if info is None or info.lastErrorTime < 0 else _date(info.lastErrorTime),
+            "lastErrorMessage": None if info is None or info.lastErrorTime < 0 else info.lastErrorMessage,
+            "lastError": None if info is None or info.lastErrorTime < 0 else info.lastError,
+            "avgEventRate": _mean(rate for _time, rate in rates),
+            "eventRates": rates,
+        }
+    )
+
+
+def batch(snapshot: Snapshot, batch: Batch) -> Json:
+    """A batch."""
+    return _known(
+        {
+            "batchId": batch.time_ms,
+            "batchTime": _date(batch.time_ms),
+            "status": batch.status.value,
+            "batchDuration": snapshot.application.batch_interval_ms,
+            "inputSize": batch.records,
+            "schedulingDelay": batch.scheduling_delay_ms,
+            "processingTime": batch.processing_delay_ms,
+            "totalDelay": batch.total_delay_ms,
+            "numActiveOutputOps": sum(
+                each.started_ms is not None and each.ended_ms is None for each in batch.operations or ()
+            ),
+            "numCompletedOutputOps": batch.num_succeeded,
+            "numFailedOutputOps": batch.num_failed,
+            "numTotalOutputOps": batch.num_operations,
+            "firstFailureReason": batch.first_failure,
+        }
+    )
+
+
+def operation(operation: Operation) -> Json:
+    """An output operation of a batch."""
+    return _known(
+        {
+            "outputOpId": operation.id,
+            "name": operation.name,
+            "description": operation.description,
+            "startTime": _date(operation.started_ms),
+            "endTime": _date(operation.ended_ms),
+            "duration": operation.duration_ms,
+            "failureReason": operation.failure,
+            "jobIds": list(operation.job_ids),
+        }
+    )
+
+
+def monitoring(snapshot: Snapshot) -> Json:
+    """What Spark's resources have no field for."""
+    storage, totals = snapshot.storage, snapshot.totals
+    age_ms = None if storage.checkpoint_ms is None else max(snapshot.time_ms - storage.checkpoint_ms, 0)
+    return _known(
+        {
+            "isLive": snapshot.is_live,
+            "stopPhase": snapshot.stop_phase or None,
+            "numFailedBatches": totals.failed_batches,
+            "latency": _distribution(snapshot.latency),
+            "generationDelay": _distribution(snapshot.generation_delay),
+            "schedulingDelay": _distribution(snapshot.scheduling_delay),
+            "processingTime": _distribution(snapshot.processing_delay),
+            "totalDelay": _distribution(snapshot.total_delay),
+            "backlogBytes": storage.backlog_bytes,
+            "numBlocks": storage.blocks,
+            "blockDiskBytes": storage.block_disk_bytes,
+            "bufferedBytes": storage.buffered_bytes,
+            "driverLogBytes": storage.driver_log_bytes,
+            "checkpointTime": _date(storage.checkpoint_ms),
+            "checkpointAge": age_ms,
+            "checkpointFailures": storage.checkpoint_failures,
+            "checkpointError": storage.checkpoint_error or None,
+            "listeners": [
+                {"name": each.name, "dropped": each.dropped, "failed": each.failed, "isDisabled": each.disabled}
+                for each in snapshot.listeners
+            ],
+            "streams": [_stream(stream) for stream in snapshot.streams],
+        }
+    )
+
+
+def _stream(stream: Stream) -> Json:
+    info = stream.receiver
+    return _known(
+        {
+            "streamId": stream.id,
+            "streamName": stream.name,
+            "type": stream.type,
+            "hasReceiver": stream.has_receiver,
+            "numRecords": stream.records,
+            "numRestarts": stream.restarts,
+            "numErrors": stream.errors,
+            "numLostBlocks": None if info is None else info.lost_blocks,
+            "numLostRecords": None if info is None else info.lost_records,
+            "isUnhealthy": None if info is None else info.unhealthy,
+            "isGivenUp": None if info is None else info.given_up,
+            "rateLimit": stream.rate_limit,
+            "rateChanges": [
+                _known({"time": _date(each.time_ms), "rateLimit": each.limit, "reason": each.reason})
+                for each in stream.rate_changes
+            ],
+        }
+    )
+
+
+def _distribution(distribution: Distribution | None) -> Json | None:
+    if distribution is None:
+        return None
+    return {
+        "count": distribution.count,
+        "mean": distribution.mean,
+        "p50": distribution.p50,
+        "p95": distribution.p95,
+        "p99": distribution.p99,
+        "max": distribution.maximum,
+    }
+
+
+def _batch(snapshot: Snapshot, batch_id: str) -> Batch:
+    found = snapshot.batch(_number(batch_id, "batch"))
+    if found is None:
+        raise NotFoundError(f"unknown batch: {batch_id}")
+    return found
+
+
+def _operations(batch: Batch) -> tuple[Operation, ...]:
+    if batch.operations is None:
+        raise NotFoundError(f"the output operations of batch {batch.time_ms} are not retained any more")
+    return batch.operations
+
+
+def _number(text: str, what: str) -> int:
+    # Longer numbers are no ids, and take long to read.
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise NotFoundError(f"unknown {what}: {text}")
+    return int(text)
+
+
+def _limit(query: Query) -> int | None:
+    """The argument ``limit``: the most items."""
+    given = query.get("limit")
+    if not given:
+        return None
+    text = given[-1]
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        raise BadRequestError(f"limit={text}: must be a number above 0")
+    return int(text)
+
+
+def _statuses(names: Sequence[str]) -> set[BatchStatus]:
+    known = {status.value: status for status in BatchStatus}
+    for name in names:
+        if name.upper() not in known:
+            raise BadRequestError(f"status={name}: must be one of {', '.join(known)}")
+    return {known[name.upper()] for name in names} or set(BatchStatus)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _date(time_ms: int | None) -> str | None:
+    """A time as Spark's REST writes it: ``2015-05-03T13:06:00.602GMT``."""
+    if time_ms is None:
+        return None
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}GMT"
+
+
+def _known(values: Json) -> Json:
+    return {name: value for name, value in values.items() if value is not None}

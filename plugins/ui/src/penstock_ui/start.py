@@ -1,0 +1,94 @@
+"""Starts what the configuration of a program asks for: server, event log, OpenTelemetry."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from penstock import ConfigurationError, ListenerContext
+from penstock.helpers import get_logger
+from penstock_ui.event_log import EventLog
+from penstock_ui.monitor import Monitor, Sink
+from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
+from penstock_ui.server import UIServer
+from penstock_ui.store import Limits, MetricsStore
+
+log = get_logger("ui")
+
+_DEFAULT_RETRIES = 16
+
+
+def monitors(context: ListenerContext) -> list[Monitor]:
+    """The listener that collects the metrics, with server and event log started; none when all are off.
+
+    Raises:
+        ConfigurationError: an option is invalid.
+    """
+    options = context.options("spark.penstock.ui.", UIOptions)
+    logged = context.options("spark.penstock.eventLog.", EventLogOptions)
+    retained = context.options("spark.streaming.ui.", RetentionOptions)
+    serves = options.enabled
+    if serves is None:
+        serves = context.configuration.get("spark.ui.enabled", "true").strip().lower() != "false"
+    sinks: list[Sink] = []
+    if logged.dir:
+        sinks.append(_event_log(logged, context.application_id))
+    exporter = None
+    if options.otel or (options.otel is None and serves and _has_sdk()):
+        exporter = _open_telemetry()
+        sinks.append(exporter)
+    if not serves and not sinks:
+        return []
+    monitor = Monitor(context, MetricsStore(Limits(batches=retained.retainedBatches)), sinks)
+    if exporter is not None:
+        exporter.state = monitor.snapshot
+    context.on_stopped(monitor.close)
+    if serves:
+        _serve(context, monitor, options)
+    return [monitor]
+
+
+def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> None:
+    retries = context.configuration.get("spark.port.maxRetries", str(_DEFAULT_RETRIES))
+    server = UIServer(
+        monitor,
+        options.host,
+        options.port,
+        int(retries) if retries.isdecimal() else _DEFAULT_RETRIES,
+        options.token,
+        context.configuration.get("spark.driver.host", "localhost"),
+    )
+    try:
+        server.start()
+    # The program is worth more than its dashboard.
+    except OSError as error:
+        log.warning(
+            "dashboard not started",
+            host=options.host,
+            port=options.port,
+            reason=str(error),
+            advice="set spark.penstock.ui.port, or spark.penstock.ui.enabled=false",
+        )
+        return
+    monitor.at_close(server.stop)
+    context.publish_ui(server.url, f"{server.url}/batch?id={{batch_time}}")
+
+
+def _event_log(options: EventLogOptions, application_id: str) -> Sink:
+    event_log = EventLog(options.dir, application_id, options.maxFileSize, options.maxFiles)
+    event_log.start()
+    return event_log
+
+
+def _has_sdk() -> bool:
+    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+
+
+def _open_telemetry() -> Any:
+    try:
+        return import_module("penstock_ui.otel").OpenTelemetry()
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"spark.penstock.ui.otel=true needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
+        ) from None

@@ -1,0 +1,382 @@
+"""``MetricsStore``: builds the ``Snapshot`` of an application from its events.
+
+The same store serves a running application and an event log. It reads no clock, starts no thread and asks nobody; an
+event costs the same however many batches are retained. Events may be missing, repeated or out of order: what is not
+known is ignored. One thread at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import TypeVar
+
+from attrs import evolve, frozen
+
+from penstock import (
+    BatchCompleted,
+    BatchInfo,
+    BatchStarted,
+    BatchSubmitted,
+    CheckpointFailed,
+    OutputOperationCompleted,
+    OutputOperationInfo,
+    OutputOperationStarted,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+    StopProgress,
+    StreamingStarted,
+)
+from penstock_ui.own_events import (
+    ApplicationDescribed,
+    CountsCarried,
+    JobsRun,
+    RateChanged,
+    Sampled,
+    StreamDescribed,
+    Taken,
+)
+from penstock_ui.snapshot import (
+    Application,
+    Batch,
+    BatchStatus,
+    Listener,
+    Operation,
+    RateChange,
+    Snapshot,
+    Storage,
+    Stream,
+    Totals,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# The end of a traceback says what failed.
+_MOST_TEXT = 10_000
+# The last phase of a stop: nothing follows it.
+_LAST_PHASE = "listeners"
+
+
+@frozen
+class Limits:
+    """What the store retains at most.
+
+    Attributes:
+        batches: completed batches.
+        unfinished: batches that wait or run; more of them have lost their last event.
+        details: inputs and output operations of completed batches together; the oldest batches lose theirs first.
+        rate_changes: changes of the rate limit of each stream.
+    """
+
+    batches: int = 1000
+    unfinished: int = 10_000
+    details: int = 50_000
+    rate_changes: int = 100
+
+
+class MetricsStore:
+    """The state of one application.
+
+    Args:
+        limits: bound the memory.
+    """
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._application = Application()
+        self._graph: ApplicationDescribed | None = None
+        self._started_ms: int | None = None
+        self._stop_phase, self._is_live = "", False
+        self._totals = Totals()
+        # By batch time; the completed ones in the order of their completion.
+        self._unfinished: dict[int, Batch] = {}
+        self._completed: dict[int, Batch] = {}
+        # Completed batches that have their details, oldest first, and the number of these.
+        self._detailed: deque[int] = deque()
+        self._details = 0
+        # By stream id.
+        self._described: dict[int, StreamDescribed] = {}
+        self._receivers: dict[int, ReceiverInfo] = {}
+        self._starts: Counter[int] = Counter()
+        self._errors: Counter[int] = Counter()
+        self._records: Counter[int] = Counter()
+        self._rate_limits: dict[int, float | None] = {}
+        self._rate_changes: dict[int, deque[RateChange]] = {}
+        self._storage, self._listeners = Storage(), tuple[Listener, ...]()
+        self._snapshot = Snapshot()
+        #: Rises with every event.
+        self.version = 0
+        #: The newest time that an event carried.
+        self.time_ms = 0
+
+    def apply(self, event: Taken) -> None:
+        """Take an event."""
+        self.version += 1
+        match event:
+            case BatchSubmitted(batchInfo=info):
+                self._on_batch_submitted(info)
+            case BatchStarted(batchInfo=info):
+                self._on_batch_started(info)
+            case BatchCompleted(batchInfo=info):
+                self._on_batch_completed(info)
+            case OutputOperationStarted(outputOperationInfo=info) | OutputOperationCompleted(outputOperationInfo=info):
+                self._on_operation(info)
+            case ReceiverStarted(receiverInfo=receiver):
+                self._receivers[receiver.streamId] = receiver
+                self._starts[receiver.streamId] += 1
+            case ReceiverError(receiverInfo=receiver):
+                self._receivers[receiver.streamId] = receiver
+                self._errors[receiver.streamId] += 1
+                self._at(receiver.lastErrorTime)
+            case ReceiverStopped(receiverInfo=receiver):
+                self._receivers[receiver.streamId] = receiver
+            case StreamingStarted(time=time):
+                self._started_ms, self._is_live = time, True
+                self._at(time)
+            case CheckpointFailed(time=time, failures=failures, reason=reason):
+                self._storage = evolve(self._storage, checkpoint_failures=failures, checkpoint_error=reason)
+                self._at(time)
+            case StopProgress(time=time, phase=phase):
+                self._stop_phase, self._is_live = phase, phase != _LAST_PHASE
+                self._at(time)
+            case RateChanged(time=time, streamId=stream_id, rate_limit=limit, reason=reason):
+                self._rate_limits[stream_id] = limit
+                changes = self._rate_changes.setdefault(stream_id, deque(maxlen=self._limits.rate_changes))
+                changes.append(RateChange(time, limit, reason))
+                self._at(time)
+            case Sampled():
+                self._on_sampled(event)
+            case JobsRun(batchTime=time_ms, job_ids=job_ids):
+                self._on_jobs(time_ms, job_ids)
+            case ApplicationDescribed():
+                self._application, self._graph, self._is_live = event.application, event, True
+                self._described = {stream.id: stream for stream in event.streams}
+            case CountsCarried():
+                self._on_counts(event)
+
+    def snapshot(self, now_ms: int | None = None) -> Snapshot:
+        """The state now. The same object as the last time if nothing changed.
+
+        Args:
+            now_ms: the time; by default that of the newest event.
+        """
+        if self._snapshot.version != self.version:
+            batches = sorted([*self._completed.values(), *self._unfinished.values()], key=lambda batch: batch.time_ms)
+            self._snapshot = Snapshot(
+                version=self.version,
+                time_ms=self.time_ms if now_ms is None else now_ms,
+                is_live=self._is_live,
+                stop_phase=self._stop_phase,
+                started_ms=self._started_ms,
+                application=self._application,
+                streams=self._streams(),
+                batches=tuple(batches),
+                totals=self._totals,
+                storage=self._storage,
+                listeners=self._listeners,
+                graph=() if self._graph is None else self._graph.graph,
+            )
+        return self._snapshot
+
+    def ended(self) -> None:
+        """No event follows: the application has ended, whether it could say so or not."""
+        self.version += 1
+        self._is_live = False
+
+    def counts(self) -> CountsCarried:
+        """The counts now, for a new file of the event log."""
+        return CountsCarried(
+            self.time_ms,
+            self._started_ms,
+            self._totals,
+            dict(self._records),
+            dict(self._starts),
+            dict(self._errors),
+            dict(self._rate_limits),
+            {each.time_ms: each.records for each in self._unfinished.values() if each.status is BatchStatus.PROCESSING},
+        )
+
+    def _streams(self) -> tuple[Stream, ...]:
+        ids = {*self._described, *self._receivers, *self._records, *self._rate_limits}
+        return tuple(self._stream(stream_id) for stream_id in sorted(ids))
+
+    def _stream(self, stream_id: int) -> Stream:
+        receiver, described = self._receivers.get(stream_id), self._described.get(stream_id)
+        if described is None:
+            name = f"stream-{stream_id}" if receiver is None else receiver.name
+            described = StreamDescribed(stream_id, name, "", receiver is not None)
+        return Stream(
+            stream_id,
+            described.name,
+            described.type,
+            described.has_receiver,
+            receiver,
+            self._starts[stream_id],
+            self._errors[stream_id],
+            self._records[stream_id],
+            self._rate_limits.get(stream_id),
+            tuple(self._rate_changes.get(stream_id, ())),
+        )
+
+    # -- batches --
+
+    def _on_batch_submitted(self, info: BatchInfo) -> None:
+        self._at(info.submissionTime)
+        if info.batchTime not in self._completed and info.batchTime not in self._unfinished:
+            self._unfinished[info.batchTime] = _batch(info, BatchStatus.QUEUED)
+            _drop_oldest(self._unfinished, self._limits.unfinished)
+
+    def _on_batch_started(self, info: BatchInfo) -> None:
+        self._at(info.processingStartTime)
+        if info.batchTime in self._completed:
+            return
+        known = self._unfinished.get(info.batchTime)
+        if known is None or known.status is BatchStatus.QUEUED:
+            self._totals = evolve(self._totals, received_records=self._totals.received_records + info.numRecords)
+        self._unfinished[info.batchTime] = _batch(info, BatchStatus.PROCESSING, known)
+        _drop_oldest(self._unfinished, self._limits.unfinished)
+
+    def _on_batch_completed(self, info: BatchInfo) -> None:
+        self._at(info.processingEndTime)
+        known = self._unfinished.pop(info.batchTime, None)
+        if info.batchTime in self._completed:
+            return
+        batch = _batch(info, BatchStatus.COMPLETED, known)
+        # Files and queues count their records only when they were read.
+        uncounted = (
+            batch.records if known is None or known.status is BatchStatus.QUEUED else batch.records - known.records
+        )
+        self._totals = Totals(
+            self._totals.completed_batches + 1,
+            self._totals.failed_batches + (batch.num_failed > 0),
+            self._totals.received_records + uncounted,
+            self._totals.processed_records + batch.records,
+        )
+        for stream_id, stream_input in info.streamIdToInputInfo.items():
+            self._records[stream_id] += stream_input.numRecords
+        self._retain(batch)
+
+    def _on_operation(self, info: OutputOperationInfo) -> None:
+        self._at(info.endTime or info.startTime)
+        batch = self._unfinished.get(info.batchTime)
+        if batch is not None:
+            operations = {operation.id: operation for operation in batch.operations or ()}
+            operations[info.id] = _operation(info, operations.get(info.id))
+            self._unfinished[info.batchTime] = _with_operations(batch, operations)
+
+    def _on_jobs(self, time_ms: int, job_ids: Mapping[int, tuple[int, ...]]) -> None:
+        for batches in (self._unfinished, self._completed):
+            batch = batches.get(time_ms)
+            if batch is not None and batch.operations is not None:
+                changed = [evolve(each, job_ids=tuple(job_ids.get(each.id, each.job_ids))) for each in batch.operations]
+                batches[time_ms] = evolve(batch, operations=tuple(changed))
+
+    def _retain(self, batch: Batch) -> None:
+        self._completed[batch.time_ms] = batch
+        self._detailed.append(batch.time_ms)
+        self._details += _num_details(batch)
+        while len(self._completed) > max(self._limits.batches, 1):
+            oldest = next(iter(self._completed))
+            self._details -= _num_details(self._completed.pop(oldest))
+        while self._details > self._limits.details and len(self._detailed) > 1:
+            oldest = self._detailed.popleft()
+            if (found := self._completed.get(oldest)) is not None:
+                self._details -= _num_details(found)
+                self._completed[oldest] = evolve(found, inputs=None, operations=None)
+        while self._detailed and self._detailed[0] not in self._completed:
+            self._detailed.popleft()
+
+    # -- what the engine was asked --
+
+    def _on_sampled(self, event: Sampled) -> None:
+        # What a failed checkpoint reported stays until one is written.
+        error = self._storage.checkpoint_error if event.storage.checkpoint_failures else ""
+        self._storage = evolve(event.storage, checkpoint_error=event.storage.checkpoint_error or error)
+        self._listeners = event.listeners
+        for receiver in event.receivers:
+            self._receivers[receiver.streamId] = receiver
+        self._at(event.time)
+
+    def _on_counts(self, event: CountsCarried) -> None:
+        """Continue from the counts of an earlier file, unless that file was read."""
+        if event.totals.completed_batches < self._totals.completed_batches:
+            return
+        self._started_ms, self._totals = event.started, event.totals
+        self._records, self._starts = Counter(event.records), Counter(event.starts)
+        self._errors, self._rate_limits = Counter(event.errors), dict(event.rate_limits)
+        for time_ms, records in event.running.items():
+            self._unfinished.setdefault(time_ms, Batch(time_ms, BatchStatus.PROCESSING, records))
+        self._is_live = True
+        self._at(event.time)
+
+    def _at(self, time_ms: int | None) -> None:
+        self.time_ms = max(self.time_ms, time_ms or 0)
+
+
+def _batch(info: BatchInfo, status: BatchStatus, known: Batch | None = None) -> Batch:
+    operations = {} if known is None else {operation.id: operation for operation in known.operations or ()}
+    for number, operation in info.outputOperationInfos.items():
+        operations[number] = _operation(operation, operations.get(number))
+    batch = Batch(
+        info.batchTime,
+        status,
+        info.numRecords,
+        info.submissionTime,
+        info.processingStartTime,
+        info.processingEndTime,
+        _latency_ms(info),
+        # Copied: another listener may change what the event refers to.
+        inputs=dict(info.streamIdToInputInfo),
+    )
+    return _with_operations(batch, operations)
+
+
+def _with_operations(batch: Batch, operations: Mapping[int, Operation]) -> Batch:
+    ordered = tuple(operations[number] for number in sorted(operations))
+    failures = [operation.failure for operation in ordered if operation.failure is not None]
+    ended = sum(operation.ended_ms is not None for operation in ordered)
+    return evolve(
+        batch,
+        operations=ordered,
+        num_operations=len(ordered),
+        num_failed=len(failures),
+        num_succeeded=max(ended - len(failures), 0),
+        first_failure=failures[0] if failures else None,
+    )
+
+
+def _operation(info: OutputOperationInfo, known: Operation | None) -> Operation:
+    failure = info.failureReason
+    if failure is not None and len(failure) > _MOST_TEXT:
+        failure = f"…{failure[-_MOST_TEXT:]}"
+    return Operation(
+        info.id,
+        info.name,
+        info.description,
+        info.startTime,
+        info.endTime,
+        failure,
+        () if known is None else known.job_ids,
+    )
+
+
+def _latency_ms(info: BatchInfo) -> int | None:
+    arrivals = [
+        each.earliest_arrival for each in info.streamIdToInputInfo.values() if each.earliest_arrival is not None
+    ]
+    if not arrivals or info.processingEndTime is None:
+        return None
+    # Another host's clock may be ahead.
+    return max(info.processingEndTime - min(arrivals), 0)
+
+
+def _num_details(batch: Batch) -> int:
+    return len(batch.inputs or ()) + len(batch.operations or ())
+
+
+def _drop_oldest(values: dict[K, V], most: int) -> None:
+    while len(values) > most:
+        del values[next(iter(values))]

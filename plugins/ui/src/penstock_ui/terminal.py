@@ -1,0 +1,234 @@
+"""A running application in the terminal, from its REST interface."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from http.client import HTTPException
+from io import StringIO
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from attrs import frozen
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock import PenstockError
+
+_TIMEOUT_S = 10.0
+_MOST_BYTES = 64 << 20
+
+Json = dict[str, Any]
+
+
+@frozen
+class State:
+    """What the server of an application answered.
+
+    Attributes:
+        application: the resource ``applications/<id>``.
+        statistics: counts and averages.
+        receivers: the input streams.
+        batches: newest first.
+        monitoring: the resource ``monitoring``: what Spark's REST has no field for.
+    """
+
+    application: Json
+    statistics: Json
+    receivers: list[Json]
+    batches: list[Json]
+    monitoring: Json
+
+
+def fetch(url: str, token: str = "") -> State:
+    """Ask a server.
+
+    Raises:
+        PenstockError: it does not answer, or is no server of penstock-ui; says what to check.
+    """
+    base = f"{_server(url)}/api/v1/applications"
+    applications = _get(base, token)
+    if not isinstance(applications, list) or not applications or "id" not in applications[0]:
+        raise PenstockError(f"{base} has no application: is this the address of a dashboard of penstock-ui?")
+    streaming = f"{base}/{applications[0]['id']}/streaming"
+    return State(
+        applications[0],
+        _get(f"{streaming}/statistics", token),
+        _get(f"{streaming}/receivers?limit=1", token),
+        _get(f"{streaming}/batches?limit=50", token),
+        _get(f"{streaming}/monitoring", token),
+    )
+
+
+def _server(url: str) -> str:
+    """The address without path and query."""
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise PenstockError(f"{url} is no address of a dashboard: it looks like http://127.0.0.1:4050")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _get(url: str, token: str) -> Any:
+    headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")} if token else {}
+    try:
+        with urlopen(Request(url, headers=headers), timeout=_TIMEOUT_S) as response:
+            return json.loads(response.read(_MOST_BYTES))
+    except HTTPError as error:
+        error.close()
+        if error.code == 401:
+            raise PenstockError(f"{url} asks for a token: pass --token, or set PENSTOCK_UI_TOKEN") from None
+        raise PenstockError(f"{url} answered {error.code} {error.reason}") from None
+    except URLError as error:
+        raise PenstockError(f"{url} does not answer: {error.reason}. Is the application running?") from None
+    except (OSError, ValueError, HTTPException) as error:
+        raise PenstockError(f"{url} gave no JSON: {error}") from None
+
+
+def summary(state: State) -> Json:
+    """The state as JSON values, in the words of REST."""
+    return {
+        "application": state.application,
+        "statistics": state.statistics,
+        "monitoring": state.monitoring,
+        "receivers": state.receivers,
+        "lastBatch": _last(state),
+        "healthy": is_healthy(state),
+    }
+
+
+def is_healthy(state: State) -> bool:
+    """Whether the last batch succeeded and every receiver is active."""
+    last = _last(state)
+    failed = last is not None and last["numFailedOutputOps"] > 0
+    return not failed and not any(each.get("isActive") is False for each in state.receivers)
+
+
+def _last(state: State) -> Json | None:
+    return next((each for each in state.batches if each["status"] == "COMPLETED"), None)
+
+
+def rendered(state: State, width: int = 100) -> str:
+    """The state as text."""
+    text = StringIO()
+    Console(width=width, no_color=True, highlight=False, markup=False, emoji=False, file=text).print(view(state))
+    return text.getvalue()
+
+
+def view(state: State, rows: int = 12) -> RenderableType:
+    """Summary, receivers and batches as tables."""
+    return Group(*_head(state), Text(), _receivers(state), Text(), _batches(state.batches[:rows]))
+
+
+def _head(state: State) -> Iterable[Text]:
+    statistics, monitoring = state.statistics, state.monitoring
+    attempt = state.application.get("attempts", [{}])[0]
+    yield Text.assemble(
+        (str(state.application["name"]), "bold"),
+        f"  {state.application['id']}  batches of {statistics['batchDuration']:,} ms",
+        ("  stopped" if attempt.get("completed") else "", "red"),
+    )
+    yield Text(
+        f"{statistics['numTotalCompletedBatches']:,} batches, {statistics['numProcessedRecords']:,} records, "
+        f"{statistics['numActiveBatches']:,} batches wait or run, "
+        f"{statistics['numActiveReceivers']} of {statistics['numReceivers']} receivers active"
+    )
+    latency = monitoring.get("latency") or {}
+    yield Text(
+        f"latency p50 {_ms(latency.get('p50'))}, p99 {_ms(latency.get('p99'))}; "
+        f"backlog {_bytes(monitoring.get('backlogBytes'))}, blocks {_bytes(monitoring.get('blockDiskBytes'))}, "
+        f"checkpoint {_ms(monitoring.get('checkpointAge'))} old"
+    )
+
+
+def _receivers(state: State) -> Table:
+    table = _table("stream", "state", "host", "records/s", "limit", "restarts", "last error")
+    streams = {stream["streamId"]: stream for stream in state.monitoring["streams"]}
+    for each in state.receivers:
+        stream = streams.get(each["streamId"], {})
+        active, limit = each.get("isActive"), stream.get("rateLimit")
+        table.add_row(
+            Text(str(each["streamName"])),
+            Text("-" if active is None else "active" if active else "inactive", "red" if active is False else ""),
+            Text(str(each.get("executorHost") or "-")),
+            Text(f"{each['eventRates'][-1][1]:,.0f}" if each["eventRates"] else "-"),
+            Text("none" if limit is None else f"{limit:,.0f}"),
+            Text(f"{stream.get('numRestarts', 0)}"),
+            Text(str(each.get("lastErrorMessage") or "").partition("\n")[0], "red"),
+        )
+    return table
+
+
+def _batches(batches: list[Json]) -> Table:
+    table = _table("batch", "status", "records", "scheduling", "processing", "total", "error")
+    for each in batches:
+        failure = str(each.get("firstFailureReason") or "").strip().rpartition("\n")[2]
+        late = (each.get("totalDelay") or 0) > each["batchDuration"]
+        table.add_row(
+            Text(f"{datetime.fromtimestamp(each['batchId'] / 1000):%H:%M:%S.%f}"[:-3]),
+            Text(each["status"].lower()),
+            Text(f"{each['inputSize']:,}"),
+            Text(_ms(each.get("schedulingDelay"))),
+            Text(_ms(each.get("processingTime"))),
+            Text(_ms(each.get("totalDelay")), "yellow" if late else ""),
+            Text(failure, "red"),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        is_text = name in ("state", "status", "host", "last error", "error")
+        table.add_column(name, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f} ms"
+
+
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return "-"
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def watch(url: str, token: str, every_s: float, count: int, console: Console | None = None) -> None:
+    """Show the state until Ctrl-C, or ``count`` times.
+
+    Raises:
+        PenstockError: the server did not answer the first time. Later it may be away for a while.
+    """
+    console = console or Console(highlight=False, markup=False, emoji=False)
+    state = fetch(url, token)
+    with Live(view(state, _rows(console)), console=console, auto_refresh=False, screen=console.is_terminal) as live:
+        shown = 1
+        while not count or shown < count:
+            time.sleep(every_s)
+            shown += 1
+            note = Text()
+            try:
+                state = fetch(url, token)
+            except PenstockError as error:
+                note = Text(str(error), "red")
+            live.update(Group(view(state, _rows(console)), note), refresh=True)
+
+
+def _rows(console: Console) -> int:
+    return max(console.height - 14, 3)

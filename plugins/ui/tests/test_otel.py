@@ -1,0 +1,116 @@
+"""OpenTelemetry: one trace for each batch, and the metrics."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from plugins.ui.tests.conftest import T, batch_events
+
+from penstock import ConfigurationError
+from penstock.testing import FakeListenerContext
+from penstock_ui import otel
+from penstock_ui.monitor import Monitor
+from penstock_ui.start import monitors
+
+CONF = {"spark.penstock.ui.enabled": "false", "spark.penstock.ui.otel": "true"}
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """What was traced."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", lambda name, version: provider.get_tracer(name, version))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    return exporter
+
+
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
+    """Reads the instruments."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    monkeypatch.setattr(metrics, "get_meter", lambda name, version: provider.get_meter(name, version))
+    monkeypatch.setattr(otel, "_has_instruments", False)
+    monkeypatch.setattr(otel, "_sources", [])
+    yield reader
+    provider.shutdown()
+
+
+def deliver(monitor: Monitor, events: list[Any]) -> None:
+    for event in events:
+        getattr(monitor, f"on{type(event).__name__}")(event)
+
+
+def read(reader: InMemoryMetricReader) -> dict[str, dict[tuple[tuple[str, Any], ...], float]]:
+    data = reader.get_metrics_data()
+    return {
+        metric.name: {tuple(sorted(point.attributes.items())): point.value for point in metric.data.data_points}  # type: ignore[union-attr]
+        for resource in (data.resource_metrics if data else ())
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+def test_batch_is_a_trace_with_its_output_operations(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+    context = FakeListenerContext(CONF)
+    (monitor,) = monitors(context)
+    deliver(monitor, [*batch_events(1, operations=2), *batch_events(2, failure="Traceback:\nValueError: bad")])
+    context.stop()
+    traced = spans.get_finished_spans()
+    assert [span.name for span in traced] == ["op0", "op1", "batch", "op0", "batch"]
+    operation, _, batch, failed, failed_batch = traced
+    assert batch.parent is None
+    assert operation.parent == batch.context
+    assert len({span.context.trace_id for span in traced}) == 2
+    assert (batch.start_time, batch.end_time) == ((T + 1005) * 1_000_000, (T + 1215) * 1_000_000)
+    assert (operation.start_time, operation.end_time) == ((T + 1015) * 1_000_000, (T + 1215) * 1_000_000)
+    assert batch.attributes == {
+        "penstock.application_id": "app-0",
+        "penstock.batch_time": T + 1000,
+        "penstock.records": 10,
+    }
+    assert batch.status.is_unset
+    for span in (failed, failed_batch):
+        assert (span.status.is_ok, span.status.description) == (False, "ValueError: bad")
+
+
+def test_metrics_are_those_of_the_state(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+    context = FakeListenerContext(CONF)
+    (monitor,) = monitors(context)
+    deliver(monitor, batch_events(1, {0: 10, 1: 30}, arrival=T + 15))
+    own = ("application_id", "app-0")
+    seen = read(reader)
+    assert seen["penstock.batches.completed"] == {(own,): 1}
+    assert seen["penstock.processed.records"] == {(own,): 40}
+    assert seen["penstock.batch.latency"][own, ("quantile", "0.99")] == 1.2
+    assert seen["penstock.stream.records"][own, ("stream", "Receiver-1"), ("stream_id", "1")] == 30
+    context.stop()
+    assert all(not points for points in read(reader).values())
+
+
+def test_contexts_that_follow_each_other_share_the_instruments(
+    spans: InMemorySpanExporter, reader: InMemoryMetricReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        context = FakeListenerContext(CONF)
+        (monitor,) = monitors(context)
+        deliver(monitor, batch_events(1))
+        assert sum(read(reader)["penstock.batches.completed"].values()) == 1
+        context.stop()
+    assert caplog.text == ""
+
+
+def test_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "penstock_ui.otel", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'penstock-ui\[otel\]'"):
+        monitors(FakeListenerContext(CONF))

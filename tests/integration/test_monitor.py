@@ -1,0 +1,108 @@
+"""The monitor beside a program that runs on Spark: what it shows equals what the events say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from pyspark import TaskContext
+from tests.helpers import wait_for
+
+from penstock import BatchCompleted, BatchInfo, StreamingContext, ThreadReceiver
+from penstock_ui.event_log import read_history
+
+pytestmark = pytest.mark.spark
+
+
+class Tens(ThreadReceiver[int]):
+    """Stores ten records at a time."""
+
+    def receive(self) -> None:
+        while not self.isStopped():
+            self.store_all(range(10))
+
+
+class Completed:
+    """Collects the batches that completed."""
+
+    never_drop = True
+
+    def __init__(self) -> None:
+        self.infos: dict[int, BatchInfo] = {}
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        self.infos[batchCompleted.batchInfo.batchTime] = batchCompleted.batchInfo
+
+
+def description_of_job(_record: int) -> str:
+    context: Any = TaskContext.get()
+    return str(context.getLocalProperty("spark.job.description"))
+
+
+def fail_with_records(rdd: Any) -> None:
+    assert rdd.isEmpty(), "there are records"
+
+
+def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingContext], tmp_path: Path) -> None:
+    conf = {
+        "spark.penstock.ui.enabled": "true",
+        "spark.penstock.ui.port": "0",
+        "spark.streaming.receiver.maxRate": "200",
+        "spark.penstock.eventLog.dir": str(tmp_path / "log"),
+        "spark.streaming.checkpoint.directory": str(tmp_path / "checkpoint"),
+    }
+    ssc = make_ssc(0.2, conf)
+    numbers, listener = ssc.receiverStream(Tens()), Completed()
+    descriptions: set[str] = set()
+    numbers.foreachRDD(lambda rdd: descriptions.update(rdd.map(description_of_job).collect()))
+    numbers.foreachRDD(fail_with_records)
+    ssc.addStreamingListener(listener)
+    assert ssc.uiWebUrl is None
+    ssc.start()
+    url = ssc.uiWebUrl
+    assert url is not None
+
+    def get(path: str) -> Any:
+        with urlopen(f"{url}/api/v1/applications/{ssc.sparkContext.applicationId}/streaming/{path}") as response:
+            return json.load(response)
+
+    wait_for(lambda: sum(info.numRecords > 0 for info in list(listener.infos.values())) >= 3, "batches with records")
+    last = max(listener.infos)
+    wait_for(lambda: any(each["batchId"] == last for each in get("batches?status=COMPLETED")), "the last in REST")
+    batches = {batch["batchId"]: batch for batch in get("batches?status=COMPLETED")}
+    assert get("statistics")["numTotalCompletedBatches"] >= len(batches) >= 3
+    for batch_time, batch in batches.items():
+        info = listener.infos[batch_time]
+        assert batch["inputSize"] == info.numRecords
+        assert batch["schedulingDelay"] == info.schedulingDelay
+        assert batch["processingTime"] == info.processingDelay
+        assert batch["totalDelay"] == info.totalDelay
+        failures = [each.failureReason for each in info.outputOperationInfos.values() if each.failureReason]
+        assert batch["numFailedOutputOps"] == len(failures) == (info.numRecords > 0)
+        assert batch.get("firstFailureReason") == (failures[0] if failures else None)
+        operations = get(f"batches/{batch_time}/operations")
+        assert [each["name"] for each in operations] == [each.name for each in info.outputOperationInfos.values()]
+        assert all(each["jobIds"] for each in operations if info.numRecords)
+    (receiver,) = get("receivers")
+    assert (receiver["streamName"], receiver["isActive"]) == ("Tens-0", True)
+    with urlopen(f"{url}/metrics") as response:
+        metrics = response.read().decode()
+    assert 'penstock_batch_latency_seconds{quantile="0.5"} ' in metrics
+    assert "penstock_last_checkpoint_timestamp_seconds " in metrics
+    assert "penstock_driver_write_ahead_log_bytes " in metrics
+    busy = next(batch_time for batch_time, batch in batches.items() if batch["inputSize"])
+    described = f"Streaming job from [output operation 0, batch time {busy} ms] {url}/batch?id={busy}"
+    assert described in descriptions
+    ssc.stop(stopSparkContext=False, stopGracefully=True)
+    assert ssc.uiWebUrl is None
+    history = read_history(str(tmp_path / "log")).snapshot()
+    assert {batch.time_ms: batch.records for batch in history.completed} == {
+        batch_time: info.numRecords for batch_time, info in listener.infos.items()
+    }
+    assert all(0 <= batch.latency_ms < 60_000 for batch in history.completed if batch.latency_ms is not None)
+    assert any(batch.latency_ms is not None for batch in history.completed)
+    assert history.stop_phase == "listeners"
