@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkContext
 
-from penstock.spark.jvm_shutdown import JvmShutdown
+from penstock.spark.jvm_shutdown import JvmShutdown, StopRequests
 
 
 class Latch:
@@ -96,15 +97,19 @@ def test_closing_removes_the_hooks_and_reports_nothing(jvm: Jvm) -> None:
     assert not reported.is_set()
 
 
-def test_signal_to_both_counts_once(jvm: Jvm) -> None:
-    reported = threading.Event()
-    shutdown = JvmShutdown(reported.set)
-    shutdown.install(context(jvm), 30)
-    assert not shutdown.takes_signal()
-    jvm.end()
-    assert reported.wait(10)
-    assert [shutdown.takes_signal(), shutdown.takes_signal()] == [True, False]
-    shutdown.close()
+@pytest.mark.parametrize("own_first", [True, False])
+def test_signal_to_both_is_reported_once_and_a_second_one_again(own_first: bool) -> None:
+    reported: list[int] = []
+    requests = StopRequests(reported.append)
+    if own_first:
+        requests._on_own(signal.SIGTERM)
+        requests._on_jvm()
+    else:
+        requests._on_jvm()
+        requests._on_own(signal.SIGTERM)
+    assert reported == [signal.SIGTERM]
+    requests._on_own(signal.SIGINT)
+    assert reported == [signal.SIGTERM, signal.SIGINT]
 
 
 def test_java_without_the_classes_is_tolerated() -> None:

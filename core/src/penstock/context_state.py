@@ -5,11 +5,7 @@ from __future__ import annotations
 import threading
 from enum import Enum
 
-
-def require_callable(setup: object) -> None:
-    """Raise TypeError for a ``setupFunc`` that is no function."""
-    if not callable(setup):
-        raise TypeError("setupFunc should be callable.")
+from penstock.conf import Settings
 
 
 class StreamingContextState(Enum):
@@ -55,6 +51,11 @@ class Termination:
             if self._error is not None:
                 raise self._error
             return self.has_ended
+
+
+def graceful_stop_s(settings: Settings, batch_interval_ms: int) -> float:
+    """The time that a graceful stop may take, seconds."""
+    return (settings.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 10_000)) / 1000
 
 
 def require_callable(setup: object) -> None:

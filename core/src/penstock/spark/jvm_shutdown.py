@@ -1,4 +1,4 @@
-"""``JvmShutdown``: a JVM that is asked to end waits for this Python process, before Spark's own shutdown hooks run.
+"""A JVM that is asked to end waits for this Python process, before Spark's own shutdown hooks run.
 
 Under spark-submit a SIGTERM reaches the JVM, which would stop the SparkContext at once and lose what a graceful stop
 processes. Owns two hooks in the JVM, and a thread that waits there for the first to run.
@@ -7,10 +7,13 @@ processes. Owns two hooks in the JVM, and a thread that waits there for the firs
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.log import get_logger
+from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread
 
 if TYPE_CHECKING:
@@ -37,13 +40,6 @@ class JvmShutdown:
         self._manager: Any = None
         self._hooks: list[Any] = []
         self._closed = False
-        # A signal to the process group reaches the JVM and this process: the second one says nothing new.
-        self._has_reported = False
-
-    def takes_signal(self) -> bool:
-        """Whether the next signal of this process may be the one that the JVM got; true once."""
-        taken, self._has_reported = self._has_reported, False
-        return taken
 
     def install(self, sc: SparkContext, timeout_s: float) -> None:
         """Set the hooks; a failure is logged.
@@ -93,5 +89,50 @@ class JvmShutdown:
             log.debug("JVM gone", reason=type(error).__name__)
             return
         if not self._closed:
-            self._has_reported = True
             self._on_shutdown()
+
+
+class StopRequests(StopSignals):
+    """Reports signals of this process, and as a SIGTERM that the JVM was asked to end.
+
+    A signal to the whole process group reaches both, and is reported once.
+
+    Args:
+        on_signal: called with the number of each signal, on a thread of its own.
+    """
+
+    def __init__(self, on_signal: Callable[[int], object]) -> None:
+        super().__init__(self._on_own)
+        self._notify, self._jvm = on_signal, JvmShutdown(self._on_jvm)
+        # Whether this process got a signal, and the JVM; and their guard.
+        self._own_came = self._jvm_came = False
+        self._guard = threading.Lock()
+
+    def install_all(self, sc: SparkContext, timeout_s: float) -> None:
+        """Set the handlers of this process, and the hooks in the JVM.
+
+        Args:
+            sc: of the JVM.
+            timeout_s: the JVM waits no longer for this process.
+        """
+        self.install()
+        self._jvm.install(sc, timeout_s)
+
+    def close(self) -> None:
+        """Stop reporting. Can be repeated."""
+        super().close()
+        self._jvm.close()
+
+    def _on_own(self, number: int) -> None:
+        with self._guard:
+            is_known = self._jvm_came and not self._own_came
+            self._own_came = True
+        if not is_known:
+            self._notify(number)
+
+    def _on_jvm(self) -> None:
+        with self._guard:
+            self._jvm_came = True
+            is_known = self._own_came
+        if not is_known:
+            self._notify(signal.SIGTERM)
