@@ -7,6 +7,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 BENCH := .venv/.bench
+DIST := .venv/dist
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 LOCKS := requirements/build.txt requirements/dev.txt
@@ -29,7 +30,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test without-spark commands on-spark programs lint style types format lock clean FORCE
+.PHONY: help setup demo bench test dist-test audit without-spark commands on-spark programs lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -37,7 +38,7 @@ help:  ## this text
 	@echo 'New here? "make demo" builds everything in this folder (nothing outside it but caches), and shows a stream at work.'
 	@echo 'It takes Python 3.11 or newer and a network; a Java comes along if you have none.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'ARGS passes arguments on: make demo ARGS=--help, make test ARGS="-k window", make lock ARGS=--upgrade'
 
@@ -77,6 +78,21 @@ programs: $(ARCHIVE)
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY)
 	-$(BIN)/python -m tests.helpers.java_options
+
+# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there.
+dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run a program there
+	rm -rf $(DIST)
+	for each in $(DISTRIBUTIONS); do \
+		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
+	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
+	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
+		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-all 'penstock[java]'
+	cp examples/custom_receiver.py $(DIST)
+	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor \
+		&& environment/bin/penstock demo --batches 2 --rate 100 && environment/bin/penstock run custom_receiver.py
+
+audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs a network)
+	$(UV) tool run pip-audit@2.10.1 --require-hashes --disable-pip --requirement requirements/dev.txt
 
 lint: style types  ## the checks that run nothing: style, format, types, who imports whom
 

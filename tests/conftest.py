@@ -113,7 +113,8 @@ def make_tls(tmp_path: Path) -> Callable[[str], Tls]:
         host = authority.issue_cert("127.0.0.1", "localhost")
         host.private_key_pem.write_to_path(folder / "key.pem")
         host.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
-        return Tls(*(str(folder / f"{file}.pem") for file in ("certificate", "key", "authority")))
+        certificate, key, signer = (str(folder / f"{file}.pem") for file in ("certificate", "key", "authority"))
+        return Tls(certificate, key, signer)
 
     return make
 

@@ -108,7 +108,7 @@ def test_error_reads_as_key_value_reason_and_meaning() -> None:
 def test_key_names_are_unique_and_pass_spark_submit() -> None:
     names = [key.name for key in KEYS.values()]
     assert len(set(names)) == len(names)
-    assert all(re.fullmatch(r"spark\.(streaming|penstock)\.[a-zA-Z.]+", name) for name in names)
+    assert all(re.fullmatch(r"spark\.(streaming|penstock|port)\.[a-zA-Z.]+", name) for name in names)
 
 
 def test_key_names_in_messages_exist() -> None:
@@ -297,6 +297,7 @@ def test_table_has_each_group_once() -> None:
         "Rate",
         "Batches",
         "Recovery",
+        "Network",
         "Security",
         "Advanced",
     ]

@@ -177,6 +177,15 @@ def test_job_that_the_stop_of_spark_ends_is_no_error_of_the_program(
     assert context.awaitTermination(10)
 
 
+def test_stop_after_a_graceful_stop_is_no_escalation(
+    context: StreamingContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    context.stop(stopSparkContext=False, stopGracefully=True)
+    context.stop()
+    assert "graceful stop ended" not in caplog.text
+    assert [deadline is not None for deadline in engine_of(context).deadlines] == [True]
+
+
 # -- with --
 
 

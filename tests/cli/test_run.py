@@ -6,12 +6,14 @@ import os
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from penstock.cli.pack import write_archive
 from penstock.launch import launch_conf
 from penstock.launch.java import Java
 
@@ -102,6 +104,90 @@ def test_submit_args_override_defaults_and_options_override_both(
         *("--master", "local[1]", "--conf", "spark.x=it's a b"),
         "pyspark-shell",
     ]
+
+
+def test_options_of_spark_submit_are_passed_on(cli: Cli, program: Program, tmp_path: Path) -> None:
+    (tmp_path / "mine.conf").write_text("spark.x 1\n")
+    options = {
+        "--master": "spark://h:7077",
+        "--name": "a b",
+        "--py-files": "x.zip",
+        "--packages": "g:a:1",
+        "--archives": "data.tar.gz#data",
+        "--properties-file": str(tmp_path / "mine.conf"),
+    }
+    result = cli("run", *[part for pair in options.items() for part in pair], program(""))
+    assert result.exit_code == 0, result.output
+    args = submit_args()[:-1]
+    given = args[args.index("--master") :]
+    assert dict(zip(given[::2], given[1::2], strict=True)) == options
+
+
+def test_what_a_properties_file_sets_is_no_default(cli: Cli, program: Program, tmp_path: Path) -> None:
+    (tmp_path / "mine.conf").write_text("spark.master spark://h:7077\n")
+    cli("run", "--properties-file", str(tmp_path / "mine.conf"), program(""))
+    assert not [arg for arg in submit_args() if arg.startswith("spark.master=")]
+
+
+def test_python_files_can_be_imported_before_there_is_a_context(cli: Cli, program: Program, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "helper_of_the_test.py").write_text("HERE = 'helped'")
+    with zipfile.ZipFile(tmp_path / "more.zip", "w") as archive:
+        archive.writestr("zipped_for_the_test.py", "HERE = 'zipped'")
+    files = f"{tmp_path / 'lib' / 'helper_of_the_test.py'},{tmp_path / 'more.zip'}"
+    source = "import helper_of_the_test as a, zipped_for_the_test as b; print(a.HERE, b.HERE)"
+    assert cli("run", "--py-files", files, program(source)).stdout == "helped zipped\n"
+
+
+def test_packed_archive_is_on_the_path_of_executors(cli: Cli, program: Program, tmp_path: Path) -> None:
+    write_archive(tmp_path / "p.tar.gz", [])
+    cli("run", "--archives", f"data.zip#d,{tmp_path}/p.tar.gz,{tmp_path}/p.tar.gz#more", program(""))
+    args = submit_args()
+    assert args[args.index("--archives") + 1] == f"data.zip#d,{tmp_path}/p.tar.gz#penstock,{tmp_path}/p.tar.gz#more"
+    assert "spark.executorEnv.PYTHONPATH=./penstock:./more" in args
+
+
+def test_cluster_mode_becomes_spark_submit(cli: Cli, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+
+    def execv(path: str, command: list[str]) -> None:
+        assert path == command[0]
+        became.append(command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execv", execv)
+    app = program("print('ran here')")
+    result = cli("run", "--master", "yarn", "--deploy-mode", "cluster", "--conf", "spark.x=1", app, "--name", "mine")
+    assert result.stdout == ""
+    ((command, *options),) = became
+    assert Path(command).name == "spark-submit"
+    assert options[:2] == ["--deploy-mode", "cluster"]
+    assert options[-7:] == ["--master", "yarn", "--conf", "spark.x=1", app, "--name", "mine"]
+    assert not [each for each in options if each.startswith("spark.master=")]
+
+
+def test_program_in_an_image_can_be_named_in_cluster_mode_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[str] = []
+    monkeypatch.setattr(os, "execv", lambda _path, command: became.extend(command))
+    cli("run", "--master", "k8s://https://h:1", "--deploy-mode", "cluster", "local:///opt/app.py", "x")
+    assert became[-2:] == ["local:///opt/app.py", "x"]
+    assert "does not exist" in cli("run", "local:///opt/app.py").stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "needs the --master of a cluster, not none"),
+        (["--master", "local[2]"], "needs the --master of a cluster, not local"),
+        (["--master", "spark://h:7077"], "client mode only"),
+        (["--master", "yarn", "--watch"], "--watch shows batches of a program that runs here"),
+    ],
+)
+def test_cluster_mode_that_cannot_be_is_refused(cli: Cli, program: Program, options: list[str], message: str) -> None:
+    result = cli("run", "--deploy-mode", "cluster", *options, program("print('ran')"))
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert result.stdout == ""
 
 
 def test_invalid_submit_args_are_refused_without_printing_them(

@@ -41,13 +41,14 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)
     yield lifecycle.BacklogFull("too much")
     yield lifecycle.Tick()
+    yield lifecycle.ExecutorLost()
 
 
 def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
-    serves = launch is not None and launch.serve_ms > 0
-    return type(record.state), serves, record.refusals, len(record.failures_ms), record.settings.max_restarts
+    serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
+    return type(record.state), serves, is_lost, record.refusals, len(record.failures_ms), record.settings.max_restarts
 
 
 def transitions() -> set[tuple[str, str]]:

@@ -295,6 +295,9 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         monkeypatch.setattr(receiver_launcher, "ReceiverJob", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
         monkeypatch.setattr(cluster, "executors", lambda _sc: list(tracked.executors))
+        monkeypatch.setattr(
+            cluster, "executor_ids", lambda _sc: frozenset(each.executor_id for each in tracked.executors)
+        )
         return tracked
 
     yield make

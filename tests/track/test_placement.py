@@ -227,3 +227,22 @@ def test_expected_executors(
     tracked = make_tracker(master=master)
     monkeypatch.setattr(tracked.tracker._sc, "conf", conf, raising=False)
     assert cluster.expected_executors(tracked.tracker._sc) == count
+
+
+def test_receiver_of_an_executor_that_is_gone_is_relaunched_elsewhere_at_the_next_tick(
+    make_tracker: MakeTracker, silent: SilentClass
+) -> None:
+    tracked = make_tracker([silent()], master=MASTER, conf={"spark.penstock.receiver.rebalance": "false"})
+    tracked.executors = [ONE, TWO]
+    tracked.tracker.start()
+    first = on(tracked, 1, ONE)
+    tick(tracked)
+    assert not first.launch.cancelled
+    tracked.executors = [TWO]
+    tick(tracked)
+    assert first.launch.cancelled
+    tracked.relaunch(300)
+    assert tracked.launch(2).hosts == ("executor_host-b_2",)
+    on(tracked, 2, TWO)
+    tick(tracked)
+    assert not tracked.launch(2).cancelled

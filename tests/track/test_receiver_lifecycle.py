@@ -27,6 +27,7 @@ from penstock.track.lifecycle_messages import (
     CancelJob,
     Connect,
     Effect,
+    ExecutorLost,
     FailApplication,
     JobEnded,
     LaunchDue,
@@ -717,3 +718,37 @@ def test_events_carry_the_receiver_as_it_was_when_they_happened() -> None:
     assert error.receiverInfo.active
     assert isinstance(stopped, ReceiverStopped)
     assert not stopped.receiverInfo.active
+
+
+# -- executors that are lost --
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_job_of_a_registered_receiver_is_cancelled_once_when_its_executor_is_lost(name: str) -> None:
+    lifecycle = in_state(name).take(ExecutorLost())
+    cancels = name in ("active", "moving", "restarting", "stopping", "ending")
+    assert lifecycle.of(CancelJob) == [CancelJob(1)] * cancels
+    assert not lifecycle.record.is_active
+    assert lifecycle.take(ExecutorLost()).of(CancelJob) == []
+
+
+def test_receiver_of_a_lost_executor_is_reported_and_relaunched() -> None:
+    lifecycle = active().take(ExecutorLost())
+    assert lifecycle.posted == ["ReceiverError", "ReceiverStopped"]
+    assert lifecycle.record.last_end.message == "the executor 1 on host-a is lost"
+    lifecycle.take(JobEnded(1, "job cancelled", "Traceback"))
+    assert (lifecycle.state, lifecycle.posted) == ("BackingOff", [])
+    assert len(lifecycle.record.failures_ms) == 1
+
+
+def test_lost_executor_counts_against_the_restart_budget() -> None:
+    lifecycle = active(max_restarts=0, on_receiver_failure="fail-application").take(ExecutorLost())
+    assert lifecycle.state == "GivenUp"
+    assert len(lifecycle.of(FailApplication)) == 1
+    assert lifecycle.of(CancelJob) == [CancelJob(1)]
+
+
+def test_stop_does_not_wait_for_a_receiver_whose_executor_is_lost() -> None:
+    lifecycle = active().take(Stop(), ExecutorLost())
+    assert lifecycle.state == "Ending"
+    assert lifecycle.take(JobEnded(1, "job cancelled")).state == "Stopped"

@@ -25,6 +25,7 @@ from penstock.spark.cluster import TaskLocation
 from penstock.track.lifecycle_messages import (
     Answer,
     CancelJob,
+    ExecutorLost,
     FailApplication,
     JobEnded,
     LaunchDue,
@@ -290,6 +291,15 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
         del self.jobs[job.epoch]
         # A launch whose job has ended reports nothing more, and the order of both is not known to Spark.
         self.take(JobEnded(job.epoch, "job cancelled" if job.cancelled else reason))
+
+    @rule()
+    @precondition(lambda self: self.some("receives"))
+    def lose_executor(self) -> None:
+        for job in self.some("receives"):
+            job.receives, job.ended, job.serves = False, True, False
+            job.blocks.clear()
+            self.take(ExecutorLost())
+            assert job.cancelled
 
     # -- what always holds --
 

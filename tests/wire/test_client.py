@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyarrow import flight
 
 from penstock.errors import WireError
 from penstock.receive.messages import UpdateRateLimit
-from penstock.wire.client import Client
+from penstock.wire.client import Client, address_towards
 from penstock.wire.messages import Reply, to_json
 from penstock.wire.token import Token
 
@@ -160,3 +162,32 @@ def test_a_connection_closes_after_the_calls_in_progress(served: Served) -> None
         gate.set()
         assert asking.result(timeout=10) == Reply(True, "in time")
     client.close()
+
+
+def test_advice_ends_the_error_of_an_endpoint_that_cannot_be_reached(flaky: type[Flaky]) -> None:
+    flaky.failures = 1
+    asking = Client("grpc://there:1", Token("t"), 1000, retry=False, advice="Open the port")
+    with pytest.raises(
+        WireError, match=r"^no answer from grpc://there:1 to UpdateRateLimit: down\b.*\. Open the port$"
+    ):
+        asking.ask(UPDATE, Reply)
+
+
+@pytest.mark.parametrize("location", ["grpc://127.0.0.1:5", "grpc://[::1]:5"])
+def test_this_host_is_reached_by_its_loopback_address(location: str) -> None:
+    assert address_towards(location) == urlsplit(location).hostname
+
+
+def test_the_next_address_of_a_name_is_used_where_the_first_has_no_route(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(_host: str, port: int, type: int) -> list[Any]:
+        # A link-local address without the name of the link.
+        far = (socket.AF_INET6, type, 17, "", ("fe80::1", port, 0, 0))
+        return [far, (socket.AF_INET, type, 17, "", ("127.0.0.1", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert address_towards("grpc://both:5") == "127.0.0.1"
+
+
+def test_unknown_driver_name_is_an_error_that_names_this_host() -> None:
+    with pytest.raises(WireError, match=rf"'no-such-host.invalid' has no address on {socket.gethostname()}"):
+        address_towards("grpc://no-such-host.invalid:5")

@@ -14,8 +14,9 @@ from tests.wire.garbage import refusals
 
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
-from penstock.wire.client import fetch
-from penstock.wire.endpoint import Endpoint
+from penstock.wire import endpoint as endpoints
+from penstock.wire.client import Client, fetch
+from penstock.wire.endpoint import Endpoint, Ports
 from penstock.wire.messages import Reply, StreamNotFoundError
 from penstock.wire.token import Token
 
@@ -279,3 +280,46 @@ def test_fetch_without_an_endpoint_is_an_error() -> None:
     with pytest.raises(WireError) as caught:
         list(fetch("grpc://127.0.0.1:1", "numbers", Token("t"), 10))
     assert not isinstance(caught.value, StreamNotFoundError)
+
+
+def test_a_port_in_use_is_followed_by_the_next(served: Served) -> None:
+    taken = served.endpoint.port
+    # Below the ports that the system chooses from, nobody takes the next one meanwhile.
+    with socket.socket() as blocker:
+        first = next(port for port in range(20_000, 30_000) if endpoints._why_not("127.0.0.1", port) == "")
+        blocker.bind(("127.0.0.1", first))
+        blocker.listen()
+        other = Endpoint("127.0.0.1", served.token, {}, ports=Ports(first, 20))
+        assert first < other.port <= first + 20
+        other.stop()
+    with pytest.raises(WireError, match=f"^cannot listen on 127.0.0.1, port {taken}: Address already in use. Do this$"):
+        Endpoint("127.0.0.1", served.token, {}, ports=Ports(taken, 0, "Do this"))
+
+
+@pytest.mark.parametrize(
+    ("ports", "tried"), [(Ports(), [0]), (Ports(5000, 2), [5000, 5001, 5002]), (Ports(65535, 9), [65535])]
+)
+def test_ports_are_tried_in_order(ports: Ports, tried: list[int]) -> None:
+    assert list(ports.numbers()) == tried
+
+
+@pytest.mark.parametrize(("host", "reason"), [("203.0.113.1", "Cannot assign"), ("no-such-host.invalid", "not known")])
+def test_an_address_of_another_host_is_refused_with_the_reason(host: str, reason: str) -> None:
+    with pytest.raises(WireError, match=rf"cannot listen on {host}, port any: .*{reason}"):
+        Endpoint(host, Token.generate(), {})
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
+def test_endpoint_listens_on_ipv6(served: Served, host: str) -> None:
+    endpoint = Endpoint(host, served.token, {UpdateRateLimit: lambda _message: Reply()})
+    client = Client(served.token.location("::1", endpoint.port), served.token, 10_000)
+    assert client.ask(UPDATE, Reply) == Reply()
+    client.close()
+    endpoint.stop()
+
+
+def test_a_large_message_is_refused_before_it_is_parsed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_MAX_MESSAGE_BYTES", 1000)
+    with pytest.raises(flight.FlightServerError, match="a message of 1001 bytes is larger than 1000 bytes"):
+        call(served, "UpdateRateLimit", b" " * 1001, served.token.headers()[0])
+    assert works(served)

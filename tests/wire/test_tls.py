@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import trustme
+from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, WireError
@@ -53,6 +56,54 @@ def test_host_of_another_authority_is_refused(served: tuple[Endpoint, Token], ma
     endpoint, token = served
     with pytest.raises(WireError):
         ask(Token(token.secret, make_tls("theirs")), endpoint.port)
+
+
+def test_caller_without_a_certificate_is_refused_unless_tls_is_not_mutual(tls: Tls) -> None:
+    for mutual in (True, False):
+        token = Token.generate(evolve(tls, mutual=mutual))
+        endpoint = Endpoint("127.0.0.1", token, {StopReceiver: lambda _message: Reply()})
+        caller = Token(token.secret, evolve(tls, mutual=False))
+        if mutual:
+            with pytest.raises(WireError, match="no answer"):
+                ask(caller, endpoint.port)
+        else:
+            assert ask(caller, endpoint.port) == Reply()
+        endpoint.stop()
+
+
+def conf_of(tls: Tls) -> Settings:
+    prefix = "spark.penstock.wire.tls."
+    return Settings.parse({prefix + name: getattr(tls, name) for name in ("certificate", "key", "authority")})
+
+
+def test_files_that_do_not_belong_together_are_refused_before_the_start(
+    tls: Tls, make_tls: Callable[[str], Tls]
+) -> None:
+    theirs = make_tls("theirs")
+    with pytest.raises(ConfigurationError, match=r"tls\.certificate='.*' cannot be used with .*: KEY_VALUES_MISMATCH"):
+        Tls.of(conf_of(evolve(tls, key=theirs.key)))
+    with pytest.raises(
+        ConfigurationError, match=r"tls\.authority='.*theirs.*': unable to get local issuer certificate"
+    ):
+        Tls.of(conf_of(evolve(tls, authority=theirs.authority)))
+
+
+def test_expired_certificate_is_refused_before_the_start(tls: Tls, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    host = authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+    host.private_key_pem.write_to_path(tmp_path / "key.pem")
+    host.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
+    certificate, key, authority_ = (str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority"))
+    old = Tls(certificate, key, authority_)
+    with pytest.raises(ConfigurationError, match=r"tls\.certificate='.*certificate.pem' .*: certificate has expired"):
+        Tls.of(conf_of(old))
+
+
+def test_file_that_a_host_lacks_is_named(tls: Tls) -> None:
+    lacking = Token("x", evolve(tls, authority="/no/such.pem"))
+    with pytest.raises(ConfigurationError, match=r"'/no/such.pem' cannot be read on \S+: No such file"):
+        Client("grpc+tls://127.0.0.1:1", lacking, 1000)
 
 
 def test_configuration_names_all_three_files_or_none(tls: Tls, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from penstock.conf_values import (
     Key,
     LogLevel,
     Names,
+    Port,
     PositiveBytes,
     PositiveCount,
     PositiveDurationMs,
@@ -42,7 +43,7 @@ OPTION_SECTIONS = {
 
 
 _start_here, _inputs, _receivers, _rate = (partial(key_field, group) for group in get_args(Group)[:4])
-_batches, _recovery, _security, _advanced = (partial(key_field, group) for group in get_args(Group)[4:])
+_batches, _recovery, _network, _security, _advanced = (partial(key_field, group) for group in get_args(Group)[4:])
 
 
 @frozen(kw_only=True, repr=False)
@@ -348,6 +349,25 @@ class Settings:
         "everywhere but on a local disk.",
     )
 
+    driver_port: Port = _network(
+        "spark.penstock.driver.port",
+        "0",
+        "Port at which the driver accepts receivers and their blocks, on the address of `spark.driver.bindAddress`. "
+        "Receivers reach it at `spark.driver.host`. 0: chosen by the system.",
+    )
+    receiver_port: Port = _network(
+        "spark.penstock.receiver.port",
+        "0",
+        "First port for a receiver, at which it takes commands and serves its blocks to other hosts. Each receiver on "
+        "a host uses one of its own, the next that is free. 0: chosen by the system.",
+    )
+    port_max_retries: Count = _network(
+        "spark.port.maxRetries",
+        "16",
+        "Number of further ports to try, one after the other, when a configured port is in use: as for Spark's own "
+        "ports.",
+    )
+
     tls_certificate: str = _security(
         "spark.penstock.wire.tls.certificate",
         "",
@@ -359,6 +379,12 @@ class Settings:
         "spark.penstock.wire.tls.authority",
         "",
         "PEM file with the certificate of the authority that signed every host's certificate.",
+    )
+    tls_mutual: bool = _security(
+        "spark.penstock.wire.tls.mutual",
+        "true",
+        "Mutual TLS: callers of the driver and of receivers must show a certificate of the authority, too. `false`: "
+        "only the called side shows one.",
     )
 
     plugins_strict: bool = _advanced(

@@ -28,7 +28,7 @@ _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 #: Headings of the documentation.
-Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
+Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "network", "security", "advanced"]
 
 
 @frozen
@@ -148,6 +148,14 @@ def parse_size_limit(text: str) -> SizeLimit:
     return SizeLimit(num_bytes) if num_bytes else SizeLimit()
 
 
+def parse_port(text: str) -> int:
+    """Parse the number of a port that needs no privilege; 0 lets the system choose."""
+    port = parse_int(text)
+    if port != 0 and not 1024 <= port <= 65535:
+        raise ValueError(f"{text!r} is neither 0 nor between 1024 and 65535")
+    return port
+
+
 def parse_time_zone(text: str) -> ZoneInfo | None:
     """Parse the name of a time zone; empty text means none."""
     if not text:
@@ -188,6 +196,7 @@ PositiveDurationS = Annotated[float, TextForm("time > 0", parse_positive_s)]
 PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
 Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
+Port = Annotated[int, TextForm("port", parse_port)]
 RatePerS = Annotated[float, TextForm("records/s", parse_rate_per_s)]
 Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
 LogLevel = Annotated[str, TextForm("log level", parse_level)]

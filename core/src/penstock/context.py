@@ -20,7 +20,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination, require_callable
+from penstock.context_state import StreamingContextState, Termination, graceful_stop_s, require_callable
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -31,9 +31,9 @@ from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
 from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import components, configure, get_logger
-from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf
+from penstock.spark.jvm_shutdown import StopRequests
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -94,7 +94,7 @@ class StreamingContext(StreamBuilder):
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state, self._lock = StreamingContextState.INITIALIZED, threading.RLock()
-        self._signals, self._termination = StopSignals(self._on_signal), Termination()
+        self._signals, self._termination = StopRequests(self._on_signal), Termination()
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
@@ -286,7 +286,7 @@ class StreamingContext(StreamBuilder):
                 raise
             self._state = StreamingContextState.ACTIVE
             if self._settings.stop_gracefully_on_shutdown:
-                self._signals.install()
+                self._signals.install_all(self._sc, graceful_stop_s(self._settings, self._graph.batch_interval_ms))
             else:
                 self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
@@ -342,7 +342,7 @@ class StreamingContext(StreamBuilder):
                 self._stops_gracefully = graceful
                 self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful))
                 self._stop_thread.start()
-            escalates = self._stops_gracefully and not graceful
+            escalates = self._stops_gracefully and not graceful and self._state is not StreamingContextState.STOPPED
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
             log.warning("graceful stop ended: stopping at once")
@@ -404,8 +404,8 @@ class StreamingContext(StreamBuilder):
             was_active = self._state is StreamingContextState.ACTIVE
         if was_active:
             assert self._engine is not None
-            timeout_ms = self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)
-            self._engine.stop(time.monotonic() + timeout_ms / 1000 if graceful else None)
+            timeout_s = graceful_stop_s(self._settings, self._graph.batch_interval_ms)
+            self._engine.stop(time.monotonic() + timeout_s if graceful else None)
             atexit.unregister(self._on_exit)
         self._ended_now()
 

@@ -100,8 +100,9 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
     """
     try:
         owner = driver or executor_process()
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / _MARKER).write_text(directory.name)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic_write(directory / _MARKER) as unfinished:
+            unfinished.write_text(directory.name)
         note = _Note(str(directory), owner, grace_s=0.0 if driver else _GRACE_S)
         with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))

@@ -69,7 +69,7 @@ class LocalBlockHandler:
         Raises:
             OSError: the file cannot be written; no part of it remains.
         """
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
             block_file.write(block.table, sink)

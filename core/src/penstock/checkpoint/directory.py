@@ -7,6 +7,7 @@ holds the receivers' blocks and the driver's log of them.
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -16,6 +17,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.runtime.atomic_write import make_private
 from penstock.spark import failure
 from penstock.spark.checkpoint import (
     RunFolder,
@@ -68,6 +70,10 @@ class CheckpointDirectory:
         """
         require_checkpoint_directory(name, given_by)
         location = location_of_hadoop(qualified(sc, name, given_by))
+        if not is_remote(location):
+            # Spark would let everybody read it. Why it cannot be created, it says itself.
+            with suppress(OSError):
+                make_private(Path(location))
         try:
             sc.setCheckpointDir(name)
             folder = checkpoint_folder(sc)
@@ -116,7 +122,7 @@ def _why_not_writable(path: Path) -> str:
         for each in (path, *path.parents):
             if each.is_file():
                 return f"{each} is a file"
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=path):
             return ""
     except OSError as error:

@@ -14,6 +14,7 @@ import click
 from penstock import __version__
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
+from penstock.cli.pack import pack
 from penstock.cli.plugins import plugins
 from penstock.cli.rate import rate
 from penstock.cli.run import run
@@ -91,7 +92,7 @@ def penstock(context: click.Context, verbose: bool) -> None:
         set_level("INFO")
 
 
-for _subcommand in (demo, run, plugins, rate, doctor):
+for _subcommand in (demo, run, pack, plugins, rate, doctor):
     penstock.add_command(_subcommand)
 
 

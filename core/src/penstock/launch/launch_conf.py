@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from penstock.errors import ConfigurationError
@@ -34,6 +34,8 @@ _KEYS = {
     "--repositories": "spark.jars.repositories",
     "--files": "spark.files",
     "--archives": "spark.archives",
+    "--py-files": "spark.submit.pyFiles",
+    "--deploy-mode": "spark.submit.deployMode",
 }
 # Options without a value.
 _SWITCHES = {"--load-spark-defaults", "--supervise", "--verbose", "-v"}
@@ -48,14 +50,27 @@ def set_submit_args(defaults: Mapping[str, str], options: Iterable[str]) -> None
     The program's own SparkConf overrides it.
 
     Args:
-        defaults: key → value; overridden by the present ``PYSPARK_SUBMIT_ARGS``.
+        defaults: key → value; overridden by the present ``PYSPARK_SUBMIT_ARGS``, and by ``spark-defaults.conf`` or the
+            file named by ``--properties-file``.
         options: options of spark-submit; they override the present ``PYSPARK_SUBMIT_ARGS``.
 
     Raises:
         ConfigurationError: the present ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    weak = [part for key, value in defaults.items() for part in ("--conf", f"{key}={value}")]
-    os.environ[_VARIABLE] = shlex.join([*weak, *_held(), *options, _SHELL])
+    os.environ[_VARIABLE] = shlex.join([*submit_options(defaults, [*_held(), *options]), _SHELL])
+
+
+def submit_options(defaults: Mapping[str, str], options: Sequence[str]) -> list[str]:
+    """Return options of spark-submit, preceded by the defaults that no file of properties sets.
+
+    Args:
+        defaults: key → value.
+        options: options of spark-submit.
+    """
+    # For spark-submit, --conf overrides such a file.
+    in_files = _of_files(_options(list(options))[0])
+    weak = [part for key, value in defaults.items() if key not in in_files for part in ("--conf", f"{key}={value}")]
+    return [*weak, *options]
 
 
 def conf_here() -> dict[str, str]:
@@ -65,13 +80,25 @@ def conf_here() -> dict[str, str]:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     options, pairs = _options(_held())
-    chosen = options.get("--properties-file")
-    # A named file replaces spark-defaults.conf.
-    found = _spark_defaults() if chosen is None or "--load-spark-defaults" in options else {}
-    if chosen is not None:
-        found |= _properties(Path(chosen))
     # An option overrides its key, whatever their order.
-    return {**found, **pairs, **{_KEYS[option]: value for option, value in options.items() if option in _KEYS}}
+    chosen = {_KEYS[option]: value for option, value in options.items() if option in _KEYS}
+    return {**_of_files(options), **pairs, **chosen}
+
+
+def spark_submit() -> str:
+    """The path of ``spark-submit``: of ``SPARK_HOME``, else PySpark's own.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        pyspark = importlib.util.find_spec("pyspark")
+        home = str(Path(pyspark.origin).parent) if pyspark and pyspark.origin else ""
+    path = Path(home) / "bin" / "spark-submit"
+    if not path.is_file():
+        raise ConfigurationError(f"no spark-submit at {path}: set SPARK_HOME to a Spark installation")
+    return str(path)
 
 
 def local_master(receivers: int) -> str:
@@ -102,6 +129,13 @@ def _options(args: list[str]) -> tuple[dict[str, str], dict[str, str]]:
         else:
             options[option] = value
     return options, pairs
+
+
+def _of_files(options: Mapping[str, str]) -> dict[str, str]:
+    """The configuration in ``spark-defaults.conf``, or in the file that replaces it."""
+    chosen = options.get("--properties-file")
+    found = _spark_defaults() if chosen is None or "--load-spark-defaults" in options else {}
+    return found if chosen is None else found | _properties(Path(chosen))
 
 
 def _held() -> list[str]:

@@ -103,6 +103,20 @@ class LoadedPlugin:
         return f"{self.name} ({self.distribution} {self.version})"
 
 
+def origin_of(kind: type, plugins: Iterable[LoadedPlugin]) -> str:
+    """Distribution and version of the plugin that a class belongs to; empty for a class of no plugin."""
+    package = kind.__module__.partition(".")[0]
+    for plugin in plugins:
+        if re.split("[.:]", plugin.value)[0] == package:
+            return f"{plugin.distribution} {plugin.version}"
+    return ""
+
+
+def installed() -> list[LoadedPlugin]:
+    """The installed plugins, not loaded."""
+    return [LoadedPlugin.of(entry_point) for entry_point in importlib.metadata.entry_points(group=GROUP)]
+
+
 class Plugins:
     """The plugins of one process.
 

@@ -39,6 +39,7 @@ class RegisterReceiver:
         host: address of that endpoint.
         directory: directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
         disk_bytes: size of the disk with the blocks, 0 if unknown.
+        plugin: distribution and version of the receiver's plugin there; empty if it belongs to none.
     """
 
     stream_id: int
@@ -48,6 +49,7 @@ class RegisterReceiver:
     host: str = "127.0.0.1"
     directory: str = ""
     disk_bytes: int = 0
+    plugin: str = ""
 
 
 @frozen

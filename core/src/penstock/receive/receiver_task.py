@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -25,8 +26,8 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
-from penstock.errors import summary_of
-from penstock.plugins.discovery import Plugins
+from penstock.errors import WireError, summary_of
+from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -35,13 +36,22 @@ from penstock.runtime.log import configure, get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
-from penstock.wire.endpoint import Endpoint, Handler
+from penstock.wire.endpoint import Endpoint, Handler, Ports
 from penstock.wire.token import Token
 
 log = get_logger("receiver_task")
 
 # Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
 _APPLICATION_DIRECTORIES = ("executor-", "application_")
+
+_PORT_ADVICE = (
+    "Each receiver on a host needs a port of its own: set spark.penstock.receiver.port and spark.port.maxRetries to "
+    "more ports, or the former to 0"
+)
+_DRIVER_ADVICE = (
+    "The receiver's host {} must reach the driver at that address: set spark.driver.host to one that all executors "
+    "reach, and let the port, which spark.penstock.driver.port fixes, through firewalls"
+)
 
 
 @frozen
@@ -121,11 +131,17 @@ class _Launch:
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until, self._released = 0.0, threading.Event()
-        host = address_towards(task.driver.location)
+        host = _address_towards(task.driver.location)
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
-        self._endpoint = Endpoint(host, task.driver.token, self._handlers(), open_stream)
-        self._client = Client(task.driver.location, task.driver.token, task.settings.wire_timeout_ms)
+        ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
+        self._endpoint = Endpoint(host, task.driver.token, self._handlers(), open_stream, ports)
+        self._client = Client(
+            task.driver.location,
+            task.driver.token,
+            task.settings.wire_timeout_ms,
+            advice=_DRIVER_ADVICE.format(socket.gethostname()),
+        )
         registration = RegisterReceiver(
             task.stream_id,
             task.epoch,
@@ -134,6 +150,7 @@ class _Launch:
             host=host,
             directory="" if task.log_directory else str(directory),
             disk_bytes=0 if directory is None else _disk_bytes(directory),
+            plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Before it has registered nobody knows the endpoint: no command comes earlier.
         self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
@@ -191,6 +208,13 @@ class _Launch:
 def _has_left_threads(before: Collection[threading.Thread]) -> bool:
     """Whether a thread that is not the engine's was started since and still runs."""
     return any(each not in before and not isinstance(each, EngineThread) for each in threading.enumerate())
+
+
+def _address_towards(driver: str) -> str:
+    try:
+        return address_towards(driver)
+    except WireError as error:
+        raise WireError(f"{error}. {_DRIVER_ADVICE.format(socket.gethostname())}") from None
 
 
 @frozen

@@ -28,13 +28,16 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
         sync: call fsync on the file and on its directory, so that the file survives a power failure.
 
     Yields:
-        The temporary path, where the block writes the file. It is hidden and in the same directory.
+        The temporary path, where the block writes the file. It is hidden, in the same directory, and empty; only this
+        user can read it.
 
     Raises:
         OSError: the file cannot be written or moved.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
+        # What writes it truncates it.
+        os.close(private(partial, os.O_WRONLY | os.O_CREAT))
         yield partial
         if sync:
             fsync(partial)
@@ -46,6 +49,22 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def private(path: str | Path, flags: int) -> int:
+    """Open a file that only this user can read, if this creates it: the ``opener`` of ``open``."""
+    return os.open(path, flags, 0o600)
+
+
+def make_private(path: Path) -> None:
+    """Create a directory that only this user can enter, and those above it that are missing; keep one that exists.
+
+    Raises:
+        OSError: it cannot be created, or is a file.
+    """
+    if not path.parent.exists():
+        make_private(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
 
 
 def is_partial(name: str) -> bool:

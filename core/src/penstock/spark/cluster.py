@@ -90,6 +90,14 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
     return sorted(locations, key=lambda location: (len(location.executor_id), location.executor_id))
 
 
+def executor_ids(sc: SparkContext) -> frozenset[str]:
+    """The ids of the executors that can run tasks now, for a cluster master. Cheaper than ``executors``.
+
+    An executor is among them before its first task, and until Spark has noticed its end.
+    """
+    return frozenset(filter(None, str(sc._jsc.sc().getExecutorIds().mkString(",")).split(",")))
+
+
 def request_executors(sc: SparkContext, count: int) -> bool:
     """Ask the cluster manager for this many more executors; returns whether it accepted (never in local mode)."""
     return bool(sc._jsc.sc().requestExecutors(count))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from penstock.errors import text_of
 
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # What follows in Spark's text advises on tracebacks: a worker that was killed has none.
 _ADVICE = ". Consider setting "
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+_TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
 
 
@@ -41,3 +45,15 @@ def reason(error: BaseException) -> str:
         # Java's exception, which names its own class.
         return lines[0].removeprefix(": ")
     return f"{type(error).__name__}: {lines[0].removeprefix(': ')}" if lines else type(error).__name__
+
+
+def missing_module(error: BaseException) -> str:
+    """The Python module that a task lacked; empty if none was missing."""
+    found = _MISSING_MODULE.search(text_of(error))
+    return found[1] if found else ""
+
+
+def executor(error: BaseException) -> str:
+    """The executor of the task that failed, as ``3 on host-a``; empty if Spark does not say."""
+    found = _TASK.search(text_of(error))
+    return f"{found[2]} on {found[1]}" if found else ""

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial
+from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, private
 from penstock.storage import uri as uris
 
 _HIDDEN = "."
@@ -205,7 +205,7 @@ class LocalDirectory(Directory):
 
     def move(self, name: str, folder: str) -> bool:
         """Move a file into a subdirectory; return whether the file existed."""
-        (self._path / folder).mkdir(exist_ok=True)
+        (self._path / folder).mkdir(mode=0o700, exist_ok=True)
         try:
             (self._path / name).replace(self._path / folder / name)
         except FileNotFoundError:
@@ -215,7 +215,7 @@ class LocalDirectory(Directory):
     def append(self, name: str) -> Appender:
         """Begin a new file; raises FileExistsError if it exists."""
         self._make()
-        return Appender((self._path / name).open("xb"), sync_name=self._sync_names)
+        return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
 
     def delete_partial(self) -> None:
         """Delete temporary files that killed writers left."""
@@ -238,7 +238,7 @@ class LocalDirectory(Directory):
         while not missing.exists():
             missing = missing.parent
             self._unsynced.add(missing)
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_private(self._path)
 
     def _sync_parents(self) -> None:
         # Several threads may run this. A directory is removed from the set once it is synced, so none returns earlier.

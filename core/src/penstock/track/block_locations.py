@@ -60,7 +60,7 @@ class BlockLocations:
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:
         """For each block: its host, its size in bytes, and where a task reads it now."""
-        connections = {each.location: each for each in self.connections.serving()} if self._logs is None else {}
+        connections = self.connections.by_location() if self._logs is None else {}
         found = []
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
@@ -144,7 +144,7 @@ class BlockLocations:
         return not location.host or self._launcher.placement.has_executor(location.host)
 
     def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
-        return next((each for each in self.connections.serving() if each.location == location), None)
+        return None if location is None else self.connections.by_location().get(location)
 
     def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
         connection, block_ids = self._server(location), self._leftovers.pop(location, []) + block_ids

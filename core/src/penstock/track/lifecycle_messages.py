@@ -123,6 +123,11 @@ class Pause:
 
 
 @frozen
+class ExecutorLost:
+    """Spark no longer lists the executor that the receiver registered from."""
+
+
+@frozen
 class ProblemFound:
     """The tracker has found a problem that listeners should see as an error of this receiver.
 
@@ -168,7 +173,7 @@ class Stop:
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
 Demand = Move | ServeLonger | RateEstimate | RateLimit | Pause | Tick | Stop
-LifecycleEvent = LaunchEvent | Demand | ProblemFound | BacklogFull
+LifecycleEvent = LaunchEvent | Demand | ExecutorLost | ProblemFound | BacklogFull
 
 # -- effects: what the tracker is to do --
 

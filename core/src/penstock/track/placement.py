@@ -16,7 +16,17 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_tracking_info import Active, Overdue, ReceiverTrackingInfo, Refused, Scheduled
+from penstock.track.receiver_tracking_info import (
+    Active,
+    Ending,
+    Moving,
+    Overdue,
+    ReceiverTrackingInfo,
+    Refused,
+    Restarting,
+    Scheduled,
+    Stopping,
+)
 
 log = get_logger("placement")
 
@@ -40,6 +50,25 @@ class Placement:
     def has_executor(self, host: str) -> bool:
         """Whether an executor is on a host."""
         return self._local or any(executor.host == host for executor in self._executors())
+
+    def lost(self, records: Iterable[ReceiverTrackingInfo]) -> list[int]:
+        """The receivers, by stream id, whose launch has registered from an executor that Spark no longer lists."""
+        if self._local:
+            return []
+        places = {
+            record.stream_id: record.location.executor_id
+            for record in records
+            if record.location is not None
+            and isinstance(record.state, Active | Moving | Restarting | Stopping | Ending)
+        }
+        if not places:
+            return []
+        try:
+            listed = cluster.executor_ids(self._sc)
+        except Exception as error:
+            log.warning("executors unknown", reason=failure.reason(error))
+            return []
+        return [stream_id for stream_id, executor_id in places.items() if executor_id not in listed]
 
     def schedule(self, preferred: Mapping[int, str | None]) -> dict[int, list[TaskLocation]]:
         """Choose the candidates of all receivers, by stream id.

@@ -7,7 +7,7 @@ slow to answer delays no other.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.errors import WireError
@@ -109,6 +109,9 @@ class Connections:
         self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
         # Epochs of launches that serve blocks no longer, by stream id; from the receivers' records.
         self._released: dict[int, frozenset[int]] = {}
+        # What `by_location` returns; None after a change.
+        self._index: dict[BlockLocation, ReceiverConnection] | None = None
+        self._index_lock = threading.Lock()
 
     def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
         """The connection to a launch, if there is one. On any thread."""
@@ -119,20 +122,35 @@ class Connections:
         launches = list(self._by_launch.items())
         return [each for (stream_id, epoch), each in launches if epoch not in self._released.get(stream_id, ())]
 
+    def by_location(self) -> Mapping[BlockLocation, ReceiverConnection]:
+        """To the launches that serve blocks, the newest of each location. On any thread."""
+        with self._index_lock:
+            if self._index is None:
+                self._index = {each.location: each for each in self.serving()}
+            return self._index
+
     def note_released(self, stream_id: int, epochs: frozenset[int]) -> None:
         """These launches of a stream were sent a release: they serve blocks no longer."""
-        self._released[stream_id] = epochs
+        if self._released.get(stream_id) != epochs:
+            self._released[stream_id] = epochs
+            self._has_changed()
 
     def add(self, epoch: int, connection: ReceiverConnection) -> None:
         """Use a connection to a launch from now on, in place of an earlier one."""
         self.end(connection.stream_id, epoch)
         self._by_launch[connection.stream_id, epoch] = connection
+        self._has_changed()
 
     def end(self, stream_id: int, epoch: int) -> None:
         """Close the connection of a launch that has ended or registers again."""
         connection = self._by_launch.pop((stream_id, epoch), None)
         if connection is not None:
+            self._has_changed()
             connection.close_after_flush()
+
+    def _has_changed(self) -> None:
+        with self._index_lock:
+            self._index = None
 
     def close(self) -> None:
         """Close all connections at once."""

@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.plugins.discovery import installed, origin_of
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.pickling import check_picklable
 from penstock.receive.receiver import Receiver
@@ -112,8 +113,36 @@ class ReceiverLauncher:
         self.placement = Placement(sc, settings)
         #: Authenticates both sides of each connection.
         self.token = Token.generate(Tls.of(settings))
+        self._installed = installed()
         #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
         self.driver_location = ""
+
+    def refusal(self, message: RegisterReceiver) -> str:
+        """Why a receiver may not start there: its plugin has another version than here. Empty if it may."""
+        here = self._origin(message.stream_id)
+        if not here or not message.plugin or here == message.plugin:
+            return ""
+        return (
+            f"host {message.host} runs {message.plugin} and the driver {here}: install the same version on the driver "
+            "and all executors, or send the driver's with `penstock pack` and --archives"
+        )
+
+    def reason(self, stream_id: int, error: BaseException) -> str:
+        """Why a receiver's job failed, in one line, with a remedy where the executor lacks a module."""
+        reason, module = failure.reason(error), failure.missing_module(error)
+        if not module:
+            return reason
+        package = module.partition(".")[0]
+        is_plugin = package == type(self.receivers[stream_id]).__module__.partition(".")[0]
+        lacks = self._origin(stream_id) if is_plugin else ""
+        where = failure.executor(error) or "(unknown)"
+        return (
+            f"the Python of executor {where} lacks {lacks or f'the module {module!r}'}: install it there, or send it "
+            f"with `penstock pack` and --archives ({reason})"
+        )
+
+    def _origin(self, stream_id: int) -> str:
+        return origin_of(type(self.receivers[stream_id]), self._installed)
 
     def set_driver_port(self, port: int) -> None:
         """Have receivers register at this port of the driver."""

@@ -114,6 +114,8 @@ class _Transition:
                 others = self.record.pause_reasons - {event.reason}
                 self._set(pause_reasons=others | {event.reason} if event.applies else others)
                 self._desire(self.record.desired.rate)
+            case lifecycle.ExecutorLost():
+                self._executor_lost()
             case lifecycle.ProblemFound():
                 blocks, records = self.record.lost_blocks + event.lost_blocks, self.record.lost_records
                 self._set(lost_blocks=blocks, lost_records=records + event.lost_records)
@@ -358,6 +360,23 @@ class _Transition:
         self._log("error", "receiver not registered in time, job cancelled", reason=message)
         self._fail(state.launch, message)
         self._do(lifecycle.CancelJob(state.launch.epoch))
+
+    def _executor_lost(self) -> None:
+        """Cancel the job of a registered launch: Spark ends it only after a retry, which may wait for a slot."""
+        state, location = self.record.state, self.record.location
+        if not isinstance(state, Active | Moving | Restarting | Stopping | Ending) or state.launch.executor_lost:
+            return
+        place = f"{location.executor_id} on {location.host}" if location else "of the receiver"
+        message = f"the executor {place} is lost"
+        self._log("warning", "executor lost, receiver job cancelled", reason=message)
+        self._set_launch(executor_lost=True)
+        launch = evolve(state.launch, executor_lost=True)
+        if isinstance(state, Active | Moving):
+            self._become(Restarting(launch, message))
+            self._fail(launch, message)
+        elif isinstance(state, Stopping):
+            self._become(Ending(launch))
+        self._do(lifecycle.CancelJob(launch.epoch))
 
     # -- failures --
 

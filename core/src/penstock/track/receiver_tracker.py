@@ -45,12 +45,15 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
-from penstock.wire.endpoint import Endpoint
+from penstock.wire.endpoint import Endpoint, Ports
 from penstock.wire.messages import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 log = get_logger("receiver_tracker")
 
+_PORT_ADVICE = (
+    "Set spark.penstock.driver.port to a free port or to 0, and spark.driver.bindAddress to an address of this host"
+)
 # Maximum wait of a stop for the deletion of files of the receivers' write-ahead log.
 _LAST_DELETIONS_S = 10.0
 # Share of a graceful stop's time that receivers may take: the batches after them need the rest.
@@ -120,6 +123,7 @@ class ReceiverTracker:
         Raises:
             ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
                 would start second copies of them.
+            WireError: the driver's address is not this host's, or its port is in use.
         """
         if not self._receivers:
             return
@@ -135,6 +139,7 @@ class ReceiverTracker:
                 ReportError: self._on_message,
                 DeregisterReceiver: self._on_message,
             },
+            ports=Ports(self._settings.driver_port, self._settings.port_max_retries, _PORT_ADVICE),
         )
         self._launcher.set_driver_port(self._endpoint.port)
         self._tracked.loop.start()
@@ -345,6 +350,9 @@ class ReceiverTracker:
         stream_id, epoch = message.stream_id, message.epoch
         if stream_id not in self._tracked.records:
             return Registered(accepted=False, reason=no_launch(message))
+        if refusal := self._launcher.refusal(message):
+            log.error("receiver refused", stream_id=stream_id, reason=refusal)
+            return Registered(accepted=False, reason=refusal)
         job = self._tracked.job(stream_id, epoch)
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._stopping)

@@ -48,12 +48,14 @@ class Launch:
         started_ms: when the job was submitted, monotonic.
         serve_ms: how long it was asked to serve its blocks when the receiver has moved to another executor.
         survived_error: traceback of the last error since the last registration after which the receiver continued.
+        executor_lost: whether Spark no longer lists its executor, so that its job was cancelled.
     """
 
     epoch: int
     started_ms: float
     serve_ms: int = 0
     survived_error: str = ""
+    executor_lost: bool = False
 
 
 @frozen

@@ -195,7 +195,7 @@ class TrackedReceivers:
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
         """On the job's thread."""
-        failed = ("", "") if error is None else (failure.reason(error), text_of(error))
+        failed = ("", "") if error is None else (self._launcher.reason(stream_id, error), text_of(error))
 
         def ended() -> None:
             self._connections.end(stream_id, epoch)
@@ -251,6 +251,8 @@ class TrackedReceivers:
 
     def _tick(self) -> None:
         self._launch_all()
+        for stream_id in self._launcher.placement.lost(self._records.values()):
+            self.step(stream_id, lifecycle.ExecutorLost())
         self.tick_all()
         now_ms = self._clock.monotonic_ms()
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
@@ -279,13 +281,20 @@ class TrackedReceivers:
     def estimate_rate(self, stream_id: int, rate: float) -> None:
         """Use an estimated rate, records/s, for a receiver."""
         self.step(stream_id, lifecycle.RateEstimate(rate))
-        self.limit_rates()
+        if not math.isinf(self._launcher.settings.max_total_rate_per_s):
+            self.limit_rates()
+        elif not self._records[stream_id].is_given_up:
+            # No other receiver is concerned: with a thousand of them, a batch brings a thousand estimates.
+            self._limit_rates({stream_id: rate})
 
     def limit_rates(self) -> None:
         """Work out the rate limit of each receiver from all estimates, and have the receivers obey."""
-        estimates = {each: record.estimate for each, record in self._records.items() if not record.is_given_up}
+        self._limit_rates({each: record.estimate for each, record in self._records.items() if not record.is_given_up})
+
+    def _limit_rates(self, estimates: Mapping[int, float | None]) -> None:
         for stream_id, limit in rate_limits(self._launcher.settings, estimates).items():
-            self.step(stream_id, lifecycle.RateLimit(limit))
+            if limit != self._records[stream_id].desired.rate:
+                self.step(stream_id, lifecycle.RateLimit(limit))
 
 
 def rate_limits(settings: Settings, estimates: Mapping[int, float | None]) -> dict[int, float | None]:

@@ -34,10 +34,11 @@ class Client:
         token: the application's.
         timeout_ms: how long one ``ask`` may take, retries included.
         retry: whether to retry while the endpoint cannot be reached; otherwise the first failure is an error.
+        advice: what to do when it cannot be reached; ends the error.
     """
 
-    def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True) -> None:
-        self.location = location
+    def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True, advice: str = "") -> None:
+        self.location, self._advice = location, advice
         self._retry = retry
         self._headers = token.headers()
         self._timeout_ms = timeout_ms
@@ -72,7 +73,8 @@ class Client:
                 retry_if=lambda error: isinstance(error, _NOT_REACHED),
             )
         except _NOT_REACHED as error:
-            raise WireError(f"no answer from {self.location} to {action.type}: {_first_line(error)}") from None
+            reason = f"no answer from {self.location} to {action.type}: {_first_line(error)}"
+            raise WireError(f"{reason}. {self._advice}" if self._advice else reason) from None
         except (pa.ArrowException, flight.FlightError) as error:
             raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
 
@@ -109,13 +111,29 @@ def address_towards(location: str) -> str:
 
     Args:
         location: ``grpc://host:port`` of the endpoint.
+
+    Raises:
+        WireError: its name is unknown on this host, or there is no route to it.
     """
     parts = urlsplit(location)
-    family, kind, _protocol, _name, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as probe:
-        # Sends nothing: connecting a datagram socket only selects the route.
-        probe.connect(address)
-        return str(probe.getsockname()[0])
+    reason: OSError = OSError("no address")
+    # A name may have addresses of a family that this host has no route for.
+    for family, kind, _protocol, _name, address in _addresses(parts.hostname, parts.port):
+        try:
+            with socket.socket(family, kind) as probe:
+                # Sends nothing: connecting a datagram socket only selects the route.
+                probe.connect(address)
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            reason = error
+    raise WireError(f"no route to {location}: {reason.strerror or reason}")
+
+
+def _addresses(host: str | None, port: int | None) -> list[Any]:
+    try:
+        return list(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM))
+    except socket.gaierror as error:
+        raise WireError(f"the name {host!r} has no address on {socket.gethostname()}: {error.strerror}") from None
 
 
 def _first_line(error: BaseException) -> str:

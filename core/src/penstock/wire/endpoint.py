@@ -8,11 +8,13 @@ itself drops what is not HTTP/2. Handlers run on the server's threads.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
+from attrs import frozen
 
 from penstock.errors import WireError
 from penstock.runtime.log import get_logger
@@ -22,6 +24,9 @@ from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
 
+# A message with a million block ids has half of this.
+_MAX_MESSAGE_BYTES = 64 << 20
+
 Handler = Callable[[Any], object]
 #: Maps a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` for an unknown one.
 OpenStream = Callable[[str], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
@@ -29,6 +34,46 @@ OpenStream = Callable[[str], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
 
 def _no_stream(_ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     raise WireError("this endpoint serves no streams")
+
+
+@frozen
+class Ports:
+    """The ports that an endpoint may listen on.
+
+    Attributes:
+        first: 0 for any.
+        retries: how many of the following ones to try while they are in use.
+        advice: what to do when none is free.
+    """
+
+    first: int = 0
+    retries: int = 0
+    advice: str = ""
+
+    def numbers(self) -> range:
+        """The ports to try, in order."""
+        return range(self.first, min(self.first + self.retries, 65535) + 1) if self.first else range(1)
+
+    def __str__(self) -> str:
+        numbers = self.numbers()
+        return "any" if not self.first else f"{self.first}" + f" to {numbers[-1]}" * (len(numbers) > 1)
+
+
+ANY_PORT = Ports()
+
+
+def _why_not(host: str, port: int) -> str:
+    """Why nothing can listen on an address and port; empty if it can."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _protocol, _name, address = found[0]
+        with socket.socket(family, kind) as probe:
+            # As gRPC does: a port whose last connections have just closed is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow.flight has no types
@@ -56,14 +101,23 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     """Serve messages and streams of record batches.
 
     Args:
-        host: the address to listen on; the system chooses the port.
+        host: the address to listen on.
         token: the token that callers must show, with its TLS files.
         handlers: message class → handler, which returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
+        ports: which ports to try.
+
+    Raises:
+        WireError: the address is not this host's, or every port is in use.
     """
 
     def __init__(
-        self, host: str, token: Token, handlers: Mapping[type, Handler], open_stream: OpenStream | None = None
+        self,
+        host: str,
+        token: Token,
+        handlers: Mapping[type, Handler],
+        open_stream: OpenStream | None = None,
+        ports: Ports = ANY_PORT,
     ) -> None:
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream or _no_stream
@@ -71,7 +125,19 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._refused_messages = 0
         # The endpoint answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C,
         # before receivers have deregistered.
-        super().__init__(token.location(host, 0), middleware={"token": _TokenCheck(token)}, **token.server_arguments())
+        arguments = {"middleware": {"token": _TokenCheck(token)}, **token.server_arguments()}
+        reason = ""
+        for port in ports.numbers():
+            # gRPC gives no reason.
+            reason = _why_not(host, port)
+            if reason:
+                continue
+            try:
+                super().__init__(token.location(host, port), **arguments)
+                return
+            except pa.ArrowException as error:
+                reason = str(error)
+        raise WireError(f"cannot listen on {host}, port {ports}: {reason}. {ports.advice}".strip())
 
     def stop(self) -> None:
         """Refuse new calls, finish those in progress, free the port. Idempotent."""
@@ -83,6 +149,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         try:
             if kind is None or handler is None:
                 raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
+            if action.body.size > _MAX_MESSAGE_BYTES:
+                raise WireError(f"a message of {action.body.size} bytes is larger than {_MAX_MESSAGE_BYTES} bytes")
             message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
             self._refused_messages += 1

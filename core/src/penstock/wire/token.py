@@ -6,6 +6,8 @@ No repr, log line or error contains the secret.
 from __future__ import annotations
 
 import secrets
+import socket
+from contextlib import suppress
 from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +33,13 @@ class Tls:
         certificate: this host's, valid for the address at which other hosts reach it.
         key: the certificate's private key.
         authority: the certificate authority that signed every host's certificate.
+        mutual: whether callers must show a certificate of the authority, too.
     """
 
     certificate: str
     key: str
     authority: str
+    mutual: bool = True
 
     @classmethod
     def of(cls, settings: Settings) -> Tls | None:
@@ -47,14 +51,42 @@ class Tls:
         paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
         if not any(paths.values()):
             return None
+        from penstock.conf import key  # Python workers import this module, and never come here
+
         for name, path in paths.items():
             try:
                 Path(path).read_bytes()
             except OSError as error:
-                from penstock.conf import key  # Python workers import this module, and never come here
-
                 raise ConfigurationError(f"{key(name)}={path!r} cannot be read: {error.strerror}") from None
-        return cls(*paths.values())
+        tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
+        if reason := tls._fault():
+            raise ConfigurationError(
+                f"{key('tls_certificate')}={tls.certificate!r} cannot be used with {key('tls_key')}={tls.key!r} and "
+                f"{key('tls_authority')}={tls.authority!r}: {reason}"
+            )
+        return tls
+
+    def _fault(self) -> str:
+        """Why these files let no two processes connect, found by a handshake in memory; empty if they do."""
+        import ssl  # neither the Python workers that import this module, nor programs without TLS need it
+
+        try:
+            server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            server.load_cert_chain(self.certificate, self.key)
+            client.load_verify_locations(self.authority)
+            # The address of this host is not known yet.
+            client.check_hostname = False
+            to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+            ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+            # Client hello, the server's certificate, and the client's judgement of it.
+            for end in (*ends, ends[0]):
+                with suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+        except (ssl.SSLError, OSError) as error:
+            return error.reason if isinstance(error, ssl.SSLError) and error.reason else str(error)
+        return ""
 
 
 @frozen
@@ -81,15 +113,30 @@ class Token:
         return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
 
     def server_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight server."""
+        """Return the TLS arguments of a Flight server.
+
+        Raises:
+            ConfigurationError: a file cannot be read on this host.
+        """
         if self.tls is None:
             return {}
-        pair = (Path(self.tls.certificate).read_bytes(), Path(self.tls.key).read_bytes())
-        return {"tls_certificates": [pair]}
+        arguments: dict[str, Any] = {"tls_certificates": [(_pem(self.tls.certificate), _pem(self.tls.key))]}
+        if self.tls.mutual:
+            arguments |= {"verify_client": True, "root_certificates": _pem(self.tls.authority)}
+        return arguments
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight client."""
-        return {} if self.tls is None else {"tls_root_certs": Path(self.tls.authority).read_bytes()}
+        """Return the TLS arguments of a Flight client.
+
+        Raises:
+            ConfigurationError: a file cannot be read on this host.
+        """
+        if self.tls is None:
+            return {}
+        arguments = {"tls_root_certs": _pem(self.tls.authority)}
+        if self.tls.mutual:
+            arguments |= {"cert_chain": _pem(self.tls.certificate), "private_key": _pem(self.tls.key)}
+        return arguments
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers of a call: authorization, version."""
@@ -99,3 +146,13 @@ class Token:
         """Return whether a call's headers show this token; compares in constant time."""
         shown = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
         return compare_digest(shown.encode(), f"Bearer {self.secret}".encode())
+
+
+def _pem(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the TLS file {path!r} cannot be read on {socket.gethostname()}: {error.strerror}. The files of "
+            "spark.penstock.wire.tls.* must be at the same paths on every host"
+        ) from None

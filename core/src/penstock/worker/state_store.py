@@ -206,7 +206,7 @@ class StateStore:
     def _uri(self, name: str) -> str:
         path = self.directory / name
         if self.remote is not None and not path.exists():
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             from pyarrow import fs  # 0.15 s, and only remote state needs it
 
             system, home = self.remote
@@ -216,7 +216,7 @@ class StateStore:
 
     def _write(self, name: str, fill: Callable[[sqlite3.Connection], None]) -> int:
         """Write a segment atomically; return its number of rows."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_write(self.directory / name) as unfinished:
             with closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as database:
                 database.executescript(_SCHEMA)

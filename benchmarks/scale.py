@@ -1,0 +1,246 @@
+"""Many simulated receivers report blocks to a real ReceiverTracker; print the processor time, memory and delays.
+
+usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--seconds 20] [--hosts 100] [--rates]
+
+Receivers are simulated by processes that register and report blocks as supervisors do, each receiver over a connection
+of its own; no block is written and no Spark runs. The tracker runs in this process, on one core, with batches of one
+second: blocks are allocated, packed into partitions, processed and cleaned up as the JobGenerator does it. ``--rates``
+also sends each receiver a new rate per batch. Processor time per block is what counts on a busy machine: where the
+simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import gc
+import multiprocessing
+import os
+import pstats
+import resource
+import statistics
+import sys
+import threading
+import time
+
+import psutil
+import pyarrow.flight as flight
+
+from penstock import Receiver
+from penstock.blocks.block import StoredBlock
+from penstock.conf import Settings
+from penstock.receive.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    Registered,
+    RegisterReceiver,
+    ReleaseReceiver,
+    StopReceiver,
+    UpdateRateLimit,
+)
+from penstock.runtime.clock import SystemClock
+from penstock.runtime.log import set_level
+from penstock.spark import cluster
+from penstock.spark.cluster import TaskLocation
+from penstock.track import receiver_launcher
+from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply, from_json, to_json
+from penstock.wire.token import Token
+
+SIMULATORS = 2
+RECORDS, BLOCK_BYTES = 1000, 100_000
+# Batches whose blocks are remembered, as by a program without windows.
+REMEMBERED = 3
+# Batches before the first block: what receivers cost that store nothing.
+IDLE = 5
+
+
+class Silent(Receiver):
+    """Receives nothing."""
+
+    def onStart(self):
+        """Nothing to start."""
+
+
+class SparkContext:
+    """What the tracker asks of Spark's."""
+
+    applicationId, master, defaultParallelism, _jvm = "app-scale", "spark://simulated", 1000, None
+
+    def getConf(self):
+        """The configuration."""
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class Job:
+    """Stands in for the Spark job of a receiver."""
+
+    def __init__(self, _sc, task, _hosts, on_end):
+        self.task, self.group, self._on_end, self._ended = task, str(task.stream_id), on_end, threading.Event()
+
+    def start(self):
+        """The simulators start receivers."""
+
+    def cancel(self):
+        """End."""
+        self._ended.set()
+        self._on_end(None)
+
+    def finish(self, timeout_s):
+        """Say whether it has ended."""
+        return self._ended.wait(timeout_s)
+
+
+def simulate(pipe, location, secret, stream_ids, options):
+    """Register receivers, then report their blocks at an even pace; send how long the reports took."""
+    token, took = Token(secret), []
+    kinds = (UpdateRateLimit, CleanUpBlocks, ReleaseReceiver, StopReceiver)
+    endpoint = Endpoint("127.0.0.1", token, dict.fromkeys(kinds, lambda _message: Reply()))
+    # Each with a connection of its own, as receivers in different processes have.
+    own = [("grpc.use_local_subchannel_pool", 1)]
+    clients = {each: flight.FlightClient(location, generic_options=own) for each in stream_ids}
+    call = flight.FlightCallOptions(timeout=60, headers=token.headers())
+
+    def ask(stream_id, message, kind):
+        action = flight.Action(type(message).__name__, to_json(message))
+        (result,) = clients[stream_id].do_action(action, call)
+        return from_json(kind, result.body.to_pybytes())
+
+    for stream_id in stream_ids:
+        directory = f"/local/host-{stream_id % options.hosts}/penstock/run"
+        message = RegisterReceiver(stream_id, 1, "Silent", endpoint.port, "127.0.0.1", directory, 1 << 40)
+        assert ask(stream_id, message, Registered).accepted
+    pipe.send(None)
+    begin = pipe.recv()
+    period = 1 / options.blocks_per_s
+    reported, behind = 0, 0.0
+    for number in range(options.seconds * options.blocks_per_s):
+        for position, stream_id in enumerate(stream_ids):
+            due = begin + (number + position / len(stream_ids)) * period
+            wait = due - time.time()
+            if wait > 0:
+                time.sleep(wait)
+            behind = max(behind, -wait)
+            name = f"input-{stream_id}-1-{number}"
+            path = f"/local/host-{stream_id % options.hosts}/penstock/run/{name}.arrow"
+            asked = time.perf_counter()
+            blocks = [StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)]
+            assert ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply).accepted
+            took.append(time.perf_counter() - asked)
+            reported += 1
+        if (number + 1) % options.blocks_per_s == 0:
+            pipe.send(None)
+    pipe.send((reported, took, behind))
+    pipe.recv()
+
+
+def make_tracker(options):
+    """A started tracker, with Spark simulated."""
+    executors = [TaskLocation(f"host-{number}", str(number)) for number in range(options.hosts)]
+    cluster.executors = lambda _sc: executors
+    cluster.executor_ids = lambda _sc: frozenset(each.executor_id for each in executors)
+    cluster.running_task = lambda _sc, group: executors[int(group) % options.hosts]
+    receiver_launcher.ReceiverJob = Job
+    settings = Settings.parse(
+        {"spark.penstock.receiver.launchTimeout": "0", "spark.penstock.receiver.rebalance": "false"}
+    )
+    receivers = {stream_id: Silent() for stream_id in range(options.receivers)}
+    events = []
+    return ReceiverTracker(SparkContext(), receivers, settings, SystemClock(), events.append, events.append)
+
+
+def run(options):
+    """Run the simulation, print the results."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    tracker = make_tracker(options)
+    started = time.process_time()
+    tracker.start()
+    print(f"{options.receivers} receivers on {options.hosts} hosts, {options.blocks_per_s} blocks/s each")
+    print(f"launched: {time.process_time() - started:.2f} s of processor time")
+    launcher, simulators = tracker._launcher, []
+    context = multiprocessing.get_context("spawn")
+    for number in range(SIMULATORS):
+        ours, theirs = context.Pipe()
+        streams = list(range(number, options.receivers, SIMULATORS))
+        arguments = (theirs, launcher.driver_location, launcher.token.secret, streams, options)
+        process = context.Process(target=simulate, args=arguments)
+        process.start()
+        simulators.append((process, ours))
+    for _process, pipe in simulators:
+        pipe.recv()
+    print(f"registered: {time.process_time() - started:.2f} s of processor time")
+    gc.collect()
+    memory = psutil.Process().memory_info
+    rss = memory().rss
+    profile = cProfile.Profile() if options.profile else None
+    stream_ids = list(range(options.receivers))
+    began, cpu = time.monotonic(), time.process_time()
+    for number in range(1, IDLE + 1):
+        time.sleep(max(began + number - time.monotonic(), 0))
+        batch(tracker, number, stream_ids, rates=options.rates)
+    fixed = (time.process_time() - cpu) / (time.monotonic() - began)
+    begin = time.time() + 0.5
+    for _process, pipe in simulators:
+        pipe.send(begin)
+    cpu, batch_s, began = time.process_time(), [], time.monotonic()
+    for number in range(IDLE + 1, IDLE + 1 + options.seconds):
+        # A batch for the blocks of a second, however long the simulation takes for these.
+        for _process, pipe in simulators:
+            pipe.recv()
+        if profile:
+            profile.enable()
+        asked = time.thread_time()
+        batch(tracker, number, stream_ids, rates=options.rates)
+        batch_s.append(time.thread_time() - asked)
+        if profile:
+            profile.disable()
+    results = [pipe.recv() for _process, pipe in simulators]
+    wall, cpu = time.monotonic() - began, time.process_time() - cpu
+    blocks, took = sum(each[0] for each in results), sorted(each for result in results for each in result[1])
+    wanted = options.receivers * options.blocks_per_s
+    late = max(each[2] for each in results)
+    print(f"blocks: {blocks} in {wall:.1f} s, {blocks / wall:.0f}/s; the simulation was {late:.1f} s late at most")
+    each = max(cpu - fixed * wall, 0) / blocks
+    print(f"processor time of the tracker: {fixed:.3f} s a second without blocks, {each * 1e6:.0f} us a block")
+    print(f"share of a core at {wanted} blocks/s: {fixed + each * wanted:.2f}")
+    middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
+    print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
+    middle, late = took[len(took) // 2] * 1000, took[int(len(took) * 0.99)] * 1000
+    print(f"report of a block: median {middle:.1f} ms, p99 {late:.1f} ms")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"memory: {rss >> 20} MB with all registered, {memory().rss >> 20} MB at the end, {peak >> 20} MB at most")
+    # From here on messages to the simulated receivers fail.
+    set_level("CRITICAL")
+    for process, _pipe in simulators:
+        process.kill()
+    if profile:
+        pstats.Stats(profile).sort_stats("cumulative").print_stats(25)
+    # Without a stop and a release, which wait for jobs: these are simulated.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def batch(tracker, number, stream_ids, *, rates):
+    """What the generator asks of the tracker for one batch."""
+    time_ms = number * 1000
+    tracker.allocate_blocks_to_batch(time_ms)
+    for stream_id in stream_ids:
+        tracker.count(time_ms, stream_id)
+        tracker.partitions(time_ms, [stream_id], 1000)
+    tracker.processed(time_ms)
+    tracker.clean_up((number - REMEMBERED) * 1000, delete=True)
+    if rates:
+        for stream_id in stream_ids:
+            tracker.send_rate_update(stream_id, 1000.0 + number + stream_id)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--receivers", type=int, default=1000)
+    parser.add_argument("--blocks-per-s", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--hosts", type=int, default=100)
+    parser.add_argument("--rates", action="store_true", help="send each receiver a new rate per batch")
+    parser.add_argument("--profile", action="store_true", help="print what the batches cost")
+    run(parser.parse_args())

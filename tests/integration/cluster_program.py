@@ -1,0 +1,72 @@
+"""A program as a user writes it, for ``test_cluster``: counts words, and collects the numbers that its receiver stored.
+
+Imports nothing of the tests. Arguments: the file in which the receiver notes what it stored, the checkpoint directory.
+Prints a line for each launch of the receiver, and one JSON object at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from operator import add
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+
+from penstock import StreamingContext, StreamingListener, ThreadReceiver
+
+
+class Counting(ThreadReceiver[int]):
+    """Stores numbers reliably, and continues after the last one that an earlier launch stored."""
+
+    def __init__(self, notes: str) -> None:
+        self.notes = notes
+
+    def receive(self) -> None:
+        """Store numbers until the stop."""
+        with Path(self.notes).open("a+", buffering=1) as notes:
+            notes.seek(0)
+            number = len(notes.read().split())
+            while not self.wait(0.01):
+                self.store_all([number])
+                notes.write(f"{number}\n")
+                number += 1
+
+
+class Launches(StreamingListener):
+    """Prints where the receiver is started."""
+
+    def onReceiverStarted(self, receiverStarted: Any) -> None:
+        """Print the executor."""
+        print("receiver on", receiverStarted.receiverInfo.executorId, flush=True)
+
+    def onReceiverError(self, receiverError: Any) -> None:
+        """Print the error."""
+        print("error:", receiverError.receiverInfo.lastErrorMessage, flush=True)
+
+
+if __name__ == "__main__":
+    sc = SparkContext()
+    sc.setLogLevel("OFF")
+    ssc = StreamingContext(sc, 1)
+    ssc.checkpoint(sys.argv[2])
+    ssc.addStreamingListener(Launches())
+    numbers = ssc.receiverStream(Counting(sys.argv[1]))
+    seen: list[int] = []
+    counts: dict[str, int] = {}
+
+    def count(rdd: Any) -> None:
+        """Count the words of a batch."""
+        for word, number in rdd.collect():
+            counts[word] = counts.get(word, 0) + number
+
+    numbers.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    numbers.map(lambda number: (f"word {number % 3}", 1)).reduceByKey(add, 4).foreachRDD(count)
+    ssc.start()
+    token: str = ssc._engine.tracker._launcher.token.secret  # type: ignore[union-attr]
+    shown = [path for path in Path("/proc").glob("[0-9]*/cmdline") if token in path.read_text(errors="replace")]
+    print("started", flush=True)
+    ssc.awaitTermination()
+    print(json.dumps({"name": sc.appName, "seen": sorted(seen), "counts": counts, "shown": len(shown)}), flush=True)
+    ssc.stop()

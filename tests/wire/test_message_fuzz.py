@@ -1,0 +1,90 @@
+"""Mutated messages: each is refused, or is a message of the class that was expected; nothing else happens."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.blocks.block import StoredBlock
+from penstock.blocks.messages import BlocksLost, FindBlock
+from penstock.errors import WireError
+from penstock.receive.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    ReleaseReceiver,
+    ReportError,
+    StopReceiver,
+    UpdateRateLimit,
+)
+from penstock.wire.messages import from_json, to_json
+
+MESSAGES: list[Any] = [
+    AddBlocks(0, 1, [StoredBlock("input-0-1-0", 0, 10, 100, "/blocks/0")]),
+    BlocksLost([]),
+    CleanUpBlocks(["input-0-1-0"]),
+    DeregisterReceiver(0, 1, "done", "", ended=True),
+    FindBlock("input-0-1-0", "10.0.0.1"),
+    RegisterReceiver(0, 1, "Silent", 4000, plugin="acme 1"),
+    Registered(desired=UpdateRateLimit(1.5, 2, True)),
+    ReleaseReceiver(),
+    ReportError(0, 1, "lost", "Traceback"),
+    StopReceiver("stop", 5),
+    UpdateRateLimit(None, 1),
+]
+# Values that JSON has, and some that its readers stumble over.
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.just("9" * 5000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def read(message: object, body: bytes) -> None:
+    """Refused, or of the class."""
+    with suppress(WireError):
+        assert type(from_json(type(message), body)) is type(message)
+
+
+@pytest.fixture(autouse=True)
+def _no_pickles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("a message was unpickled")
+
+    for name in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_any_change_of_an_attribute_is_refused_or_makes_a_message(message: object) -> None:
+    whole = json.loads(to_json(message))
+
+    @settings(max_examples=50, deadline=None)
+    @given(name=st.sampled_from([*whole, "more"]), value=VALUES, drops=st.booleans())
+    def check(name: str, value: object, drops: bool) -> None:
+        changed = {key: each for key, each in whole.items() if not (drops and key == name)}
+        if not drops:
+            changed[name] = value
+        read(message, json.dumps(changed).encode())
+
+    check()
+
+
+@pytest.mark.parametrize("message", MESSAGES[:3] + MESSAGES[5:7], ids=lambda message: type(message).__name__)
+def test_any_change_of_a_byte_is_refused_or_makes_a_message(message: object) -> None:
+    whole = to_json(message)
+
+    @settings(max_examples=50, deadline=None)
+    @given(start=st.integers(0, len(whole)), length=st.integers(0, 5), junk=st.binary(max_size=20))
+    def check(start: int, length: int, junk: bytes) -> None:
+        read(message, whole[:start] + junk + whole[start + length :])
+
+    check()
