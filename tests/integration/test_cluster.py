@@ -21,7 +21,7 @@ from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import wait_for
 from tests.helpers.standalone import standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.usefixtures("pysparks_daemon")]
+pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("cluster_program.py")
