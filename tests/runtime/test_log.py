@@ -283,7 +283,7 @@ def test_components_are_those_that_have_a_logger() -> None:
     assert "test_configured" not in components()
 
 
-def test_fields_that_many_events_have_come_first_and_the_others_as_in_the_call(
+def test_fields_that_many_events_have_come_first_and_the_others_by_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     configure("WARNING", receiver_id="Lines-1", stream_id=1)
@@ -291,5 +291,5 @@ def test_fields_that_many_events_have_come_first_and_the_others_as_in_the_call(
         get_logger("test_part").warning("job failed", reason="no", operation="pprint")
     (record,) = caplog.records
     assert record.getMessage().partition("[penstock.test_part] ")[2] == (
-        "batch_time=1970-01-01T00:00:01.000Z output_op_id=2 stream_id=1 receiver_id=Lines-1 reason=no operation=pprint"
+        "batch_time=1970-01-01T00:00:01.000Z output_op_id=2 stream_id=1 receiver_id=Lines-1 operation=pprint reason=no"
     )

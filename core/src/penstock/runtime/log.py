@@ -129,9 +129,9 @@ _json = structlog.processors.JSONRenderer(default=str)
 def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
     """Structlog processor that writes an event in the process's format: for people, or as one JSON object in a line.
 
-    The fields that many events have come first, the others as in the call.
+    The fields that many events have come first, the others by name.
     """
-    event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(event_dict)
+    event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(sorted(event_dict.items()))
     if _Process.format == "json":
         # JSON has no infinity.
         for name, value in event_dict.items():
