@@ -1,12 +1,12 @@
 """Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--seed 1]``.
 
 A source on this machine sends numbered records and waits for their acknowledgements. The program, with write-ahead logs
-and checkpoints on, counts them by key, in two kinds of state and in a window. It is killed (-9) at random moments and
-restarted each time. The moments are counted from the launch (it dies while it starts), from its start, from the first
-record that a run acknowledges, and from a SIGTERM (it dies while it stops gracefully). On average at every third kill
-its JVM dies instead, and the program must notice and exit. At the end it is stopped gracefully and its outputs are
-compared: every batch time is there, every acknowledged record is in some batch, and states and windows are what the
-batches say they must be.
+and checkpoints on, counts them by key, in two kinds of state and in a window; it also joins a window of the lines of
+files with a table, as DataFrames. It is killed (-9) at random moments and restarted each time. The moments are counted
+from the launch (it dies while it starts), from its start, from the first record that a run acknowledges, and from a
+SIGTERM (it dies while it stops gracefully). On average at every third kill its JVM dies instead, and the program must
+notice and exit. At the end it is stopped gracefully and its outputs are compared: every batch time is there, every
+acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+INTERVAL_S = 1.0
 WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
@@ -89,12 +90,22 @@ class _Connection(socketserver.StreamRequestHandler):
         self.rfile.readline()
 
 
+def write_files(folder: Path, until: threading.Event) -> None:
+    """Put a file of two numbers into a folder twice a second."""
+    first = 0
+    while not until.wait(0.5):
+        (folder / ".next").write_text(f"{first}\n{first + 1}\n")
+        (folder / ".next").rename(folder / f"{first}.txt")
+        first += 2
+
+
 # -- the program --
 
 
-def program(folder: Path, port: int, interval_s: float) -> None:
+def program(folder: Path, port: int) -> None:
     """Run until SIGTERM, from the checkpoint if there is one."""
     from pyspark import RDD, SparkConf, SparkContext
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock import StateSpec, StreamingContext, ThreadReceiver
 
@@ -122,12 +133,23 @@ def program(folder: Path, port: int, interval_s: float) -> None:
             self.name = name
 
         def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-            batch_ms = round(time.timestamp() * 1000)
-            attempt = rdd.context.getLocalProperty("spark.penstock.batch.attempt")
+            self.write(rdd.context, round(time.timestamp() * 1000), rdd.collect())
+
+        def frame(self, df: DataFrame, batch_ms: int) -> None:
+            """Write the rows of a DataFrame."""
+            self.write(df.sparkSession.sparkContext, batch_ms, map(list, df.collect()))
+
+        def write(self, sc: SparkContext, batch_ms: int, records: Iterable[Any]) -> None:
+            """Write the records of a batch."""
+            attempt = sc.getLocalProperty("spark.penstock.batch.attempt")
             target = folder / "out" / f"{self.name}-{batch_ms}-{attempt}-{os.getpid()}"
             partial = target.with_suffix(".partial")
-            partial.write_text(json.dumps(sorted(rdd.collect())))
+            partial.write_text(json.dumps(sorted(records)))
             partial.rename(target)
+
+    def names() -> DataFrame:
+        values = ", ".join(f"({key}, 'key {key}')" for key in range(KEYS))
+        return SparkSession.builder.getOrCreate().sql(f"SELECT * FROM VALUES {values} AS names(key, name)")
 
     def total(new: Iterable[int], old: int | None) -> int:
         return sum(new) + (old or 0)
@@ -142,16 +164,20 @@ def program(folder: Path, port: int, interval_s: float) -> None:
         conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
         conf.set("spark.streaming.gracefulStopTimeout", f"{STOP_S}s")
         sc = SparkContext(conf=conf)
-        ssc = StreamingContext(sc, interval_s)
+        ssc = StreamingContext(sc, INTERVAL_S)
         numbers = ssc.receiverStream(Acknowledging())
         pairs = numbers.map(lambda number: (f"key {number % KEYS}", 1))
         numbers.foreachRDD(Write("records"))
-        pairs.updateStateByKey(total, 2).checkpoint(4 * interval_s).foreachRDD(Write("updated"))
+        pairs.updateStateByKey(total, 2).checkpoint(4 * INTERVAL_S).foreachRDD(Write("updated"))
         mapped = pairs.mapWithState(StateSpec.function(count).numPartitions(2))
-        mapped.checkpoint(4 * interval_s)
+        mapped.checkpoint(4 * INTERVAL_S)
         mapped.stateSnapshots().foreachRDD(Write("mapped"))
-        windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * interval_s, interval_s, 2)
+        windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * INTERVAL_S, INTERVAL_S, 2)
         windows.foreachRDD(Write("window"))
+        lines = ssc.textFileStream(str(folder / "in"))
+        lines.foreachRDD(Write("files"))
+        recent = lines.window(WINDOW * INTERVAL_S).toDF().selectExpr("value", f"cast(value AS int) % {KEYS} AS key")
+        recent.join(names, "key").select("value", "name").foreachBatch(Write("frames").frame)
         return ssc
 
     ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
@@ -189,11 +215,11 @@ def drawn(rng: random.Random, count: int) -> list[Kill]:
     return kills
 
 
-def launch(folder: Path, port: int, interval_s: float) -> subprocess.Popen[bytes]:
+def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Launch the program."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, __file__, "--program", str(folder), "--port", str(port), "--interval", str(interval_s)],
+            [sys.executable, __file__, "--program", str(folder), "--port", str(port)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -215,8 +241,9 @@ def await_start(folder: Path, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def kill(kill: Kill, folder: Path, process: subprocess.Popen[bytes], source: Source) -> str:
-    """Let the launched program run until a moment, and kill it; say how that was."""
+def kill(kill: Kill, folder: Path, port: int, source: Source) -> str:
+    """Run the program until a moment, and kill it; say how that was."""
+    process = launch(folder, port)
     if kill.since != "the launch":
         await_start(folder, process)
     if kill.since in ("the first acknowledgement", "SIGTERM"):
@@ -282,8 +309,9 @@ def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     return found, differ
 
 
-def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) -> dict[str, Any]:
+def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
     """Compare the outputs with each other and with what was acknowledged, up to the stop at least."""
+    interval_ms = round(INTERVAL_S * 1000)
     records, differ = outputs(folder, "records")
     times = range(min(records), max(*records, stopped_ms) + 1, interval_ms)
     missing = [time for time in times if time not in records]
@@ -291,7 +319,9 @@ def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) ->
     keys = Counter[str]()
     wrong: list[str] = []
     results = {}
-    for name in ("updated", "mapped", "window"):
+    files, again = outputs(folder, "files")
+    differ += again
+    for name in ("updated", "mapped", "window", "frames"):
         results[name], again = outputs(folder, name)
         differ += again
     for time_ms in times:
@@ -300,9 +330,10 @@ def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) ->
             f"key {number % KEYS}" for back in range(WINDOW) for number in records.get(time_ms - back * interval_ms, ())
         )
         expected = {"updated": keys, "mapped": keys, "window": window}
-        for name, result in results.items():
-            if result.get(time_ms) != sorted([key, count] for key, count in expected[name].items()):
-                wrong.append(f"{name} of {time_ms}")
+        recent = [line for back in range(WINDOW) for line in files.get(time_ms - back * interval_ms, ())]
+        right = {name: sorted([key, count] for key, count in counts.items()) for name, counts in expected.items()}
+        right["frames"] = sorted([line, f"key {int(line) % KEYS}"] for line in recent)
+        wrong += [f"{name} of {time_ms}" for name, result in results.items() if result.get(time_ms) != right[name]]
     return {
         "acknowledged records": acknowledged,
         "lost": sum(number not in seen for number in range(acknowledged)),
@@ -312,6 +343,7 @@ def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) ->
         "batches that differ when run again": len(differ),
         "wrong states and windows": len(wrong),
         "first of them": [*wrong, *differ][:5],
+        "lines of files": sum(map(len, files.values())),
         "files of outputs": sum(1 for _ in (folder / "out").iterdir()),
     }
 
@@ -321,25 +353,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="how often the driver is killed")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
-    parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.program:
-        program(options.program, options.port, options.interval)
+        program(options.program, options.port)
         return
     rng = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="penstock-crash-"))
     (folder / "out").mkdir()
+    (folder / "in").mkdir()
     (folder / "log").touch()
     source = Source(options.seed)
     port = source.server_address[1]
+    threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
     began = time.monotonic()
     kills = drawn(rng, options.kills)
     for number, each in enumerate(kills, 1):
-        what = kill(each, folder, launch(folder, port, options.interval), source)
+        what = kill(each, folder, port, source)
         print(f"kill {number} of {len(kills)}: {each.after_s:.2f} s after {each.since}: {what}", flush=True)
-    process = launch(folder, port, options.interval)
+    process = launch(folder, port)
     await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
@@ -352,12 +385,9 @@ def main() -> None:
     # None where it does not end.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S + 60)
-    code = process.poll()
-    found["exit code of the last run"] = code
+    found["exit code of the last run"] = process.returncode
     process.kill()
-    source.shutdown()
-    source.server_close()
-    found |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
+    found |= check(folder, source.acknowledged, stopped_ms)
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():
         print(f"{name}: {value}")
@@ -365,7 +395,9 @@ def main() -> None:
     few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
     if few:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
-    if few or code != 0 or any(found[name] for name in faults):
+    if not found["lines of files"]:
+        print("no file was read")
+    if few or not found["lines of files"] or process.returncode != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

@@ -111,7 +111,7 @@ class Watch:
 
     Args:
         session: the id of its first process.
-        period_s: between two samples.
+        period_s: between two samples; in the beginning less, so that a short program is seen after its start, too.
     """
 
     def __init__(self, session: int, period_s: float = 0.25) -> None:
@@ -143,9 +143,11 @@ class Watch:
         )
 
     def _sample(self) -> None:
+        began = time.time()
         while not self._stopped.is_set():
-            self._samples.append((time.time(), processes_of(self._session)))
-            self._stopped.wait(self._period_s)
+            now = time.time()
+            self._samples.append((now, processes_of(self._session)))
+            self._stopped.wait(min(max((now - began) / 10, 0.01), self._period_s))
 
 
 def _total_mb(processes: Mapping[int, Process], role: str) -> float:

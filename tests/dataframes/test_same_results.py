@@ -128,7 +128,6 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
             "shuffled": same_rows.repartition(1),
             "windowed": stream.map(reversed_struct).window(1),
             "united": same_rows.union(stream.filter(lambda _row: False)),
-            "transformed": same_rows.transform(lambda rdd: rdd.coalesce(1)),
         }
         for way, records in ways.items():
             collect_in(frames, way, records.toDF(schema))
@@ -139,7 +138,7 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
         expected = same(rows, name)
         assert len(expected) == NUM_ROWS
         assert len({*expected} - {"None"}) > 1, name
-        for way in ("blocks", "rows", "converted", "cached", "windowed", "united", "transformed"):
+        for way in ("blocks", "rows", "converted", "cached", "windowed", "united"):
             if name in frames[way][0]:
                 assert same(frames[way], name) == expected, (way, name)
         if name in frames["shuffled"][0]:

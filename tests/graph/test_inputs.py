@@ -57,6 +57,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     )
     context.graph.connect(runtime)
     monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
+    monkeypatch.setattr(PipelinedRDD, "checkpoint", lambda rdd: setattr(rdd, "is_checkpointed", True))
     monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions]))
     return reports
 
@@ -137,10 +138,14 @@ def test_blocks_of_united_receivers_are_packed_together(
     assert [info.inputStreamId for _time_ms, info in reports] == [0, 1, 2]
 
 
-def test_records_that_are_persisted_are_not_read_from_blocks_again(
-    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+@pytest.mark.parametrize("keep", [DStream.cache, lambda lines: lines.checkpoint(0.1)], ids=["cache", "checkpoint"])
+def test_records_that_are_kept_are_not_read_from_blocks_again(
+    received: ReceiverInputDStream,
+    context: FakeContext,
+    reports: list[tuple[int, StreamInputInfo]],
+    keep: Callable[[DStream[Any]], DStream[Any]],
 ) -> None:
-    lines: DStream[Any] = DStream(received, cast(StreamingContext, context)).cache()
+    lines: DStream[Any] = keep(DStream(received, cast(StreamingContext, context)))
     united = lines.union(lines)
     united.foreachRDD(print)
     context.graph.start(0)

@@ -144,7 +144,7 @@ LIVE_MUTANTS = [
     ),
     _mutant("XX-03", "the output lacks 200 of 400 records", LosesBuffer),
     _mutant("XX-04", "after its restart", StartsOnce, scale=0.3),
-    _mutant("XX-05", "records of the second stream", KillsOthers),
+    _mutant("XX-05", "of the second stream", KillsOthers),
     _mutant(
         "XX-06",
         "the output lacks",

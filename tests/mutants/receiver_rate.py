@@ -26,7 +26,7 @@ class Unlimited(MemoryReceiver):
         return self._Receiver__supervisor  # type: ignore[attr-defined]  # private: nobody should
 
     def store_unlimited(self, records: Sequence[str]) -> None:
-        self.supervisor._writer._push_now(arrow_form.encode(list(records)), len(records), None)
+        self.supervisor._writer._push_now(arrow_form.encode(list(records)), len(records), None, 0)
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
         if not self.ignores(found):

@@ -12,6 +12,7 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from tests.dataframes.conftest import FRUGAL
 
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
@@ -109,7 +110,9 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     sc: SparkContext, tmp_path: Path, calls: list[str]
 ) -> None:
     use_this_python(sc)
-    SparkSession.builder.getOrCreate().conf.set("spark.sql.shuffle.partitions", "1")
+    conf = SparkSession.builder.getOrCreate().conf
+    for key, value in FRUGAL.items():
+        conf.set(key, value)
     graph, found = DStreamGraph(sc, 1000), list[Any]()
     lines: DStream[str] = DStream(ReceiverInputDStream(graph, Silent()), cast(Any, None))
     words = lines.toDF().selectExpr("explode(split(value, ' ')) AS word")
@@ -129,7 +132,8 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     calls.clear()
     rows_job.run()
     assert 0 < len(calls) <= MOST_CALLS_OF_A_FRAME, calls
-    SparkSession.builder.getOrCreate().conf.unset("spark.sql.shuffle.partitions")
+    for key in FRUGAL:
+        conf.unset(key)
     assert found == 2 * [[("a", 1), ("b", 2)], [("a b", 3.0), ("b", 1.0)]]
 
 

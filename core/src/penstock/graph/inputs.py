@@ -93,8 +93,8 @@ class ReceiverInputDStream(InputDStream):
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """Its id, unless the records are read from what Spark persists."""
-        return (self.id,) if self.is_fusible else None
+        """Its id, unless the RDDs are persisted or checkpointed, and must be computed."""
+        return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
 
 
 class PulledInputDStream(InputDStream):

@@ -195,6 +195,8 @@ class BatchFrames:
             # The index in this RDD, also when the DataFrame is united with others.
             rows = rows.withColumn("index", spark_partition_id()._jc)
         if self._slots.has(java_rdd):
+            # As an RDD of Spark's rows, which the plan of each batch begins with, instead of with how they are made.
+            rows = spark._jsparkSession.internalCreateDataFrame(rows.queryExecution().toRdd(), rows.schema(), False)
             self._elements[key] = rows
             if len(self._elements) > _MAX_ELEMENTS:
                 del self._elements[next(iter(self._elements))]

@@ -34,6 +34,8 @@ _QUIET = {
 }
 # The deadline of one step of a program, its start included. Only a failure reaches it.
 _DEADLINE_S = 150.0
+# The deadline of a graceful stop, before that of the step: the default of 10 s loses records on a busy machine.
+_STOP_S = 120.0
 # Two failing plugins, installed beside the tested one: one raises at import, one at every completed batch.
 _NEIGHBOURS = {
     "broken": 'raise ImportError("a library is missing")\n',
@@ -98,7 +100,11 @@ class LiveRun:
         (self.folder / "stop").unlink(missing_ok=True)
         own = [str(Path(each).absolute()) for each in sys.path]
         path = os.pathsep.join([*([str(site)] if site else []), *own])
-        conf = {**_QUIET, "spark.executorEnv.PYTHONPATH": path, **self._kit.subject.conf, **spec.conf}
+        own_conf = {
+            "spark.executorEnv.PYTHONPATH": path,
+            "spark.streaming.gracefulStopTimeout": f"{round(self._kit.deadline_s(_STOP_S) * 1000)}ms",
+        }
+        conf = {**_QUIET, **own_conf, **self._kit.subject.conf, **spec.conf}
         spec_file = self.folder / "spec.json"
         spec_file.write_text(json.dumps(attrs.asdict(attrs.evolve(spec, conf=conf))))
         with (self.folder / "stderr").open("ab") as stderr:
@@ -166,6 +172,11 @@ class LiveRun:
         if status:
             fail(f"the program ended with exit status {status}; its last output is:\n{self.tail()}")
 
+    def numbers(self) -> int | None:
+        """The number of records that the kit's own receiver has stored; ``None`` if it did not end."""
+        path = self.folder / "numbers"
+        return int(path.read_text()) if path.exists() else None
+
     def kill(self) -> None:
         """Kill the program with its JVM and its workers."""
         if self._process is not None and self._process.poll() is None:
@@ -190,14 +201,14 @@ class LiveResult:
         second: records fed just before the stop.
         tested: all output of the tested stream.
         beside: all output of the kit's own stream.
-        numbers: the number of records that the kit's own receiver has stored.
+        numbers: the number of records that the kit's own receiver has stored; ``None`` if there is none, or it ran on.
     """
 
     first: Counter[str]
     second: Counter[str]
     tested: Counter[str]
     beside: Counter[str]
-    numbers: int
+    numbers: int | None
 
 
 # Of the runs in this process; of a failed one its error.
@@ -251,8 +262,12 @@ class LiveKit(ReceiverKit):
         if feeder is None:
             run.until(lambda: run.counts().total() >= 100, "the program's output has fewer than 100 records")
             run.stop()
-            numbers = int((folder / "numbers").read_text())
-            return LiveResult(Counter(map(repr, range(numbers))), Counter(), run.counts(), Counter(), 0)
+            if (count := run.numbers()) is None:
+                fail(f"the program's receiver did not end; the program's last output is:\n{run.tail()}")
+            return LiveResult(Counter(map(repr, range(count))), Counter(), run.counts(), Counter(), count)
+        if with_neighbours:
+            # A defect of the tested receiver shows in the second stream only once that runs.
+            run.until(lambda: run.counts("beside"), "the output has no record of the second stream")
         records = feeder.sample(self.rng, 400)
         first, second = records[:200], records[200:]
         feeder.put(first)
@@ -267,9 +282,8 @@ class LiveKit(ReceiverKit):
             except NotApplicable:
                 run.until_counts(Counter(map(repr, records)), "fed before the stop")
         run.stop()
-        numbers = int((folder / "numbers").read_text()) if with_neighbours else 0
         fed_last = Counter(map(repr, [] if with_neighbours else second))
-        return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), numbers)
+        return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
     def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
         """The configuration of the program for this subject.

@@ -165,8 +165,8 @@ class UnionDStream(Node):
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """Those of the parents, unless the records are read from what Spark persists."""
-        return self._blocks_of() if self.is_fusible else None
+        """Those of the parents, unless the RDDs are persisted or checkpointed, and must be computed."""
+        return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
 
     def _blocks_of(self) -> tuple[int, ...] | None:
         """The receiver streams of the parents; ``None`` when one is anything else."""

@@ -150,13 +150,16 @@ def coexists_with_other_plugins(kit: LiveKit) -> None:
     """A second stream in the same program gets all its records, too.
 
     Purpose: a program may have several sources.
-    Method: run the program of XX-02 with the kit's own receiver as a second stream.
+    Method: run the program of XX-02 with the kit's own receiver as a second stream, and feed records once that runs.
     Condition: the output has every record of both streams.
     Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
     """
     result = kit.run_to_the_end(with_neighbours=True)
-    if kit.subject.kind == "receiver" and result.beside != Counter(map(repr, range(result.numbers))):
-        fail(f"the output has {result.beside.total()} of {result.numbers} records of the second stream")
+    if kit.subject.kind == "receiver":
+        if result.numbers is None:
+            fail("the receiver of the second stream did not end: its process was killed, or it was not stopped")
+        if result.beside != Counter(map(repr, range(result.numbers))):
+            fail(f"the output has {result.beside.total()} of {result.numbers} records of the second stream")
     _require_all(result)
 
 

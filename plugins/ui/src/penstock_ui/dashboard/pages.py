@@ -1,0 +1,302 @@
+"""The pages: which parts and charts each has, and how an open one is kept up to date.
+
+A page is HTML from templates, complete before any script runs. An open page is a Bokeh session: once a second it
+renders its parts again and sends those that differ, and its charts send the points that are new.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import bokeh
+from attrs import field, frozen
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.core.properties import Bool, Dict, String
+from bokeh.document import Document
+from bokeh.model import DataModel
+from bokeh.models import CustomJS
+from bokeh.server.tornado import BokehTornado
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from penstock_ui.dashboard import units, views
+from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
+from penstock_ui.dashboard.measures import measures
+from penstock_ui.dashboard.query import Query
+from penstock_ui.snapshot import Snapshot
+
+_UPDATE_MS = 1000
+_MEASURES = ("rate", "scheduling", "processing", "total")
+
+
+class Source(Protocol):
+    """Where the pages get the state."""
+
+    def snapshot(self) -> Snapshot:
+        """The state now."""
+        ...
+
+
+@frozen
+class Page:
+    """One page.
+
+    Attributes:
+        path: its address; pages link to each other relatively, so all are in one folder.
+        name: in the navigation; empty for a page that others link to.
+        title: title of the browser window, before the application's name.
+        template: its frame.
+        parts: names of the templates in `templates/parts` that are rendered again on every update.
+        view: computes the variables of the templates.
+        charts: makes its charts; ``None`` when it has none.
+    """
+
+    path: str
+    name: str
+    title: str
+    template: str
+    parts: Sequence[str]
+    view: Callable[[Snapshot, Query, int], dict[str, Any]]
+    charts: Callable[[Snapshot, Query], Charts | None] = field(default=lambda snapshot, query: None)
+
+
+def _charts_of_stream(snapshot: Snapshot, query: Query) -> Charts | None:
+    known = query.id is not None and snapshot.stream(query.id) is not None
+    return RateCharts(snapshot, query.id) if known else None
+
+
+PAGES = (
+    Page(
+        "/",
+        "Overview",
+        "Streaming Statistics",
+        "overview.html",
+        ("verdict", "timelines", *(f"measure-{name}" for name in _MEASURES), "inputs", "batches", "storage"),
+        views.overview,
+        lambda snapshot, query: OverviewCharts(snapshot),
+    ),
+    Page("/streams", "Streams", "Streams", "streams.html", ("streams",), views.streams),
+    Page("/stream", "", "Stream", "stream.html", ("stream", "reasons", "errors"), views.stream, _charts_of_stream),
+    Page("/batches", "Batches", "Batches", "batches.html", ("batch-list",), views.batches),
+    Page("/batch", "", "Batch", "batch.html", ("batch",), views.batch),
+    Page(
+        "/rate",
+        "Rates",
+        "Rate control",
+        "rate.html",
+        ("rate-control", "limits"),
+        views.rates,
+        lambda snapshot, query: RateCharts(snapshot),
+    ),
+    Page("/graph", "Graph", "DStream graph", "graph.html", ("graph",), views.graph),
+)
+
+
+class PageUpdate(DataModel):
+    """Parts of a page that changed: HTML by name. The page sets ``is_ready`` when it can take them."""
+
+    parts = Dict(String, String)
+    is_ready = Bool(False)
+
+
+def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
+    """The Tornado application with every page.
+
+    Args:
+        source: the state; any thread may be asked to call it.
+        origins: ``host:port`` of the addresses at which browsers reach it; a web socket from another is refused.
+    """
+    logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
+    applications = {page.path: Application(FunctionHandler(_opened(page, source))) for page in PAGES}
+    return BokehTornado(
+        applications,
+        extra_websocket_origins=list(origins),
+        use_index=False,
+        include_headers=[],
+        include_cookies=[],
+        check_unused_sessions_milliseconds=5000,
+        unused_session_lifetime_milliseconds=10_000,
+        stats_log_frequency_milliseconds=3_600_000,
+    )
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Whether a record of Bokeh is more than a browser that went away while a page was updated."""
+    return "connection was closed" not in record.getMessage()
+
+
+def _opened(page: Page, source: Source) -> Callable[[Document], None]:
+    def open_page(document: Document) -> None:
+        context: Any = document.session_context
+        query = Query.of(context.request.arguments if context is not None and context.request else {})
+        opened = OpenPage(page, query, source.snapshot())
+        opened.attach(document)
+
+        def update() -> None:
+            session = None if context is None else context.session
+            # A page that was closed keeps its session for some seconds.
+            if session is None or session.connection_count:
+                opened.update(source.snapshot())
+
+        if opened.is_live:
+            document.add_periodic_callback(update, _UPDATE_MS)
+
+    return open_page
+
+
+class OpenPage:
+    """A page in one browser.
+
+    Args:
+        page: which one.
+        query: arguments of the page's address.
+        snapshot: the first to show.
+    """
+
+    def __init__(self, page: Page, query: Query, snapshot: Snapshot) -> None:
+        self._page, self._query = page, query
+        self._version = snapshot.version
+        self._charts = page.charts(snapshot, query)
+        self._update = PageUpdate(name="update")
+        self.is_live = snapshot.is_live
+        #: What the page in the browser shows.
+        self.parts = self._rendered(snapshot)
+        self._snapshot = snapshot
+
+    def attach(self, document: Document) -> None:
+        """Put the page into a Bokeh document."""
+        application = self._snapshot.application
+        title = f"{self._page.title} - {application.name}" if application.name else self._page.title
+        roots = [] if self._charts is None else list(self._charts.roots)
+        for root in (*roots, self._update):
+            document.add_root(root)
+        document.title = title
+        # dashboard.js reports a lost connection.
+        document.config.update(notify_connection_status=False, reconnect_session=False)
+        document.template = environment().get_template(self._page.template)
+        document.template_variables.update(
+            **_frame(self._snapshot),
+            current=self._page.name,
+            navigation=[(page.path.lstrip("/") or "./", page.name) for page in PAGES if page.name],
+            parts=self.parts,
+            measures=measures(application.batch_interval_ms),
+            charts={str(root.name) for root in roots},
+        )
+        self._update.js_on_change(
+            "parts", CustomJS(args={"update": self._update}, code="dashboard.update(update.parts)")
+        )
+        ready = "dashboard.ready(Bokeh.documents[0]); update.is_ready = true"
+        document.js_on_event("document_ready", CustomJS(args={"update": self._update}, code=ready))
+        document.js_on_event("connection_lost", CustomJS(code="dashboard.lost()"))
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Show a newer snapshot: send what differs. A page that is not ready yet is sent all of it later."""
+        if not self._update.is_ready:
+            return
+        if snapshot.version != self._version and self._charts is not None:
+            self._charts.update(snapshot)
+        self._version = snapshot.version
+        if snapshot is self._snapshot and not snapshot.is_live:
+            return
+        parts = self._rendered(snapshot)
+        self._snapshot = snapshot
+        changed = {name: html for name, html in parts.items() if html != self.parts[name]}
+        if changed:
+            self.parts = parts
+            self._update.update(parts=changed)
+
+    def _rendered(self, snapshot: Snapshot) -> dict[str, str]:
+        now_ms = time.time_ns() // 1_000_000 if snapshot.is_live else snapshot.time_ms
+        merged = 1 if self._charts is None else self._charts.merged
+        return render_parts(self._page, snapshot, self._query, now_ms, merged)
+
+
+def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merged: int = 1) -> dict[str, str]:
+    """Render the parts of a page.
+
+    Args:
+        page: which one.
+        snapshot: the state to show.
+        query: arguments of the page's address.
+        now_ms: the current time, or of a finished application that of its last event.
+        merged: batches in one point of the charts.
+
+    Returns:
+        HTML by the part's name.
+    """
+    context = {
+        **page.view(snapshot, query, now_ms),
+        "snapshot": snapshot,
+        "query": query,
+        "now": now_ms,
+        "interval": snapshot.application.batch_interval_ms,
+        "merged": merged,
+        "spark_ui": _web_address(snapshot.application.spark_ui_url),
+        "spark_batches": views.SPARK_BATCHES,
+    }
+    parts = {}
+    for name in ("state", *page.parts):
+        part, _, of_measure = name.partition("-") if name.startswith("measure-") else (name, "", "")
+        if of_measure:
+            measure = next(each for each in context["measures"] if each.name == of_measure)
+            context |= {"measure": measure, "spread": context["spreads"].get(of_measure)}
+        parts[name] = environment().get_template(f"parts/{part}.html").render(context)
+    return parts
+
+
+def _frame(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "snapshot": snapshot,
+        "css": _static("dashboard.css"),
+        "js": _static("dashboard.js"),
+        "bokeh_version": bokeh.__version__,
+        "zone": units.zone(),
+        "spark_ui": _web_address(snapshot.application.spark_ui_url),
+    }
+
+
+@cache
+def _static(name: str) -> str:
+    return (resources.files(__package__) / "static" / name).read_text(encoding="utf-8")
+
+
+@cache
+def environment() -> Environment:
+    """The templates. Every value is escaped."""
+    made = Environment(
+        loader=PackageLoader("penstock_ui.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: Mapping[str, Callable[..., str]] = {
+        "duration": units.duration,
+        "count": units.count,
+        "rate": units.rate,
+        "bytes": units.size,
+        "batch_time": units.batch_time,
+        "clock": units.clock_time,
+        "ago": units.ago,
+        "plural": units.plural,
+        "last_line": _last_line,
+    }
+    made.filters.update(filters)
+    return made
+
+
+def _last_line(text: str) -> str:
+    """The line of a traceback that names the error."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else text[:300]
+
+
+def _web_address(url: str) -> str:
+    """An address that a link may have; empty for anything else, such as a script."""
+    return url.rstrip("/") if urlsplit(url).scheme in {"http", "https"} else ""

@@ -1,0 +1,150 @@
+"""The dashboard in a real browser: headless Chromium, where one is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugins.ui.tests.browser import Tab, browser, installed
+from plugins.ui.tests.conftest import T, batch_events
+from plugins.ui.tests.snapshots import HOSTILE, snapshot
+
+from penstock import StreamingStarted
+from penstock.testing import FakeListenerContext
+from penstock_ui.monitor import describe
+from penstock_ui.server import UIServer
+from penstock_ui.snapshot import Snapshot
+from penstock_ui.store import MetricsStore
+
+pytestmark = pytest.mark.skipif(installed() is None, reason="no chromium installed: apt-get install chromium")
+
+NUMBERS = "document.getElementById('part-%s').innerText.replace(/\\s+/g, ' ')"
+
+# Where a point of the timeline of processing times is in the window.
+POINT = """(() => {
+    const plot = Bokeh.documents[0].get_model_by_name('processing_timeline');
+    const {el, frame} = Bokeh.index.find_one_by_id(plot.id);
+    const points = plot.renderers[0].data_source;
+    const {left, top} = el.getBoundingClientRect();
+    const x = frame.x_scale.compute(points.get_array('x')[NUMBER]);
+    const y = frame.y_scale.compute(points.get_array('processing_mean')[NUMBER]);
+    return [left + x, top + y];
+})()"""
+
+
+class State:
+    """A source whose snapshot a test sets."""
+
+    def __init__(self, now: Snapshot) -> None:
+        self.now = now
+
+    def snapshot(self) -> Snapshot:
+        return self.now
+
+
+@asynccontextmanager
+async def opened(state: State, folder: Path) -> AsyncIterator[tuple[Tab, str]]:
+    server = UIServer(state, port=0)
+    server.start()
+    try:
+        async with browser(folder) as tab:
+            yield tab, server.url
+            assert tab.problems == []
+            assert tab.hosts == {server.url.removeprefix("http://")}
+    finally:
+        server.stop()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type]  # a coroutine
+
+
+def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload(tmp_path: Path) -> None:
+    store = MetricsStore()
+
+    def after(*events: Any) -> Snapshot:
+        for event in events:
+            store.apply(event)
+        return store.snapshot()
+
+    def batch(number: int) -> list[Any]:
+        return batch_events(number, {0: 1000 + number}, failure="ValueError: <b>7</b>" if number == 7 else None)
+
+    async def scenario() -> None:
+        first = [each for number in range(1, 41) for each in batch(number)]
+        state = State(after(describe(FakeListenerContext()), StreamingStarted(T), *first))
+        async with opened(state, tmp_path) as (tab, url):
+            await tab.open(f"{url}/")
+            await tab.until("Bokeh.documents[0].get_model_by_name('processing_timeline') !== null")
+            points = "Bokeh.documents[0].get_model_by_name('processing_timeline').renderers[0].data_source"
+            assert await tab.value(f"[...{points}.get_array('rate_mean')]") == list(range(1001, 1041))
+            assert await tab.value(f"[...{points}.get_array('processing_mean')]") == [200] * 40
+            assert await tab.value(f"[...{points}.get_array('scheduling_mean')]") == [10] * 40
+            assert await tab.value(f"[...{points}.get_array('total_mean')]") == [210] * 40
+            assert "1,040 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
+            assert f"(40 completed batches, {sum(range(1001, 1041)):,} records)" in await tab.value(NUMBERS % "verdict")
+            await tab.value("window.sameWindow = true; document.querySelector('details.section').open = false")
+            await tab.value("document.querySelector('nav a').focus()")
+            state.now = after(*batch(41), *batch(42))
+            await tab.until(f"{NUMBERS % 'verdict'}.includes('(42 completed batches')")
+            assert await tab.until(f"{points}.get_length() === 42")
+            assert await tab.value(f"{points}.get_array('rate_mean').at(-1)") == 1042
+            assert "1,042 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
+            assert await tab.value("window.sameWindow") is True
+            # What the reader did stays.
+            assert await tab.value("document.querySelector('details.section').open") is False
+            assert await tab.value("document.activeElement === document.querySelector('nav a')")
+            await tab.click(await tab.value(POINT.replace("NUMBER", "6")))
+            await tab.until(f"location.href === '{url}/batch?id={T + 7000}' && {NUMBERS % 'batch'}.includes('failed')")
+            assert "ValueError: <b>7</b>" in await tab.value(NUMBERS % "batch")
+
+    run(scenario)
+
+
+def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        state = State(snapshot(50, 170, slow=True, ill={0: "hostile", 3: "given up"}))
+        failed = next(batch.time_ms for batch in state.now.completed if batch.num_failed)
+        paths = ("/", "/streams", "/stream?id=0", "/batches?show=failed", f"/batch?id={failed}", "/rate", "/graph")
+        async with opened(state, tmp_path) as (tab, url):
+            for number, path in enumerate(paths):
+                width, dark = (390, 1280)[number % 2], number % 3 == 0
+                await tab.open(f"{url}{path}", width, dark=dark)
+                for each in (width, 1670 - width):
+                    await tab.send(
+                        "Emulation.setDeviceMetricsOverride", width=each, height=900, deviceScaleFactor=1, mobile=False
+                    )
+                    wide = await tab.value("document.documentElement.scrollWidth")
+                    assert wide <= each, (path, each)
+            await tab.open(f"{url}/stream?id=0", dark=True)
+            assert HOSTILE in await tab.value("document.querySelector('h1').innerText")
+            color = "getComputedStyle(document.body).backgroundColor"
+            axis = "Bokeh.documents[0].get_model_by_name('rate').left[0].major_label_text_color"
+            was = await tab.value(color), await tab.value(axis)
+            await tab.value("document.querySelector('button.theme').click()")
+            assert await tab.value("document.documentElement.dataset.theme") == "light"
+            assert was[0] != await tab.value(color)
+            assert was[1] != await tab.value(axis)
+
+    run(scenario)
+
+
+def test_a_page_tells_that_the_connection_is_lost(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        state = State(snapshot(1, 20))
+        server = UIServer(state, port=0)
+        server.start()
+        try:
+            async with browser(tmp_path) as tab:
+                await tab.open(f"{server.url}/")
+                assert await tab.value("document.getElementById('connection').innerText") == "live"
+                await asyncio.to_thread(server.stop)
+                await tab.until("document.getElementById('connection').innerText === 'connection lost'")
+        finally:
+            server.stop()
+
+    run(scenario)

@@ -1,0 +1,84 @@
+"""docs/monitoring.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+import yaml  # type: ignore[import-untyped]  # comes with Bokeh
+from plugins.ui.tests import write_monitoring
+from plugins.ui.tests.snapshots import snapshot
+
+from penstock_ui import commands, prometheus
+from penstock_ui.dashboard.pages import PAGES
+
+PAGE = write_monitoring.PAGE
+TEXT = PAGE.read_text(encoding="utf-8")
+METRICS = {f"{prometheus.PREFIX}{each.name}": each for each in prometheus.metrics(snapshot())}
+
+
+def test_reference_is_that_which_the_code_generates() -> None:
+    written = write_monitoring.page()
+    assert written == TEXT, "run: python -m plugins.ui.tests.write_monitoring"
+
+
+def test_every_field_of_the_reference_has_a_meaning() -> None:
+    assert re.findall(r"^\| `\w+` \| \|$", TEXT, re.MULTILINE) == []
+
+
+def test_every_metric_in_the_text_exists_with_its_labels() -> None:
+    written, _, _ = TEXT.partition(write_monitoring.START)
+    named = set(re.findall(r"penstock_[a-z_]+[a-z]", written)) - {"penstock_ui"}
+    assert named <= set(METRICS)
+    for name, label in re.findall(r"(penstock_[a-z_]+)\{(\w+)=", written):
+        assert label in METRICS[name].labels
+
+
+def test_alert_rules_are_rules_of_prometheus() -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (group,) = yaml.safe_load(text)["groups"]
+    for rule in group["rules"]:
+        assert set(rule) <= {"alert", "expr", "for", "annotations"}
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert rule["annotations"]["summary"]
+        for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
+            names = re.findall(r"penstock_[a-z_]+", rule["expr"])
+            assert all(label in METRICS[name].labels for name in names)
+    named = re.findall(r"`(Penstock[A-Z]\w+)`", TEXT)
+    assert set(named) <= {rule["alert"] for rule in group["rules"]}
+
+
+def test_every_page_and_command_is_described() -> None:
+    for page in PAGES:
+        if page.name:
+            assert f"| {page.name} |" in TEXT
+    for name in set(re.findall(r"penstock (top|status|ui)\b", TEXT)):
+        assert isinstance(getattr(commands, name), click.Command)
+
+
+@pytest.mark.parametrize(
+    "page", [PAGE, PAGE.parent.parent / "plugins" / "ui" / "README.md"], ids=lambda path: path.name
+)
+def test_links_and_pictures_exist_and_pictures_are_small(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", page.read_text(encoding="utf-8"))
+    assert links
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    for link in links:
+        if link.endswith(".png"):
+            assert (page.parent / link).stat().st_size < 120_000
+
+
+def test_calls_of_loggers_are_found() -> None:
+    text = """
+log = get_logger("part")
+log.warning("went wrong", stream_id=1, throttle_s=600)
+self._log.info("paused" if paused else "resumed", reason=reason)
+other.warning("no log event")
+"""
+    assert list(write_monitoring.log_calls(text)) == [
+        ("part", "WARNING", "went wrong", ["stream_id"]),
+        ("part", "INFO", "paused", ["reason"]),
+        ("part", "INFO", "resumed", ["reason"]),
+    ]

@@ -1,0 +1,236 @@
+"""Writes the reference part of docs/monitoring.md from the code: ``python -m plugins.ui.tests.write_monitoring``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import attrs
+from plugins.ui.tests.snapshots import snapshot as fake
+
+from penstock import BatchInfo, DStreamInfo, OutputOperationInfo, PastError, ReceiverInfo, StreamInputInfo
+from penstock_ui import own_events, prometheus, rest, snapshot
+from penstock_ui.options import OPTIONS
+from penstock_ui.terminal import State, summary
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "monitoring.md"
+START = "## Options\n"
+_INFOS = (BatchInfo, StreamInputInfo, OutputOperationInfo, ReceiverInfo, PastError)
+_STATE = (
+    snapshot.Snapshot,
+    snapshot.Application,
+    snapshot.Totals,
+    snapshot.Batch,
+    snapshot.Operation,
+    snapshot.Stream,
+    snapshot.RateChange,
+    snapshot.Storage,
+    snapshot.Listener,
+    snapshot.Distribution,
+    DStreamInfo,
+)
+_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
+
+
+def reference() -> str:
+    """The generated part of the page."""
+    return "\n".join([*_options(), *_events(), *_own_events(), *_metrics(), *_rest(), *_state(), *_log_events()])
+
+
+def _options() -> Iterator[str]:
+    rows = []
+    for prefix, options in OPTIONS.items():
+        for option in attrs.fields(options):
+            default = "(empty)" if option.default == "" else f"`{str(option.default).lower()}`"
+            if option.default is None:
+                default = "(see right)"
+            rows.append((f"`{prefix}{option.name}`", default, option.metadata["help"]))
+    yield START
+    yield _table(("key", "default", "meaning"), rows)
+
+
+def _events() -> Iterator[str]:
+    yield "## Events\n"
+    yield (
+        "What every listener gets (`ssc.addStreamingListener`, the hooks of a plugin). Names are Spark's; times are\n"
+        "milliseconds since the epoch, delays milliseconds, `None` is not known (yet).\n"
+    )
+    engine = [kind for kind in get_args(own_events.Taken) if kind.__module__.startswith("penstock.")]
+    yield _table(
+        ("event", "fields", "when"),
+        [(f"`{kind.__name__}`", _names(kind), _summary(kind)) for kind in engine],
+    )
+    for kind in (*(each for each in engine if _attributes(each)), *_INFOS):
+        yield f"### `{kind.__name__}`\n"
+        yield _table(("field", "meaning"), list(_fields(kind)))
+
+
+def _own_events() -> Iterator[str]:
+    yield "## Records of the event log\n"
+    yield (
+        "A line is a JSON object: `event` names the record, the other fields are those above, and of these records,\n"
+        "which only the event log has.\n"
+    )
+    own = [kind for kind in get_args(own_events.Taken) if kind.__module__ == own_events.__name__]
+    rows = [(f"`{kind.__name__}`", _names(kind), _summary(kind)) for kind in own]
+    yield _table(("record", "fields", "meaning"), rows)
+
+
+def _metrics() -> Iterator[str]:
+    yield "## Metrics\n"
+    yield "Served at `/metrics` in Prometheus' text format.\n"
+    rows = [
+        (f"`{prometheus.PREFIX}{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.help)
+        for each in prometheus.metrics(fake())
+    ]
+    yield _table(("metric", "type", "labels", "meaning"), rows)
+
+
+def _rest() -> Iterator[str]:
+    yield "## REST\n"
+    yield (
+        "Below `/api/v1/applications/<application id>/streaming/`. Field names are Spark's; a field whose value is\n"
+        "not known is left out. `monitoring` is what Spark's REST has no field for. The fields of\n"
+        "`penstock status URL --json` are\n"
+        f"{', '.join(f'`{name}`' for name in summary(_answers()))}.\n"
+    )
+    state = fake(2, 70, ill={1: "lost"})
+    batch = state.batches[60]
+    found: dict[str, Any] = {
+        "statistics": rest.statistics(state),
+        "receivers, receivers/<stream id>": rest.receiver(state, state.streams[1]),
+        "batches?status=&limit=, batches/<batch id>": rest.batch(state, batch),
+        "batches/<batch id>/operations, …/operations/<id>": rest.operation((batch.operations or ())[0]),
+        "monitoring": rest.monitoring(state),
+        "monitoring: each of streams": rest.monitoring(state)["streams"][1],
+        "monitoring: each of rateChanges": rest.monitoring(state)["streams"][1]["rateChanges"][0],
+        "monitoring: latency and the like": rest.monitoring(state)["latency"],
+        "monitoring: each of listeners": rest.monitoring(state)["listeners"][0],
+    }
+    rows = [(f"`{path}`", ", ".join(f"`{name}`" for name in fields)) for path, fields in found.items()]
+    yield _table(("resource", "fields"), rows)
+
+
+def _answers() -> State:
+    state = fake()
+    batches = [rest.batch(state, each) for each in state.batches]
+    return State(rest.application(state), rest.statistics(state), [], batches, rest.monitoring(state))
+
+
+def _state() -> Iterator[str]:
+    yield "## The state that the pages show\n"
+    yield (
+        "Dashboard, REST, Prometheus, terminal and history render one value, `penstock_ui.snapshot.Snapshot`. Times\n"
+        "are milliseconds since the epoch, delays milliseconds, rates records/s, sizes bytes.\n"
+    )
+    for kind in _STATE:
+        yield f"### `{kind.__name__}`\n"
+        if _attributes(kind):
+            yield _table(("field", "meaning"), list(_fields(kind)))
+        else:
+            yield f"{_summary(kind)} Fields: {_names(kind)}.\n"
+
+
+def _log_events() -> Iterator[str]:
+    yield "## Log events\n"
+    yield (
+        "`spark.penstock.log.level` sets the lowest level that is logged. The logger is `penstock.<component>`;\n"
+        "further fields say which stream, batch or receiver it is about.\n"
+    )
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for path in sorted([*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]):
+        if "templates" not in path.parts:
+            for component, level, event, fields in log_calls(path.read_text(encoding="utf-8")):
+                found.setdefault((component, event, level), set()).update(fields)
+    rows = [
+        (component, level, event, ", ".join(f"`{name}`" for name in sorted(fields)))
+        for (component, event, level), fields in sorted(found.items())
+    ]
+    yield _table(("component", "level", "event", "fields"), rows)
+
+
+def log_calls(text: str) -> Iterator[tuple[str, str, str, list[str]]]:
+    """The calls of a logger in a module: component, level, event and fields."""
+    tree = ast.parse(text)
+    component = next(
+        (
+            str(call.args[0].value)
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "get_logger"
+            and call.args
+            and isinstance(call.args[0], ast.Constant)
+        ),
+        "",
+    )
+    for call in ast.walk(tree):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args):
+            continue
+        logger = call.func.value
+        name = logger.id if isinstance(logger, ast.Name) else logger.attr if isinstance(logger, ast.Attribute) else ""
+        if call.func.attr not in _LEVELS or name not in {"log", "_log"}:
+            continue
+        fields = [
+            keyword.arg for keyword in call.keywords if keyword.arg and keyword.arg not in {"throttle_s", "exc_info"}
+        ]
+        for event in ast.walk(call.args[0]):
+            if isinstance(event, ast.Constant) and isinstance(event.value, str):
+                yield component, _LEVELS[call.func.attr], event.value, fields
+
+
+def _names(kind: type) -> str:
+    return ", ".join(f"`{field.name}`" for field in attrs.fields(kind))
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str]]:
+    """Each field and property of a class with its description."""
+    described = _attributes(kind)
+    for field in attrs.fields(kind):
+        yield f"`{field.name}`", described.get(field.name, "")
+    for name, value in vars(kind).items():
+        function = value.fget if isinstance(value, property) else getattr(value, "func", None)
+        if function is not None and function.__doc__ and not name.startswith("_"):
+            yield f"`{name}`", _plain(function.__doc__.strip())
+
+
+def _summary(kind: type) -> str:
+    return _plain((kind.__doc__ or "").split("\n\n")[0].strip())
+
+
+def _attributes(kind: type) -> dict[str, str]:
+    _, _, section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
+    found = re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z|^\S)", section, re.DOTALL | re.MULTILINE)
+    return {name: _plain(text) for name, text in found}
+
+
+def _plain(text: str) -> str:
+    text = " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+    return text[0].upper() + text[1:] if text[0].islower() else text
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return (
+        "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |").replace("| --- ", "|---") for line in lines) + "\n"
+    )
+
+
+def page() -> str:
+    """The whole page, with its written part."""
+    written, _, _ = PAGE.read_text(encoding="utf-8").partition(START)
+    return written + reference()
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
