@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from tests.helpers import wait_for
 
 from penstock import BatchCompleted, BatchInfo, StreamingContext, ThreadReceiver
+from penstock.runtime.clock import iso_time
 from penstock_ui.event_log import read_history
 
 pytestmark = pytest.mark.spark
@@ -95,7 +96,7 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     assert "penstock_last_checkpoint_timestamp_seconds " in metrics
     assert "penstock_driver_write_ahead_log_bytes " in metrics
     busy = next(batch_time for batch_time, batch in batches.items() if batch["inputSize"])
-    described = f"Streaming job from [output operation 0, batch time {busy} ms] {url}/batch?id={busy}"
+    described = f"Streaming job from [output operation 0, batch time {iso_time(busy)}] {url}/batch?id={busy}"
     assert described in descriptions
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert ssc.uiWebUrl is None

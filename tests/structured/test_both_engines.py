@@ -16,7 +16,8 @@ import pytest
 from tests.helpers.plugin_folders import environment_with
 from tests.helpers.processes import remaining_processes
 
-pytestmark = [pytest.mark.spark, pytest.mark.programs]
+# A query's workers get no configuration of executors, by which tests name another daemon.
+pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
 
 PROGRAM = Path(__file__).with_name("both_engines.py")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"

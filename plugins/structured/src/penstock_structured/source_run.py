@@ -56,7 +56,7 @@ class SourceRun:
         if options.address:
             try:
                 self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
-            except pa.ArrowException:
+            except (pa.ArrowException, PenstockError):
                 self.blocks.close()
                 raise ConfigurationError(
                     f"the source cannot serve blocks at address={options.address!r}: the option must be a name or "
