@@ -77,7 +77,7 @@ def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
     about = [record.getMessage() for record in caplog.records if record.name == "penstock.listener_bus"]
     (disabled,) = [message for message in about if "listener disabled" in message]
     assert "consecutive_failures=3" in disabled
-    assert ".Raising consecutive_failures=" in disabled
+    assert ".Raising" in disabled
     assert not any(message.endswith(".Events") for message in about)
     stopping = run_in_background(lambda: ssc.stop(stopSparkContext=False))
     stopping.result(timeout=30)

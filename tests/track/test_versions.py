@@ -76,9 +76,9 @@ def test_executor_without_the_plugin_is_reported_with_plugin_host_and_remedy(tra
 
 def test_executor_without_another_module_is_reported_with_its_name(tracked: Tracked) -> None:
     launcher = tracked.tracker._launcher
-    reason = launcher.reason(0, 1, RuntimeError(MISSING.format("paho.mqtt")))
+    reason = launcher.reason(0, RuntimeError(MISSING.format("paho.mqtt")))
     assert reason.startswith("the Python of executor 2 on 10.0.0.7 lacks the module 'paho.mqtt': install it there")
-    assert launcher.reason(0, 1, RuntimeError("disk full")) == "RuntimeError: disk full"
+    assert launcher.reason(0, RuntimeError("disk full")) == "RuntimeError: disk full"
 
 
 def test_class_of_a_plugin_is_recognized_by_its_package() -> None:

@@ -171,26 +171,17 @@ def jobs_with_tag(sc: SparkContext, tag: str) -> list[int]:
 
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
     """The location of the single running task of a job group; ``None`` while there is none."""
-    return _task(sc, job_group, "RUNNING", "RUNNING")
-
-
-def failed_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
-    """The location of a failed task of a failed job of a group; ``None`` when Spark does not know one any more."""
-    return _task(sc, job_group, "FAILED", "FAILED")
-
-
-def _task(sc: SparkContext, job_group: str, job_status: str, task_status: str) -> TaskLocation | None:
     tracker = sc.statusTracker()
     store: Any = sc._jsc.sc().statusStore()
     for job_id in tracker.getJobIdsForGroup(job_group):
         job = tracker.getJobInfo(job_id)
-        if job is None or job.status != job_status:
+        if job is None or job.status != "RUNNING":
             continue
         for stage_id in job.stageIds:
             tasks = store.taskList(stage_id, 0, 10)
             for index in range(tasks.size()):
                 task = tasks.apply(index)
-                if task.status() == task_status:
+                if task.status() == "RUNNING":
                     return TaskLocation(task.host(), task.executorId())
     return None
 

@@ -59,7 +59,7 @@ class ReceiverJob:
         self.task = task
         self._sc, self._hosts, self._on_end = sc, hosts, on_end
         #: The job group.
-        self.group = _group(task.run_id, task.stream_id, task.epoch)
+        self.group = f"penstock-receiver-{task.run_id}-{task.stream_id}-{task.epoch}"
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)
 
     def start(self) -> None:
@@ -127,7 +127,7 @@ class ReceiverLauncher:
             "and all executors, or send the driver's with `penstock pack` and --archives"
         )
 
-    def reason(self, stream_id: int, epoch: int, error: BaseException) -> str:
+    def reason(self, stream_id: int, error: BaseException) -> str:
         """Why a receiver's job failed, in one line, with a remedy where the executor lacks a module."""
         reason, module = failure.reason(error), failure.missing_module(error)
         if not module:
@@ -135,19 +135,11 @@ class ReceiverLauncher:
         package = module.partition(".")[0]
         is_plugin = package == type(self.receivers[stream_id]).__module__.partition(".")[0]
         lacks = self._origin(stream_id) if is_plugin else ""
-        where = failure.executor(error) or self._location_of_failure(stream_id, epoch)
+        where = f"executor {found}" if (found := failure.executor(error)) else "an executor"
         return (
-            f"the Python of executor {where} lacks {lacks or f'the module {module!r}'}: install it there, or send it "
+            f"the Python of {where} lacks {lacks or f'the module {module!r}'}: install it there, or send it "
             f"with `penstock pack` and --archives ({reason})"
         )
-
-    def _location_of_failure(self, stream_id: int, epoch: int) -> str:
-        try:
-            found = cluster.failed_task(self._sc, _group(self.run_id, stream_id, epoch))
-        # The JVM may have ended: the reason of the failure counts.
-        except Exception:
-            found = None
-        return f"{found.executor_id} on {found.host}" if found else "(unknown)"
 
     def _origin(self, stream_id: int) -> str:
         return origin_of(type(self.receivers[stream_id]), self._installed)
@@ -210,11 +202,6 @@ class ReceiverLauncher:
         endpoint = self.token.location(message.host, message.port)
         client = Client(endpoint, self.token, self.settings.wire_timeout_ms, retry=False)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
-
-
-def _group(run_id: str, stream_id: int, epoch: int) -> str:
-    """The job group of a launch."""
-    return f"penstock-receiver-{run_id}-{stream_id}-{epoch}"
 
 
 # -- checks --

@@ -195,7 +195,7 @@ class TrackedReceivers:
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
         """On the job's thread."""
-        failed = ("", "") if error is None else (self._launcher.reason(stream_id, epoch, error), text_of(error))
+        failed = ("", "") if error is None else (self._launcher.reason(stream_id, error), text_of(error))
 
         def ended() -> None:
             self._connections.end(stream_id, epoch)

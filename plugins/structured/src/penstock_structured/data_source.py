@@ -214,6 +214,9 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
         if self._run is None:
             source_process.prepare()
             self._run = SourceRun(self._source)
+        if source_process.is_query_over():
+            # SparkContext.stop() sends the signal and leaves the query asking.
+            raise PenstockError("the source was told to end: the SparkContext has stopped, or is about to stop")
         return self._run
 
     # -- in tasks --
