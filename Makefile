@@ -54,7 +54,7 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 # Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer. One of the
 # commands uses the cache that `types` fills.
 PARTS := on-spark programs without-spark types commands
-test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
+test: $(if $(ARGS),lint,style $(ARCHIVE))  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait: beside the others they use what those leave of two processors.
