@@ -114,7 +114,8 @@ def test_global_state_is_as_before(driver: Ended) -> None:
 def test_bad_listener_is_left_out_or_disabled_and_logged_with_its_reason(driver: Ended, name: str) -> None:
     origin = f"{name} (bad-{name} 2.5)"
     assert driver.faults[origin] == ""
-    assert any(LATE[name].words in after.partition("(bad-")[0] for after in driver.log.split(origin)[1:])
+    # Listeners have threads of their own: a line of another may come before the traceback.
+    assert any(LATE[name].words in after for after in driver.log.split(origin)[1:])
 
 
 @pytest.mark.parametrize("name", ["factory-raises", "constructor-raises"])
