@@ -162,7 +162,7 @@ def test_a_stop_during_the_wait_for_a_quiet_receiver_ends_the_process(start: Cal
     source.process.wait(30)
 
 
-def test_a_query_that_asks_after_the_stop_of_the_spark_context_ends_the_process(start: Callable[..., Source]) -> None:
+def test_a_source_that_was_told_to_end_ends_with_the_next_call(start: Callable[..., Source]) -> None:
     source = start(total="5")
     offset = source.ask(runner.INITIAL_OFFSET_FUNC_ID)
     source.process.send_signal(signal.SIGTERM)

@@ -215,8 +215,7 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
             source_process.prepare()
             self._run = SourceRun(self._source)
         if source_process.is_query_over():
-            # SparkContext.stop() sends the signal and leaves the query asking.
-            raise PenstockError("the source was told to end: the SparkContext has stopped, or is about to stop")
+            raise PenstockError("the source was told to end by SIGTERM, or the driver's JVM has ended")
         return self._run
 
     # -- in tasks --
