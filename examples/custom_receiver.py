@@ -1,4 +1,8 @@
-"""A receiver of one's own: random readings, averaged each second."""
+"""Averages random readings that a receiver of its own stores, each second, for ten seconds.
+
+Needs: nothing
+Run: penstock run examples/custom_receiver.py
+"""
 
 import random
 

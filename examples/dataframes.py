@@ -1,4 +1,8 @@
-"""Count the words of the files that appear in a directory, with DataFrames: `penstock run dataframes.py FOLDER`."""
+"""Counts the words of the files that appear in a directory with DataFrames, for ten seconds.
+
+Needs: pip install 'penstock[columnar]'; move text files into the directory while it runs
+Run: penstock run examples/dataframes.py DIRECTORY
+"""
 
 import sys
 

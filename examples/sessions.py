@@ -1,8 +1,12 @@
-"""Who is there: a session for each user, ended by silence. Run it with `penstock run examples/sessions.py`."""
+"""Keeps a session for each user, which ends after two seconds without a click: mapWithState with a timeout.
+
+Needs: nothing; it ends after nine seconds
+Run: penstock run examples/sessions.py
+"""
 
 import tempfile
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from penstock import StateSpec, StreamingContext
 
@@ -14,8 +18,8 @@ def session(user, page, state):
     return f"{user} is on {page}"
 
 
-sc = SparkContext(appName="sessions")
-ssc = StreamingContext(sc, batchDuration=1)
+conf = SparkConf().setAppName("sessions").set("spark.streaming.stopGracefullyOnShutdown", "true")
+ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
 ssc.checkpoint(tempfile.mkdtemp())
 clicks = ssc.queueStream([[("ann", "home"), ("bob", "home")], [("ann", "shop")], [], [("ann", "till")]])
 sessions = clicks.mapWithState(StateSpec.function(session).timeout(2))

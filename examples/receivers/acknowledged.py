@@ -1,5 +1,6 @@
-"""An acknowledging source: a line is confirmed to its server by ``OK <number>`` only once it is stored.
+"""Confirms each line of a server by "OK <number>" once it is stored: on_stored and on_drained with a ThreadReceiver.
 
+Needs: a server that sends lines "<number> <text>" and sends again what is not confirmed
 Run: penstock run examples/receivers/acknowledged.py HOST PORT
 """
 
@@ -7,7 +8,9 @@ import socket
 import sys
 import threading
 
-from penstock import ThreadReceiver
+from pyspark import SparkConf, SparkContext
+
+from penstock import StreamingContext, ThreadReceiver
 
 
 class Acknowledged(ThreadReceiver):
@@ -40,11 +43,10 @@ class Acknowledged(ThreadReceiver):
 
 
 if __name__ == "__main__":
-    from pyspark import SparkContext
-
-    from penstock import StreamingContext
-
-    with StreamingContext(SparkContext(appName="acknowledged"), 1) as ssc:
-        ssc.receiverStream(Acknowledged(sys.argv[1], int(sys.argv[2]))).pprint()
-        ssc.start()
-        ssc.awaitTermination()
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    conf = SparkConf().setAppName("acknowledged lines").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc.receiverStream(Acknowledged(sys.argv[1], int(sys.argv[2]))).pprint()
+    ssc.start()
+    ssc.awaitTermination()

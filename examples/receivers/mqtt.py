@@ -1,13 +1,15 @@
-"""MQTT by callbacks: acknowledges each message once it is stored. ``pip install paho-mqtt`` here and on every executor.
+"""Receives MQTT messages by callbacks, and acknowledges each once it is stored; the broker keeps what is not.
 
+Needs: pip install paho-mqtt, here and on every executor; a broker, such as mosquitto on its port 1883
 Run: penstock run examples/receivers/mqtt.py BROKER_HOST TOPIC
 """
 
 import sys
 
 import paho.mqtt.client as mqtt
+from pyspark import SparkConf, SparkContext
 
-from penstock import Receiver
+from penstock import Receiver, StreamingContext
 from penstock.helpers import StoreQueue
 
 
@@ -42,11 +44,10 @@ class Mqtt(Receiver):
 
 
 if __name__ == "__main__":
-    from pyspark import SparkContext
-
-    from penstock import StreamingContext
-
-    with StreamingContext(SparkContext(appName="mqtt"), 1) as ssc:
-        ssc.receiverStream(Mqtt(*sys.argv[1:3], client_id="counts")).count().pprint()
-        ssc.start()
-        ssc.awaitTermination()
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    conf = SparkConf().setAppName("mqtt").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc.receiverStream(Mqtt(*sys.argv[1:3], client_id="counts")).count().pprint()
+    ssc.start()
+    ssc.awaitTermination()

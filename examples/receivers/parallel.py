@@ -1,9 +1,12 @@
-"""Several instances in parallel, united: each reads its own part of the source, on its own core.
+"""Reads a source with several receivers in parallel, each its own part on its own core, and unites their streams.
 
+Needs: nothing; --receivers gives each a core
 Run: penstock run --receivers 3 examples/receivers/parallel.py
 """
 
-from penstock import ThreadReceiver
+from pyspark import SparkConf, SparkContext
+
+from penstock import StreamingContext, ThreadReceiver
 
 
 class Part(ThreadReceiver):
@@ -23,12 +26,8 @@ def numbers(ssc, parts=3):
 
 
 if __name__ == "__main__":
-    from pyspark import SparkContext
-
-    from penstock import StreamingContext
-
-    ssc = StreamingContext(SparkContext(appName="parallel"), 1)
+    conf = SparkConf().setAppName("parallel").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     numbers(ssc).count().pprint()
     ssc.start()
-    ssc.awaitTermination(5)
-    ssc.stop(stopGracefully=True)
+    ssc.awaitTermination()

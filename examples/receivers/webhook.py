@@ -1,13 +1,16 @@
-"""HTTP webhook: each POST is stored, and answered 200 only once it is. Uses the standard library alone.
+"""Serves an HTTP webhook with the standard library: answers a POST with 200 once its body is stored.
 
-Run: penstock run examples/receivers/webhook.py PORT; then: curl -d hello http://localhost:PORT/
+Needs: a client, such as curl -d hello http://localhost:PORT/
+Run: penstock run examples/receivers/webhook.py PORT
 """
 
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from penstock import PenstockError, Receiver
+from pyspark import SparkConf, SparkContext
+
+from penstock import PenstockError, Receiver, StreamingContext
 
 
 class Webhook(Receiver):
@@ -47,11 +50,10 @@ class Webhook(Receiver):
 
 
 if __name__ == "__main__":
-    from pyspark import SparkContext
-
-    from penstock import StreamingContext
-
-    with StreamingContext(SparkContext(appName="webhook"), 1) as ssc:
-        ssc.receiverStream(Webhook(int(sys.argv[1]))).pprint()
-        ssc.start()
-        ssc.awaitTermination()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    conf = SparkConf().setAppName("webhook").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc.receiverStream(Webhook(int(sys.argv[1]))).pprint()
+    ssc.start()
+    ssc.awaitTermination()

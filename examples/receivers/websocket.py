@@ -1,14 +1,15 @@
-"""WebSocket with an asynchronous client: ``astore`` waits without blocking the event loop, which answers pings.
+"""Receives WebSocket messages with an asyncio client: astore waits without blocking the event loop.
 
-Needs ``pip install websockets`` here and on every executor.
+Needs: pip install websockets, here and on every executor; a WebSocket server
 Run: penstock run examples/receivers/websocket.py ws://HOST:PORT/
 """
 
 import sys
 
+from pyspark import SparkConf, SparkContext
 from websockets.asyncio.client import connect
 
-from penstock import AsyncReceiver
+from penstock import AsyncReceiver, StreamingContext
 
 
 class WebSocket(AsyncReceiver):
@@ -23,11 +24,10 @@ class WebSocket(AsyncReceiver):
 
 
 if __name__ == "__main__":
-    from pyspark import SparkContext
-
-    from penstock import StreamingContext
-
-    with StreamingContext(SparkContext(appName="websocket"), 1) as ssc:
-        ssc.receiverStream(WebSocket(sys.argv[1])).pprint()
-        ssc.start()
-        ssc.awaitTermination()
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    conf = SparkConf().setAppName("websocket").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc.receiverStream(WebSocket(sys.argv[1])).pprint()
+    ssc.start()
+    ssc.awaitTermination()

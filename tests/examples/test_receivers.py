@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import os
-import re
 import runpy
 import shutil
 import socket
@@ -15,14 +14,15 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import SparkContext
 from tests.helpers import wait_for
 
-from penstock import StreamingContext
 from penstock.testing import ReceiverHarness
+
+if TYPE_CHECKING:
+    from tests.examples.conftest import LineServer, RunExample, Running
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -31,15 +31,6 @@ MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
 def example(name: str) -> dict[str, Any]:
     """The names of an example; like a program's own, they are in no module that an executor could import."""
     return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=f"example_{name}")
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_example_is_short_and_says_how_to_run_it(path: Path) -> None:
-    source = path.read_text()
-    code = [line for line in source.partition('"""\n\n')[2].splitlines() if line.strip()]
-    assert 12 <= len(code) <= 40
-    assert re.match(r'""".*?\nRun: penstock run .*examples/receivers/' + path.name, source, re.DOTALL)
-    compile(source, str(path), "exec")
 
 
 # -- MQTT --
@@ -111,6 +102,27 @@ def test_mqtt_messages_are_acknowledged_once_stored(broker: int) -> None:
         sender.loop_stop()
 
 
+@pytest.mark.spark
+def test_mqtt_messages_are_counted_on_spark(broker: int, run_example: RunExample) -> None:
+    mqtt = pytest.importorskip("paho.mqtt.client")
+
+    def act(example: Running) -> None:
+        def is_counted() -> bool:
+            sender.publish("t", b"message", qos=1).wait_for_publish(30)
+            return any(line.isdecimal() and int(line) > 0 for line in example.lines)
+
+        wait_for(is_counted, "a message is counted", poll_s=0.1)
+
+    sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    sender.connect("127.0.0.1", broker)
+    sender.loop_start()
+    try:
+        run_example("receivers/mqtt", "127.0.0.1", "t", act=act, replace={"port=1883": f"port={broker}"})
+    finally:
+        sender.disconnect()
+        sender.loop_stop()
+
+
 # -- webhook --
 
 
@@ -149,12 +161,31 @@ def test_webhook_tries_again_while_its_port_is_in_use() -> None:
             assert harness.records == [b"a"]
 
 
+@pytest.mark.spark
+def test_webhook_prints_what_was_posted_on_spark(run_example: RunExample) -> None:
+    def act(example: Running) -> None:
+        def is_answered() -> bool:
+            with contextlib.suppress(OSError):
+                return post(port, b"hello") == 200
+            return False
+
+        wait_for(is_answered, "the request is stored", poll_s=0.05)
+        example.until_lines("b'hello'")
+
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    run_example("receivers/webhook", port, act=act)
+
+
 # -- WebSocket --
 
 
-def test_websocket_messages_are_stored_and_a_lost_connection_is_made_again() -> None:
+@contextlib.contextmanager
+def websocket_server() -> Iterator[str]:
+    """The address of a server that greets each connection with its number, and closes it."""
     server = pytest.importorskip("websockets.asyncio.server")
     started: list[int] = []
+    ports: list[int] = []
     ended = threading.Event()
 
     async def send(connection: Any) -> None:
@@ -164,20 +195,32 @@ def test_websocket_messages_are_stored_and_a_lost_connection_is_made_again() -> 
     async def serve() -> None:
         async with server.serve(send, "127.0.0.1", 0) as listening:
             ports.append(listening.sockets[0].getsockname()[1])
-            await asyncio.to_thread(ended.wait, 60)
+            await asyncio.to_thread(ended.wait, 120)
 
-    ports: list[int] = []
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         wait_for(lambda: ports, "the server listens")
-        with ReceiverHarness(example("websocket")["WebSocket"](f"ws://127.0.0.1:{ports[0]}/")) as harness:
-            harness.until(lambda: harness.count >= 2)
-            harness.until_error("closed the connection")
-        assert harness.records[:2] == ["connection 0", "connection 1"]
+        yield f"ws://127.0.0.1:{ports[0]}/"
     finally:
         ended.set()
         thread.join(20)
+
+
+def test_websocket_messages_are_stored_and_a_lost_connection_is_made_again() -> None:
+    with (
+        websocket_server() as address,
+        ReceiverHarness(example("websocket")["WebSocket"](address)) as harness,
+    ):
+        harness.until(lambda: harness.count >= 2)
+        harness.until_error("closed the connection")
+    assert harness.records[:2] == ["connection 0", "connection 1"]
+
+
+@pytest.mark.spark
+def test_websocket_messages_are_printed_on_spark(run_example: RunExample) -> None:
+    with websocket_server() as address:
+        run_example("receivers/websocket", address, act=lambda example: example.until_lines("connection 0"))
 
 
 # -- acknowledgements on a socket --
@@ -204,6 +247,17 @@ def test_line_is_acknowledged_only_once_it_is_stored_also_after_a_stop() -> None
     assert harness.records == ["one", "two", "three"]
 
 
+@pytest.mark.spark
+def test_acknowledged_lines_are_printed_on_spark(run_example: RunExample, server: LineServer) -> None:
+    def act(example: Running) -> None:
+        with server.accept() as connection, connection.makefile() as answers:
+            connection.sendall(b"1 one\n2 two\n")
+            assert [answers.readline(), answers.readline()] == ["OK 1\n", "OK 2\n"]
+            example.until_lines("one", "two")
+
+    run_example("receivers/acknowledged", *server.address, act=act)
+
+
 # -- several instances --
 
 
@@ -217,10 +271,8 @@ def test_parts_together_read_all() -> None:
 
 
 @pytest.mark.spark
-def test_several_instances_run_united_on_spark(sc: SparkContext) -> None:
-    ssc, found = StreamingContext(sc, 0.5), list[int]()
-    example("parallel")["numbers"](ssc, 2).foreachRDD(lambda rdd: found.extend(rdd.collect()))
-    ssc.start()
-    wait_for(lambda: len(found) >= 300, "all numbers")
-    ssc.stop(stopSparkContext=False)
-    assert sorted(found) == list(range(300))
+def test_several_instances_run_united_on_spark(run_example: RunExample) -> None:
+    def act(example: Running) -> None:
+        wait_for(lambda: sum(int(line) for line in example.lines if line.isdecimal()) == 300, "all numbers")
+
+    run_example("receivers/parallel", act=act)

@@ -1,0 +1,8 @@
+"""The rate estimator ``stepwise`` passes the conformance checks."""
+
+from penstock.testing import Capabilities, RateEstimatorSuite
+
+
+class TestStepwise(RateEstimatorSuite):
+    name = "stepwise"
+    capabilities = Capabilities(restores=True, min_rate=1)

@@ -1,0 +1,68 @@
+"""Adds word counts to a table of SQLite or PostgreSQL exactly once, also when a batch runs again after a crash.
+
+Needs: nothing for SQLite; for a postgresql:// URL pip install psycopg, here and on every executor
+Run: penstock run examples/exactly_once.py DIRECTORY_OF_TEXT_FILES [DATABASE [CHECKPOINT_DIRECTORY]]
+"""
+
+import sqlite3
+import sys
+import time
+from contextlib import closing
+
+from pyspark import SparkConf, SparkContext, TaskContext
+
+from penstock import StreamingContext
+
+if not 2 <= len(sys.argv) <= 4:
+    sys.exit(__doc__)
+texts, database, checkpoint = [*sys.argv[1:], *("counts.sqlite", "counts-checkpoint")[len(sys.argv) - 2 :]]
+mark = "%s" if database.startswith("postgresql:") else "?"
+ONCE = f"INSERT INTO written VALUES ({mark}, {mark}) ON CONFLICT DO NOTHING"
+ADD = f"INSERT INTO counts VALUES ({mark}, {mark}) ON CONFLICT (word) DO UPDATE SET n = counts.n + excluded.n"
+
+
+def connect():
+    if mark == "?":
+        return sqlite3.connect(database, timeout=60)
+    import psycopg
+
+    return psycopg.connect(database)
+
+
+def write(batch_time, counts):
+    """Write a batch: each partition in a transaction of its own, once for its batch time and its number."""
+    batch = round(batch_time.timestamp() * 1000)
+
+    def write_partition(pairs):
+        if not (rows := list(pairs)):
+            return
+        with closing(connect()) as connection, connection:  # commits; after an exception it rolls back
+            cursor = connection.cursor()
+            cursor.execute(ONCE, (batch, TaskContext.get().partitionId()))
+            if cursor.rowcount:  # 0: an earlier run of this batch has written this partition
+                cursor.executemany(ADD, rows)
+
+    for pause_s in (1, 10, 60, 600):  # Spark does not run a batch again that has failed: wait for the database here
+        try:
+            return counts.foreachPartition(write_partition)
+        except Exception as error:
+            print(f"batch {batch} not written, next attempt in {pause_s} s: {error}", file=sys.stderr)
+            time.sleep(pause_s)
+    return counts.foreachPartition(write_partition)
+
+
+def create():
+    conf = SparkConf().setAppName("exactly once").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    words = ssc.textFileStream(texts).flatMap(str.split).map(lambda word: (word, 1))
+    # 2: a batch must have the same partitions when it runs again, so their number may not depend on the cores.
+    words.reduceByKey(lambda a, b: a + b, 2).foreachRDD(write)
+    return ssc
+
+
+with closing(connect()) as connection, connection:
+    connection.execute("CREATE TABLE IF NOT EXISTS counts (word TEXT PRIMARY KEY, n BIGINT NOT NULL)")
+    connection.execute("CREATE TABLE IF NOT EXISTS written (batch BIGINT, part INT, PRIMARY KEY (batch, part))")
+ssc = StreamingContext.getOrCreate(checkpoint, create)
+ssc.start()
+ssc.awaitTermination()

@@ -1,0 +1,152 @@
+"""Runs examples as programs in this process: on the shared SparkContext, their batches five times as often."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.helpers import do_nothing, wait_for
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+    from penstock import StreamingContext
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SPEED = 5
+
+
+class Running:
+    """An example that runs."""
+
+    def __init__(self, ssc: StreamingContext, capsys: pytest.CaptureFixture[str]) -> None:
+        self.ssc, self._capsys, self._printed = ssc, capsys, ""
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed so far."""
+        self._printed += self._capsys.readouterr().out
+        return self._printed.splitlines()
+
+    def until_lines(self, *expected: str) -> None:
+        """Wait until it has printed these lines, in any order and among others."""
+        try:
+            wait_for(lambda: set(expected) <= set(self.lines), f"printed: {expected}", 60, poll_s=0.02)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._printed}") from None
+
+
+Act = Callable[[Running], object]
+
+
+class RunExample:
+    """Runs an example until ``act`` returns, then ends it as the user would: by Ctrl-C, unless it ends by itself."""
+
+    def __init__(self, sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, sc.getConf().getAll()
+
+    def __call__(
+        self,
+        name: str,
+        *arguments: object,
+        act: Act,
+        conf: Mapping[str, str] | None = None,
+        replace: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Run it.
+
+        Args:
+            name: its file, without ``.py``.
+            arguments: its arguments.
+            act: called when it waits for its end.
+            conf: more configuration.
+            replace: shorter durations: text that is there once → text.
+
+        Returns:
+            The program's names.
+        """
+        from penstock import StreamingContext
+
+        path = EXAMPLES / f"{name}.py"
+        source = path.read_text(encoding="utf-8")
+        for before, after in {"SparkContext(conf=conf)": "shared(conf)", **(replace or {})}.items():
+            assert source.count(before) == (0 if "SparkSession" in source and after == "shared(conf)" else 1)
+            source = source.replace(before, after)
+        original = StreamingContext.awaitTermination
+
+        def await_termination(ssc: StreamingContext, timeout: float | None = None) -> bool:
+            act(Running(ssc, self._capsys))
+            if timeout is None:
+                # Python runs the handler before this function returns.
+                signal.raise_signal(signal.SIGINT)
+                assert original(ssc, 60), "it has not stopped gracefully"
+            return timeout is None
+
+        patch = self._monkeypatch
+        patch.setattr("sys.argv", [str(path), *map(str, arguments)])
+        patch.setattr(StreamingContext, "awaitTermination", await_termination)
+        # A function's module decides how it travels to the workers: that of a program does not exist there.
+        names = {"__name__": "__main__", "shared": lambda its: self._configured(its, conf or {})}
+        self._configured(None, conf or {})
+        exec(compile(source, str(path), "exec"), names)
+        return names
+
+    def _configured(self, its: SparkConf | None, more: Mapping[str, str]) -> SparkContext:
+        """The shared SparkContext, with the configuration of the program."""
+        from pyspark import SparkConf
+
+        every = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.streaming.gracefulStopTimeout": "60s"}
+        merged = SparkConf(loadDefaults=False).setAll([*self._shared, *every.items()])
+        if its is not None:
+            merged.setAll([(key, value) for key, value in its.getAll() if key.startswith("spark.streaming.")])
+            merged.setAll([(key, value) for key, value in its.getAll() if key.startswith("spark.penstock.")])
+        merged.setAll(list(more.items()))
+        self._monkeypatch.setattr(self._sc, "getConf", lambda: merged)
+        return self._sc
+
+
+@pytest.fixture
+def run_example(
+    sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunExample]:
+    """Runs examples, one after the other."""
+    from penstock import StreamingContext
+
+    create = StreamingContext.__init__
+
+    def five_times_as_often(self: Any, sparkContext: SparkContext, batchDuration: float, **others: Any) -> None:
+        create(self, sparkContext, batchDuration / SPEED, **others)
+
+    monkeypatch.setattr(StreamingContext, "__init__", five_times_as_often)
+    # An example stops Spark, too.
+    monkeypatch.setattr(sc, "stop", do_nothing)
+    yield RunExample(sc, capsys, monkeypatch)
+    active = StreamingContext.getActive()
+    if active is not None:
+        active.stop(stopSparkContext=False)
+
+
+class LineServer:
+    """Sends lines to the one client that connects."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self.address: tuple[str, int] = listening.getsockname()
+
+    def accept(self) -> socket.socket:
+        """The client's connection."""
+        connection, _ = self._listening.accept()
+        connection.settimeout(60)
+        return connection
+
+
+@pytest.fixture
+def server() -> Iterator[LineServer]:
+    """A TCP server on a port of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        yield LineServer(listening)
