@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import time
 from contextlib import closing
+from functools import partial
 
 from pyspark import SparkConf, SparkContext, TaskContext
 
@@ -16,17 +17,14 @@ from penstock import StreamingContext
 if not 2 <= len(sys.argv) <= 4:
     sys.exit(__doc__)
 texts, database, checkpoint = [*sys.argv[1:], *("counts.sqlite", "counts-checkpoint")[len(sys.argv) - 2 :]]
-mark = "%s" if database.startswith("postgresql:") else "?"
-ONCE = f"INSERT INTO written VALUES ({mark}, {mark}) ON CONFLICT DO NOTHING"
-ADD = f"INSERT INTO counts VALUES ({mark}, {mark}) ON CONFLICT (word) DO UPDATE SET n = counts.n + excluded.n"
-
-
-def connect():
-    if mark == "?":
-        return sqlite3.connect(database, timeout=60)
+if database.startswith("postgresql:"):
     import psycopg
 
-    return psycopg.connect(database)
+    connect, mark = partial(psycopg.connect, database), "%s"
+else:
+    connect, mark = partial(sqlite3.connect, database, timeout=60), "?"
+ONCE = f"INSERT INTO written VALUES ({mark}, {mark}) ON CONFLICT DO NOTHING"
+ADD = f"INSERT INTO counts VALUES ({mark}, {mark}) ON CONFLICT (word) DO UPDATE SET n = counts.n + excluded.n"
 
 
 def write(batch_time, counts):
@@ -37,18 +35,16 @@ def write(batch_time, counts):
         if not (rows := list(pairs)):
             return
         with closing(connect()) as connection, connection:  # commits; after an exception it rolls back
-            cursor = connection.cursor()
-            cursor.execute(ONCE, (batch, TaskContext.get().partitionId()))
+            cursor = connection.execute(ONCE, (batch, TaskContext.get().partitionId()))
             if cursor.rowcount:  # 0: an earlier run of this batch has written this partition
                 cursor.executemany(ADD, rows)
 
-    for pause_s in (1, 10, 60, 600):  # Spark does not run a batch again that has failed: wait for the database here
+    while True:  # a batch that has failed does not run again: wait here until the database is back
         try:
             return counts.foreachPartition(write_partition)
         except Exception as error:
-            print(f"batch {batch} not written, next attempt in {pause_s} s: {error}", file=sys.stderr)
-            time.sleep(pause_s)
-    return counts.foreachPartition(write_partition)
+            print(f"batch {batch} not written: {error}", file=sys.stderr)
+            time.sleep(10)
 
 
 def create():
