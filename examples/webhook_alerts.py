@@ -25,7 +25,7 @@ class Alerts(StreamingListener):
         batch = batchCompleted.batchInfo
         for output in batch.outputOperationInfos.values():
             if output.failureReason:
-                self.alert(f"{output.name} failed: {output.failureReason.splitlines()[-1]}")
+                self.alert(f"{output.name} failed\n{output.failureReason}")
         if batch.schedulingDelay and batch.schedulingDelay > 5000 * INTERVAL_S:
             self.alert(f"batches wait for {batch.schedulingDelay / 1000:.0f} s")
 

@@ -35,7 +35,7 @@ class Running:
     def until_lines(self, *expected: str) -> None:
         """Wait until it has printed these lines, in any order and among others."""
         try:
-            wait_for(lambda: set(expected) <= set(self.lines), f"printed: {expected}", 60, poll_s=0.02)
+            wait_for(lambda: set(expected) <= set(self.lines), f"printed: {expected}", poll_s=0.02)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self._printed}") from None
 
@@ -83,7 +83,7 @@ class RunExample:
             if timeout is None:
                 # Python runs the handler before this function returns.
                 signal.raise_signal(signal.SIGINT)
-                assert original(ssc, 60), "it has not stopped gracefully"
+                assert original(ssc, 120), "it has not stopped gracefully"
             return timeout is None
 
         patch = self._monkeypatch
@@ -99,7 +99,7 @@ class RunExample:
         """The shared SparkContext, with the configuration of the program."""
         from pyspark import SparkConf
 
-        every = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.streaming.gracefulStopTimeout": "60s"}
+        every = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.streaming.gracefulStopTimeout": "100s"}
         merged = SparkConf(loadDefaults=False).setAll([*self._shared, *every.items()])
         if its is not None:
             merged.setAll([(key, value) for key, value in its.getAll() if key.startswith("spark.streaming.")])
