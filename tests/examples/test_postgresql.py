@@ -49,9 +49,26 @@ def postgresql() -> Iterator[str]:
         if user is not None:
             os.chown(home, user, -1)
         data, url = home / "data", f"postgresql://penstock@/postgres?host={home}"
-        create = [folder / "initdb", "--no-sync", "--auth=trust", "--username=penstock", "--pgdata", data]
+        create: list[str | Path] = [
+            folder / "initdb",
+            "--no-sync",
+            "--auth=trust",
+            "--username=penstock",
+            "--pgdata",
+            data,
+        ]
         subprocess.run(create, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
-        serve = [folder / "postgres", "-D", data, "-k", home, "-c", "listen_addresses=", "-c", "fsync=off"]
+        serve: list[str | Path] = [
+            folder / "postgres",
+            "-D",
+            data,
+            "-k",
+            home,
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+        ]
         with subprocess.Popen(serve, user=user, cwd=home, stderr=subprocess.DEVNULL) as server:
             try:
 
@@ -73,11 +90,11 @@ def postgresql() -> Iterator[str]:
 def test_exactly_once_adds_a_batch_that_runs_again_once(
     run_example: RunExample, postgresql: str, tmp_path: Path
 ) -> None:
-    import psycopg
+    psycopg = pytest.importorskip("psycopg")
 
-    def rows(query: str) -> list[tuple[Any, ...]]:
+    def rows(query: str) -> list[Any]:
         with psycopg.connect(postgresql) as connection:
-            return connection.execute(query).fetchall()
+            return list(connection.execute(query))
 
     def act(example: Running) -> None:
         (texts / ".one").write_text("to be or not to be\n")
