@@ -1,4 +1,4 @@
-"""Runs examples as programs in this process: on the shared SparkContext, their batches five times as often."""
+"""Runs examples as programs in this process: on the shared SparkContext, with short batch intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from penstock import StreamingContext
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-SPEED = 5
 
 
 class Running:
@@ -47,7 +46,10 @@ class RunExample:
     """Runs an example until ``act`` returns, then ends it as the user would: by Ctrl-C, unless it ends by itself."""
 
     def __init__(self, sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        from penstock import StreamingContext
+
         self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, sc.getConf().getAll()
+        self._create = StreamingContext.__init__
 
     def __call__(
         self,
@@ -56,6 +58,7 @@ class RunExample:
         act: Act,
         conf: Mapping[str, str] | None = None,
         replace: Mapping[str, str] | None = None,
+        interval_s: float = 0.2,
     ) -> dict[str, Any]:
         """Run it.
 
@@ -65,6 +68,7 @@ class RunExample:
             act: called when it waits for its end.
             conf: more configuration.
             replace: shorter durations: text that is there once → text.
+            interval_s: batch interval in seconds, instead of the example's.
 
         Returns:
             The program's names.
@@ -86,7 +90,14 @@ class RunExample:
                 assert original(ssc, 120), "it has not stopped gracefully"
             return timeout is None
 
+        create = self._create
+
+        def with_interval(self: Any, sparkContext: SparkContext, batchDuration: float, **others: Any) -> None:
+            assert batchDuration == 1
+            create(self, sparkContext, interval_s, **others)
+
         patch = self._monkeypatch
+        patch.setattr(StreamingContext, "__init__", with_interval)
         patch.setattr("sys.argv", [str(path), *map(str, arguments)])
         patch.setattr(StreamingContext, "awaitTermination", await_termination)
         # A function's module decides how it travels to the workers: that of a program does not exist there.
@@ -116,12 +127,6 @@ def run_example(
     """Runs examples, one after the other."""
     from penstock import StreamingContext
 
-    create = StreamingContext.__init__
-
-    def five_times_as_often(self: Any, sparkContext: SparkContext, batchDuration: float, **others: Any) -> None:
-        create(self, sparkContext, batchDuration / SPEED, **others)
-
-    monkeypatch.setattr(StreamingContext, "__init__", five_times_as_often)
     # An example stops Spark, too.
     monkeypatch.setattr(sc, "stop", do_nothing)
     yield RunExample(sc, capsys, monkeypatch)

@@ -36,7 +36,7 @@ def test_stateful_wordcount_adds_to_earlier_counts(run_example: RunExample, serv
             connection.sendall(b"not to say\n")
             example.until_lines("most frequent: [('to', 3), ('be', 2), ('not', 2), ('or', 1), ('say', 1)]")
 
-    run_example("stateful_wordcount", *server.address, act=act)
+    run_example("stateful_wordcount", *server.address, act=act, interval_s=0.5)
 
 
 def test_top_words_forgets_what_left_the_window(run_example: RunExample, server: LineServer) -> None:
@@ -77,12 +77,21 @@ def test_dataframe_sql_queries_each_batch_with_a_table(run_example: RunExample, 
             lines = example.lines
             assert lines.index("| coffee|   3|    9.0|") + 1 == lines.index("|    tea|   3|    7.5|")
 
+    # Compiled code and adaptive plans cost more processor time than such small batches save.
+    frugal = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+    }
+    session = SparkSession.builder.getOrCreate()
+    for key, value in frugal.items():
+        session.conf.set(key, value)
     try:
-        run_example("dataframe_sql", *server.address, act=act)
+        run_example("dataframe_sql", *server.address, act=act, interval_s=1)
     finally:
-        session = SparkSession.builder.getOrCreate()
         session.catalog.dropTempView("products")
-        session.conf.unset("spark.sql.shuffle.partitions")
+        for key in (*frugal, "spark.sql.shuffle.partitions"):
+            session.conf.unset(key)
 
 
 def test_file_dashboard_counts_levels_and_serves_the_dashboard(run_example: RunExample, tmp_path: Path) -> None:
