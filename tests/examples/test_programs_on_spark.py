@@ -8,8 +8,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from queue import Queue
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -110,13 +108,13 @@ def test_file_dashboard_counts_levels_and_serves_the_dashboard(run_example: RunE
 
 
 @pytest.fixture
-def webhook() -> Iterator[tuple[str, Queue[Any]]]:
+def webhook() -> Iterator[tuple[str, list[str]]]:
     """The address of a webhook, and what was posted to it."""
-    posted: Queue[Any] = Queue()
+    posted: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            posted.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
             self.send_response(200)
             self.end_headers()
 
@@ -131,11 +129,15 @@ def webhook() -> Iterator[tuple[str, Queue[Any]]]:
         thread.join(20)
 
 
-def test_webhook_alerts_posts_why_a_batch_failed(run_example: RunExample, webhook: tuple[str, Queue[Any]]) -> None:
+def test_webhook_alerts_posts_why_a_batch_failed(run_example: RunExample, webhook: tuple[str, list[str]]) -> None:
     def act(_example: Running) -> None:
-        (text,) = posted.get(timeout=120).values()
-        assert re.match(r"pprint at webhook_alerts.py:\d+ failed\nTraceback", text)
-        assert "\nZeroDivisionError: integer division or modulo by zero\n" in text
+        wait_for(failures, "an alert")
+        assert re.match(r"pprint at webhook_alerts.py:\d+ failed\nTraceback", failures()[0])
+        assert "\nZeroDivisionError: integer division or modulo by zero\n" in failures()[0]
+
+    def failures() -> list[str]:
+        # A busy machine has others, too: batches that wait.
+        return [text for text in posted if text.startswith("pprint")]
 
     url, posted = webhook
     # Every batch fails, and the program must not end for that.
