@@ -145,7 +145,7 @@ class LineServer:
     def accept(self) -> socket.socket:
         """The client's connection."""
         connection, _ = self._listening.accept()
-        connection.settimeout(60)
+        connection.settimeout(120)
         return connection
 
 
@@ -153,5 +153,5 @@ class LineServer:
 def server() -> Iterator[LineServer]:
     """A TCP server on a port of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(60)
+        listening.settimeout(120)
         yield LineServer(listening)
