@@ -1,4 +1,4 @@
-"""Installs the wheels by pip alone for each Python and PySpark and runs a program: ``python -m tests.packaging.matrix``.
+"""Installs the wheels by pip alone for each Python and PySpark, and runs a program: ``-m tests.packaging.matrix``.
 
 Builds every wheel once. Each cell is a fresh virtual environment outside of this folder, so that nothing of the
 repository can be imported there; it installs ``penstock-all`` and runs ``program.py``. One more cell for each Python
