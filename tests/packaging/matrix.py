@@ -139,7 +139,7 @@ def attempt(cell: Cell, python: str, wheels: Path, home: Path) -> Outcome:
 
 def table(outcomes: Iterable[Outcome]) -> str:
     """The outcomes as text, one a line."""
-    rows = [("python", "pyspark", "installed", "result", "install", "run", "")]
+    rows: list[tuple[str, ...]] = [("python", "pyspark", "installed", "result", "install", "run", "")]
     for each in outcomes:
         took = [f"{seconds:.0f} s" if each.result == "ok" else "" for seconds in each.seconds]
         rows.append((each.cell.python, each.cell.pyspark, each.cell.installed, each.result, *took, each.detail))

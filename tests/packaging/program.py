@@ -18,7 +18,7 @@ from penstock import StreamingContext, ThreadReceiver, __version__
 RECORDS = 1000
 
 
-class Numbers(ThreadReceiver):
+class Numbers(ThreadReceiver[int]):
     """Stores each number once."""
 
     def receive(self) -> None:
