@@ -59,7 +59,9 @@ def test_list_exits_with_1_only_if_a_plugin_was_left_out(cli: Cli, install: Inst
     install("well", WELL)
     assert cli("plugins", "list", *flags).exit_code == 0
     install("broken", BROKEN)
-    assert cli("plugins", "list", *flags).exit_code == 1
+    result = cli("plugins", "list", *flags)
+    assert result.exit_code == 1
+    assert "penstock: left out: broken; to find out why: penstock plugins check NAME\n" in result.stderr
 
 
 def test_fault_is_shown_but_not_logged(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
