@@ -78,7 +78,7 @@ def all_commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator
         yield from all_commands(child, (*path, name))
 
 
-@pytest.mark.parametrize("path", all_commands(penstock), ids=" ".join)
+@pytest.mark.parametrize("path", list(all_commands(penstock)), ids=" ".join)
 def test_help_explains_and_has_examples_that_name_existing_commands_and_options(
     cli: Cli, path: tuple[str, ...]
 ) -> None:

@@ -174,4 +174,5 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
             if batch.failure:
                 raise BatchFailedError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
-            raise PenstockError(f"no record arrived: {program.receiver_error or 'the receiver stored none'}")
+            reason = program.receiver_error or "the receiver stored none; penstock -v demo shows its log"
+            raise PenstockError(f"no record arrived: {reason}")

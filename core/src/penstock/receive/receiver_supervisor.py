@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from penstock import conf
 from penstock.errors import (
     PenstockError,
     ReceiverRefusedError,
@@ -286,7 +287,8 @@ class ReceiverSupervisor:
         """Notice an ``onStart`` that does not return. Called on the timer's thread."""
         if not self._start_call.is_overdue(self._start_timeout_ms):
             return
-        message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
+        timeout = f"{self._start_timeout_ms / 1000:g} s ({conf.key('start_timeout_ms')})"
+        message = f"onStart has not returned for {timeout}; it must only start what receives"
         if self.stored_records > self._stored_before_start:
             # It receives in onStart: wrong, but no reason to lose what it receives.
             message = f"{message}: derive from ThreadReceiver, or start a thread"
@@ -349,7 +351,8 @@ class ReceiverSupervisor:
 
         if call_within(self._clock, self._stop_timeout_ms, name, method, on_error):
             return None
-        error = ReceiverStuckError(f"{name} has not returned for {self._stop_timeout_ms / 1000:g} s: {advice}")
+        timeout = f"{self._stop_timeout_ms / 1000:g} s ({conf.key('stop_timeout_ms')})"
+        error = ReceiverStuckError(f"{name} has not returned for {timeout}: {advice}")
         self.report_error(str(error), error)
         return error
 
