@@ -30,7 +30,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test dist-test audit without-spark commands on-spark programs lint style types format lock clean FORCE
+.PHONY: help setup demo bench test dist-test matrix audit without-spark commands on-spark programs lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -90,6 +90,10 @@ dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from 
 	cp examples/custom_receiver.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor \
 		&& environment/bin/penstock demo --batches 2 --rate 100 && environment/bin/penstock run custom_receiver.py
+
+# One fresh environment after the other, by pip alone. ARGS="--only 3.12/4.0" tries one, --python PATH adds an interpreter.
+matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour
+	$(BIN)/python -u -m tests.packaging.matrix $(ARGS)
 
 audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs a network)
 	$(UV) tool run pip-audit@2.10.1 --require-hashes --disable-pip --requirement requirements/dev.txt

@@ -66,7 +66,8 @@ def test_sound_directory_is_described_in_full(tmp_path: Path, run: Checkpoint) -
         ("checkpoint-0000000002", ""),
     ]
     (log,) = found.logs
-    assert (log.name, log.events, log.lost) == ("receivedBlockMetadata", 3, 0)
+    # The summary with which the log begins is an event, too.
+    assert (log.name, log.events, log.lost) == ("receivedBlockMetadata", 4, 0)
     assert [name for name, _ in log.segments] == ["segment-0000000000"]
     (blocks,) = found.blocks
     assert (blocks.stream_id, blocks.blocks, blocks.records, blocks.unallocated) == (0, 2, 20, 10)

@@ -214,7 +214,7 @@ for command in {commands}:
 def test_plugin_that_does_not_survive_loading_is_shown_beside_the_others(
     cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch, source: str, fault: str
 ) -> None:
-    monkeypatch.setattr("penstock.cli.plugins._LOAD_LIMIT_S", 1.0)
+    monkeypatch.setattr("penstock.cli.installed._LOAD_LIMIT_S", 1.0)
     install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     install("bad", source)
     result = cli("plugins", "list")

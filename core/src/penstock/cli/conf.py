@@ -102,7 +102,7 @@ def list_keys(text: str, group: str | None, as_json: bool) -> None:
 
     With TEXT, only the keys whose name or meaning contains it.
     """
-    known = known_keys(load_plugins())
+    known = known_keys(load_plugins(isolated=True))
     groups = list(dict.fromkeys(each.group for each in known))
     if group is not None and group not in groups:
         raise UnknownNameError("group", group, groups)
@@ -130,9 +130,9 @@ def explain(name: str, as_json: bool) -> None:
 
     Also says of a key of Spark Streaming that has no effect here what to do instead.
     """
-    known = {each.name: each for each in known_keys(load_plugins())}
+    known = {each.name: each for each in known_keys(load_plugins(isolated=True))}
     if name.startswith(level := f"{key('log_level')}."):
-        known[name] = known[f"{level}<component>"]
+        known[name] = attrs.evolve(known[f"{level}<component>"], name=name)
     advice = next((advice for ignored, advice in IGNORED.items() if _matches(name, ignored)), None)
     if name not in known and advice is None:
         near = [each for each in known if name.lower() in each.lower()] or get_close_matches(name, known, 3, 0.7)
@@ -174,7 +174,9 @@ def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
     properties = [] if file is None else read_properties(file)
     pairs = conf_here() if file is None else {each.key: each.value for each in properties}
     lines = {each.key: each.line for each in properties if each.key not in given}
-    found = [attrs.evolve(each, line=lines.get(each.key, 0)) for each in problems(pairs | given, load_plugins())]
+    found = [
+        attrs.evolve(each, line=lines.get(each.key, 0)) for each in problems(pairs | given, load_plugins(isolated=True))
+    ]
     found = sorted([*_odd(properties), *found], key=lambda each: each.line)
     if as_json:
         print_json([attrs.asdict(each) for each in found])

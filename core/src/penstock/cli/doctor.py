@@ -263,7 +263,7 @@ def check_disk() -> Iterator[Finding]:
 def check_configuration() -> Iterator[Finding]:
     """The configuration that programs get here: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
     pairs = conf_here()
-    findings = problems(pairs, load_plugins())
+    findings = problems(pairs, load_plugins(isolated=True))
     for each in findings:
         yield Finding("fail" if each.is_error else "warn", f"configuration: {each.text}", each.remedy)
     if pairs and not findings:

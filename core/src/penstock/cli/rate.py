@@ -37,7 +37,7 @@ def _svg(_context: click.Context, _parameter: click.Parameter, file: Path | None
     return file
 
 
-@click.group()
+@click.group(epilog=examples(("rate simulate --plant idle-then-burst", "what rate control does when load returns")))
 def rate() -> None:
     """Try rate estimators without Spark.
 
