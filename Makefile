@@ -95,8 +95,9 @@ dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from 
 matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour
 	$(BIN)/python -u -m tests.packaging.matrix $(ARGS)
 
-audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs a network)
-	$(UV) tool run pip-audit@2.10.1 --require-hashes --disable-pip --requirement requirements/dev.txt
+# Strict: where the registry has no advisories, it must not report that it found none.
+audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs PyPI itself)
+	$(UV) tool run pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements/dev.txt
 
 lint: style types  ## the checks that run nothing: style, format, types, who imports whom
 

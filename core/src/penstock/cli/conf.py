@@ -13,8 +13,8 @@ from typing import get_type_hints
 import attrs
 import click
 from attrs import frozen
-from rich import box
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from penstock.cli.installed import completes, load_plugins
@@ -112,7 +112,7 @@ def list_keys(text: str, group: str | None, as_json: bool) -> None:
     if as_json:
         print_json([attrs.asdict(each) for each in found])
     elif found:
-        terminal().print(_table(found))
+        terminal().print(Group(*_listed(found)), soft_wrap=False)
     else:
         click.echo(f"no key has {text!r} in its name or meaning: penstock conf list shows all")
 
@@ -320,17 +320,13 @@ def _print(found: list[Problem], file: str, pairs: Mapping[str, str]) -> None:
     console.print(checked if pairs else "ok: no configuration is set here", soft_wrap=True)
 
 
-def _table(found: Iterable[KnownKey]) -> Table:
-    table = Table(box=box.SIMPLE, show_edge=False, header_style="dim", pad_edge=False)
-    table.add_column("key", overflow="fold", ratio=4)
-    table.add_column("type")
-    table.add_column("default", overflow="fold")
-    table.add_column("meaning", ratio=5)
+def _listed(found: Iterable[KnownKey]) -> Iterator[RenderableType]:
+    """Each key on a line of its own, to be copied, with its meaning below; a heading for each group."""
     group = ""
     for each in found:
         if each.group != group:
+            yield Text("\n" * bool(group) + each.group, "bold")
             group = each.group
-            table.add_row(Text(group, "bold"))
-        default = Text("required", "yellow") if each.default is None else Text(each.default)
-        table.add_row(Text(each.name), Text(each.type), default, Text(each.meaning.replace("`", "")))
-    return table
+        default = ("required", "yellow") if each.default is None else (each.default or "(empty)", "")
+        yield Text.assemble("  ", (each.name, "cyan"), "  ", default, (f"  {each.type}", "dim"), no_wrap=True)
+        yield Padding(each.meaning.replace("`", ""), (0, 0, 0, 6), expand=False)
