@@ -65,6 +65,13 @@ def test_error_is_printed_with_its_traceback_when_verbose(
     )
 
 
+def test_verbose_after_the_command_is_refused_with_its_place(cli: Cli) -> None:
+    result = cli("plugins", "list", "-v")
+    assert result.exit_code == 2
+    assert "-v comes before the command: penstock -v plugins ..." in result.stderr
+    assert "comes before" not in cli("doctor", "--vers").stderr
+
+
 def test_error_is_one_line(cli: Cli, fail: Callable[[BaseException], None]) -> None:
     fail(ConfigurationError("the lid is closed\nand here is a traceback"))
     result = cli("fail")

@@ -70,6 +70,11 @@ class _PenstockGroup(click.Group):
             return super().invoke(ctx)
         except PenstockError as error:
             raise Failure(error, verbose=bool(ctx.obj)) from error
+        except click.NoSuchOption as error:
+            if error.option_name not in {"-v", "--verbose"}:
+                raise
+            message = f"{error.option_name} comes before the command: penstock -v {ctx.invoked_subcommand} ..."
+            raise click.UsageError(message, error.ctx) from None
         except KeyboardInterrupt:
             ctx.exit(_EXIT_INTERRUPTED)
 
