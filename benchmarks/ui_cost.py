@@ -126,7 +126,8 @@ def main(rounds: int, batches: int, interval: float, event_log: bool) -> None:
             with_it, without = pairs[-1]
             click.echo(
                 f"round {number + 1}: processing {without.delay_ms:.2f} ms without, {with_it.delay_ms:.2f} ms with: "
-                f"{with_it.delay_ms / without.delay_ms:.3f}; driver {without.cpu_ms:.2f} and {with_it.cpu_ms:.2f} ms a batch"
+                f"{with_it.delay_ms / without.delay_ms:.3f}; "
+                f"driver {without.cpu_ms:.2f} and {with_it.cpu_ms:.2f} ms a batch"
             )
         sc.stop()
     found_ratios = ratios(pairs)

@@ -1,6 +1,6 @@
 """The program of a long run: one receiver, a reduction by key, very many batches. Prints its progress as JSON lines.
 
-usage: python -m benchmarks.programs.many_batches {"batches": N, "seconds": S, "interval_s": I, "is_manual": B, "has_ui": B}
+usage: python -m benchmarks.programs.many_batches JSON, an object of the arguments of `main`
 """
 
 from __future__ import annotations

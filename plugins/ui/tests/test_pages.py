@@ -90,6 +90,16 @@ def test_hostile_names_and_errors_are_text() -> None:
     assert "ConnectionRefusedError: [Errno 111] Connection refused: <b>sink-2</b>:5432" in found.text
 
 
+def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:
+    state = snapshot(1, 5, ill={0: "stopped"})
+    (stream,) = state.streams
+    assert "Last lines of its log" not in read("/stream", state, Query(id=0)).text
+    lines = ("connecting", f"refused {HOSTILE}")
+    logged = evolve(stream, receiver=evolve(stream.receiver, last_log_lines=lines))
+    found = read("/stream", evolve(state, streams=(logged,)), Query(id=0))
+    assert f"Last lines of its log connecting refused {HOSTILE}" in found.text
+
+
 def test_a_hostile_query_is_text() -> None:
     found = read("/streams", snapshot(60, 10), Query(text=HOSTILE[:100], sort=HOSTILE, show=HOSTILE))
     assert "script" not in found.tags
