@@ -106,8 +106,11 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     }
     assert all(0 <= batch.latency_ms < 60_000 for batch in history.completed if batch.latency_ms is not None)
     assert any(batch.latency_ms is not None for batch in history.completed)
-    jobs = [job for batch in history.completed for operation in batch.operations or () for job in operation.jobs]
-    assert {job.batch_time for job in jobs} >= {batch.time_ms for batch in history.completed if batch.records}
+    full = [batch for batch in history.completed if batch.records]
+    jobs = [job for batch in full for operation in batch.operations or () for job in operation.jobs]
+    assert {(job.batch_time, job.output_op_id) for job in jobs} == {
+        (batch.time_ms, number) for batch in full for number in (0, 1)
+    }
     assert {(job.status, job.num_stages, job.num_succeeded_stages) for job in jobs} == {("SUCCEEDED", 1, 1)}
     assert all(job.num_succeeded_tasks == job.num_tasks >= 1 and job.num_failed_tasks == 0 for job in jobs)
     assert all(0 <= (job.completed_ms or 0) - (job.submitted_ms or 0) < 60_000 for job in jobs)

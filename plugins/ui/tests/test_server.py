@@ -112,7 +112,7 @@ def test_url_names_the_bound_port_and_the_next_free_one_is_taken(serve: Serve) -
         serve(port=port, retries=0)
 
 
-def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
+def test_stop_frees_the_port_and_ends_the_thread(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = serve()
     port = address(server)[1]
     open_connection = connect(server)
@@ -122,6 +122,7 @@ def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
     server.stop()
     open_connection.close()
     assert "penstock-ui" not in [thread.name for thread in threading.enumerate()]
+    assert "dashboard ended" not in caplog.text
     socket.create_server(("127.0.0.1", port)).close()
 
 

@@ -60,6 +60,8 @@ def serve(listening: socket, wake: socket, source: Source, token: str, host: str
         loop.add_reader(wake, loop.stop)
         loop.call_soon(lambda: server.add_sockets([listening]))
         loop.run_forever()
+        # It can still be read.
+        loop.remove_reader(wake)
         router.stop()
         server.stop()
         loop.run_until_complete(asyncio.wait_for(server.close_all_connections(), _STOP_S))
