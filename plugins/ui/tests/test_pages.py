@@ -94,6 +94,7 @@ def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:
     state = snapshot(1, 5, ill={0: "stopped"})
     (stream,) = state.streams
     assert "Last lines of its log" not in read("/stream", state, Query(id=0)).text
+    assert stream.receiver is not None
     lines = ("connecting", f"refused {HOSTILE}")
     logged = evolve(stream, receiver=evolve(stream.receiver, last_log_lines=lines))
     found = read("/stream", evolve(state, streams=(logged,)), Query(id=0))
