@@ -51,9 +51,9 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer. One of the
-# commands uses the cache that `types` fills.
-PARTS := on-spark programs without-spark types commands
+# Three parts at a time; with more, programs take longer, and use the processor for longer. `types` comes early, since one
+# of the commands uses the cache that it fills.
+PARTS := on-spark types programs without-spark commands
 test: $(if $(ARGS),lint,style $(ARCHIVE))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
