@@ -86,7 +86,7 @@ kills: $(ARCHIVE)
 	$(BIN)/pytest tests/faults/kills
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
-$(ARCHIVE): $(READY)
+$(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
 
 # Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there.
