@@ -82,7 +82,7 @@ class BlocksPartition(InputPartition):
         return f"BlocksPartition({[each.block_id for each in self.references]})"
 
 
-class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: ignore[misc]  # any or none
+class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]  # any or none
     """Reads the blocks that the receiver stores. An offset is ``{"block": n}``: the blocks below n are read.
 
     Args:
