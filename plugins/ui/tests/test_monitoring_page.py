@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -50,6 +52,14 @@ def test_alert_rules_are_rules_of_prometheus() -> None:
     assert set(named) <= {rule["alert"] for rule in group["rules"]}
 
 
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool installed: apt-get install prometheus")
+def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (tmp_path / "rules.yml").write_text(text, encoding="utf-8")
+    command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "rules.yml")]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
 def test_every_page_and_command_is_described() -> None:
     for page in PAGES:
         if page.name:
@@ -68,17 +78,3 @@ def test_links_and_pictures_exist_and_pictures_are_small(page: Path) -> None:
     for link in links:
         if link.endswith(".png"):
             assert (page.parent / link).stat().st_size < 120_000
-
-
-def test_calls_of_loggers_are_found() -> None:
-    text = """
-log = get_logger("part")
-log.warning("went wrong", stream_id=1, throttle_s=600)
-self._log.info("paused" if paused else "resumed", reason=reason)
-other.warning("no log event")
-"""
-    assert list(write_monitoring.log_calls(text)) == [
-        ("part", "WARNING", "went wrong", ["stream_id"]),
-        ("part", "INFO", "paused", ["reason"]),
-        ("part", "INFO", "resumed", ["reason"]),
-    ]
