@@ -116,12 +116,11 @@ class SparkBlocks:
             block: a program or a fragment of one.
             port: of the server that it reads from.
         """
-        text = block.text.replace("9999", str(port))
-        text = re.sub(r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/]+["'])""", f"{self._folder}/", text)
+        text = self._here(block.text, port)
         (self._folder / "data" / "incoming").mkdir(parents=True, exist_ok=True)
         if not re.search(r"^ssc = |\bas ssc\b", text, re.MULTILINE):
             self.names |= {"sc": self._sc, "ssc": StreamingContext(self._sc, _INTERVAL_S)}
-            exec(compile(self._prelude, "prelude", "exec"), self.names)
+            exec(compile(self._here(self._prelude, port), "prelude", "exec"), self.names)
         before = {name: id(value) for name, value in self.names.items()}
         self._ran = False
         try:
@@ -132,6 +131,10 @@ class SparkBlocks:
             for ssc in [*self._completed, self.names.get("ssc")]:
                 if isinstance(ssc, StreamingContext):
                     self._stop_unpatched(ssc, False)
+
+    def _here(self, text: str, port: int) -> str:
+        """Code with the addresses that there are here."""
+        return re.sub(r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/-]+["'])""", f"{self._folder}/", text.replace("9999", str(port)))
 
     def _run_fragment(self, new: set[str]) -> None:
         ssc = self.names["ssc"]

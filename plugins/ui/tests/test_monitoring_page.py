@@ -68,17 +68,3 @@ def test_links_and_pictures_exist_and_pictures_are_small(page: Path) -> None:
     for link in links:
         if link.endswith(".png"):
             assert (page.parent / link).stat().st_size < 120_000
-
-
-def test_calls_of_loggers_are_found() -> None:
-    text = """
-log = get_logger("part")
-log.warning("went wrong", stream_id=1, throttle_s=600)
-self._log.info("paused" if paused else "resumed", reason=reason)
-other.warning("no log event")
-"""
-    assert list(write_monitoring.log_calls(text)) == [
-        ("part", "WARNING", "went wrong", ["stream_id"]),
-        ("part", "INFO", "paused", ["reason"]),
-        ("part", "INFO", "resumed", ["reason"]),
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,12 +33,11 @@ _STATE = (
     snapshot.Distribution,
     DStreamInfo,
 )
-_LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
 
 
 def reference() -> str:
     """The generated part of the page."""
-    return "\n".join([*_options(), *_events(), *_own_events(), *_metrics(), *_rest(), *_state(), *_log_events()])
+    return "\n".join([*_options(), *_events(), *_own_events(), *_metrics(), *_rest(), *_state()])
 
 
 def _options() -> Iterator[str]:
@@ -134,54 +132,6 @@ def _state() -> Iterator[str]:
             yield _table(("field", "meaning"), list(_fields(kind)))
         else:
             yield f"{_summary(kind)} Fields: {_names(kind)}.\n"
-
-
-def _log_events() -> Iterator[str]:
-    yield "## Log events\n"
-    yield (
-        "`spark.penstock.log.level` sets the lowest level that is logged. The logger is `penstock.<component>`;\n"
-        "further fields say which stream, batch or receiver it is about.\n"
-    )
-    found: dict[tuple[str, str, str], set[str]] = {}
-    for path in sorted([*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]):
-        if "templates" not in path.parts:
-            for component, level, event, fields in log_calls(path.read_text(encoding="utf-8")):
-                found.setdefault((component, event, level), set()).update(fields)
-    rows = [
-        (component, level, event, ", ".join(f"`{name}`" for name in sorted(fields)))
-        for (component, event, level), fields in sorted(found.items())
-    ]
-    yield _table(("component", "level", "event", "fields"), rows)
-
-
-def log_calls(text: str) -> Iterator[tuple[str, str, str, list[str]]]:
-    """The calls of a logger in a module: component, level, event and fields."""
-    tree = ast.parse(text)
-    component = next(
-        (
-            str(call.args[0].value)
-            for call in ast.walk(tree)
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Name)
-            and call.func.id == "get_logger"
-            and call.args
-            and isinstance(call.args[0], ast.Constant)
-        ),
-        "",
-    )
-    for call in ast.walk(tree):
-        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args):
-            continue
-        logger = call.func.value
-        name = logger.id if isinstance(logger, ast.Name) else logger.attr if isinstance(logger, ast.Attribute) else ""
-        if call.func.attr not in _LEVELS or name not in {"log", "_log"}:
-            continue
-        fields = [
-            keyword.arg for keyword in call.keywords if keyword.arg and keyword.arg not in {"throttle_s", "exc_info"}
-        ]
-        for event in ast.walk(call.args[0]):
-            if isinstance(event, ast.Constant) and isinstance(event.value, str):
-                yield component, _LEVELS[call.func.attr], event.value, fields
 
 
 def _names(kind: type) -> str:
