@@ -134,12 +134,15 @@ class SparkBlocks:
 
     def _here(self, text: str, port: int) -> str:
         """Code with the addresses that there are here."""
+        for name in set(re.findall(r'"([\w-]+\.txt)"', text)):
+            (self._folder / name).write_text("".join(f"{line}\n" for line in LINES))
+            text = text.replace(f'"{name}"', f'"{self._folder / name}"')
         return re.sub(r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/-]+["'])""", f"{self._folder}/", text.replace("9999", str(port)))
 
     def _run_fragment(self, new: set[str]) -> None:
         ssc = self.names["ssc"]
-        for name in sorted(new):
-            stream = self.names[name]
+        streams = [self.names[name] for name in sorted(new)]
+        for stream in [] if ssc._graph.outputs else streams:
             if isinstance(stream, DStream | DataFrameStream):
                 stream.pprint()
         if ssc._graph.outputs:

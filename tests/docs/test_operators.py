@@ -80,6 +80,11 @@ def test_every_difference_has_a_reason() -> None:
         assert row[5] == "yes" if row[3] == row[4] else re.match(r"no: \w+ \w+", row[5]), row
 
 
+def test_the_page_on_migration_counts_the_differences() -> None:
+    assert sum(row[5] != "yes" for row in ROWS) == 3
+    assert "the three cases in which they differ" in (ROOT / "docs" / "migrate.md").read_text()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{n}-{case.operator}" for n, case in enumerate(CASES)])
 def test_penstocks_result_agrees_with_the_table(ours: dict[int, Any], number: int) -> None:
