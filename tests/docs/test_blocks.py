@@ -46,7 +46,6 @@ OWN_TESTS = {
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
     "docs/tutorial-receiver.md": "tests/docs/test_tutorial_receiver.py",
     "docs/writing-a-receiver.md": "tests/testing/test_receiver_harness.py",
-    "examples/plugin/README.md": "tests/examples/test_plugin.py",
     "plugins/rate/README.md": "tests/plugins/test_rate_readme.py",
 }
 #: Page → code for names that its fragments take for granted.
@@ -162,7 +161,7 @@ def check_penstock(words: list[str]) -> None:
         files = [each.type for each in command.params if isinstance(each.type, click.Path | click.File)]
         with pytest.MonkeyPatch.context() as patch:
             for each in files:
-                patch.setattr(each, "convert", lambda value, _parameter, _context: value)
+                patch.setattr(each, "convert", lambda value, _parameter, _context: Path(value))
             command.make_context(command.name, list(words), parent=context)
 
 
