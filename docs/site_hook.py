@@ -22,7 +22,10 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md",
     "core/README.md": "plugins/core.md",
-    **{f"plugins/{each.parent.name}/README.md": f"plugins/{each.parent.name}.md" for each in ROOT.glob("plugins/*/README.md")},
+    **{
+        f"plugins/{each.parent.name}/README.md": f"plugins/{each.parent.name}.md"
+        for each in ROOT.glob("plugins/*/README.md")
+    },
 }
 #: Draws the diagrams; `make docs` puts it there. Only pages with a diagram load it.
 MERMAID = ROOT / ".venv" / "docs" / "mermaid.min.js"

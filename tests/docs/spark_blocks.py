@@ -17,6 +17,7 @@ from typing import Any
 import pyspark
 import pytest
 from pyspark import SparkConf, SparkContext
+from tests.dataframes.conftest import FRUGAL
 from tests.docs.pages import Block
 from tests.helpers import wait_for
 
@@ -63,10 +64,25 @@ def line_server() -> Iterator[int]:
         server.daemon_threads, server.ended = True, threading.Event()  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
-        yield server.server_address[1]
-        server.ended.set()  # type: ignore[attr-defined]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.ended.set()  # type: ignore[attr-defined]
+            server.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def frugal_plans(sc: SparkContext) -> Iterator[None]:
+    """DataFrames of small batches: plans that are not compiled, in few partitions."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(sc)
+    for key, value in FRUGAL.items():
+        session.conf.set(key, value)
+    yield
+    for key in FRUGAL:
+        session.conf.unset(key)
 
 
 class SparkBlocks:
@@ -85,7 +101,10 @@ class SparkBlocks:
         self._completed: dict[StreamingContext, _Completed] = {}
         self._ran, self._shared = False, sc.getConf().getAll()
         self._stop_unpatched, self._start_unpatched = StreamingContext.stop, StreamingContext.start
-        self._wait_unpatched, self._init_unpatched = StreamingContext.awaitTermination, StreamingContext.__init__
+        self._wait_unpatched, self._init_unpatched = (
+            StreamingContext.awaitTerminationOrTimeout,
+            StreamingContext.__init__,
+        )
         blocks = self
 
         def make(made: StreamingContext, sparkContext: SparkContext, batchDuration: float, **more: Any) -> None:
@@ -137,7 +156,9 @@ class SparkBlocks:
         for name in set(re.findall(r'"([\w-]+\.txt)"', text)):
             (self._folder / name).write_text("".join(f"{line}\n" for line in LINES))
             text = text.replace(f'"{name}"', f'"{self._folder / name}"')
-        return re.sub(r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/-]+["'])""", f"{self._folder}/", text.replace("9999", str(port)))
+        return re.sub(
+            r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/-]+["'])""", f"{self._folder}/", text.replace("9999", str(port))
+        )
 
     def _run_fragment(self, new: set[str]) -> None:
         ssc = self.names["ssc"]
@@ -163,5 +184,10 @@ class SparkBlocks:
             (each / ".lines.txt").write_text("".join(f"{line}\n" for line in LINES))
             (each / ".lines.txt").rename(each / "lines.txt")
         found = self._completed[ssc].num_records
-        wait_for(lambda: any(found) or self._wait_unpatched(ssc, 0), "a batch with records has completed")
+        # A queue does not count its records, and has one batch of them.
+        few = 5 if all(type(each).__name__ == "QueueInputDStream" for each in ssc._graph.inputs) else 10**6
+        wait_for(
+            lambda: any(found) or len(found) >= few or self._wait_unpatched(ssc, 0),
+            "a batch with records has completed",
+        )
         return self._wait_unpatched(ssc, 0)  # raises if it failed

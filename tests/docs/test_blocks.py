@@ -19,6 +19,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ import click
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with Bokeh
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
-from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, line_server
+from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, frugal_plans, line_server
 from tests.helpers.forked import run_module
 
 from penstock.cli.command import penstock
@@ -50,6 +51,7 @@ OWN_TESTS = {
 }
 #: Page → code for names that its fragments take for granted.
 PRELUDES = {
+    "docs/quickstart.md": "lines = ssc.receiverStream('file', path=\"words.txt\")",
     "docs/windows-and-state.md": "from penstock import StateSpec\n"
     "ssc.checkpoint('/checkpoints')\n"
     "lines = ssc.queueStream([['WARN a', 'INFO b']])\n"
@@ -57,7 +59,10 @@ PRELUDES = {
     "plugins/socket/README.md": "import struct",
 }
 #: Pages about a plugin that is not installed.
-OWN_PLUGINS = {page for page in OWN_TESTS if "tutorial" in page} | {"examples/plugin/README.md", "plugins/rate/README.md"}
+OWN_PLUGINS = {page for page in OWN_TESTS if "tutorial" in page} | {
+    "examples/plugin/README.md",
+    "plugins/rate/README.md",
+}
 #: Commands of `penstock` that are quick and need nothing.
 RUNS = ("plugins list", "plugins show", "rate simulate", "--help", "--version")
 SHOWN = ("text", "mermaid", "markdown")
@@ -75,7 +80,9 @@ def test_every_block_is_accounted_for() -> None:
     checked = {"sh", "python", "properties", *READERS, *SHOWN}
     for page in PAGES:
         for block in blocks(page):
-            assert block.language in checked, f"{block.place}: no test reads {block.language or 'a block without language'}"
+            assert block.language in checked, (
+                f"{block.place}: no test reads {block.language or 'a block without language'}"
+            )
             assert set(block.options) <= {"not_run", "title"}, block.place
             assert len(block.options.get("not_run", "a reason")) > 5, block.place
 
@@ -239,8 +246,9 @@ def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.spark
 @pytest.mark.parametrize("page", python_pages(with_spark=True))
 def test_python_runs_with_spark(page: str, sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [block for block in runnable("python") if block.page == page]
     run = SparkBlocks(sc, tmp_path, PRELUDES.get(page, ""), monkeypatch)
-    with line_server() as port:
-        for block in runnable("python"):
-            if block.page == page:
-                run.run(block, port)
+    plans = frugal_plans(sc) if any("toDF" in block.text for block in found) else nullcontext()
+    with line_server() as port, plans:
+        for block in found:
+            run.run(block, port)

@@ -34,7 +34,9 @@ def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
 
 def test_the_check_finds_a_broken_link(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "[a](docs/no.md) [b](README.md#no-such) [c](README.md#why-and-when-not) `[d](e)`\n```\n[f](g)\n```\n"
-    monkeypatch.setattr("tests.docs.pages.text_of", lambda page: text if page == "CHANGELOG.md" else "## Why and when not\n")
+    monkeypatch.setattr(
+        "tests.docs.pages.text_of", lambda page: text if page == "CHANGELOG.md" else "## Why and when not\n"
+    )
     anchors.cache_clear()
     try:
         found = [each.partition(":")[0] for each in broken("CHANGELOG.md")]

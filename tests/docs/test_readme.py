@@ -40,4 +40,7 @@ def test_requirements_are_those_of_the_distributions() -> None:
 def test_every_distribution_is_listed() -> None:
     for path in sorted(ROOT.glob("plugins/*/pyproject.toml")):
         folder = path.parent
-        assert f"| [`plugins/{folder.name}/`](plugins/{folder.name}/README.md) | `{project(str(folder))['name']}` |" in README
+        assert (
+            f"| [`plugins/{folder.name}/`](plugins/{folder.name}/README.md) | `{project(str(folder))['name']}` |"
+            in README
+        )
