@@ -1,7 +1,7 @@
 """Hook of MkDocs: takes files outside ``docs`` into the site, so that every link of the repository works there.
 
-Each Markdown file of ``PAGES`` becomes a page. So does every other file that a page links to: as its source, or as a list
-of files if it is a folder. Links are rewritten from the repository's paths to those of the site.
+Each Markdown file of ``PAGES`` becomes a page. So does every other file that a page links to: as its source, or as a
+list of files if it is a folder. Links are rewritten from the repository's paths to those of the site.
 """
 
 from __future__ import annotations

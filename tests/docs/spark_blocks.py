@@ -1,7 +1,8 @@
 """Runs Python blocks that need Spark in the SparkContext of the tests: programs as they are, fragments for one batch.
 
-What a block says of its surroundings is replaced by what there is here: its SparkContext is that of the tests, the server
-at port 9999 and the folders are the test's. A program waits for a batch with records wherever it waits for the end.
+What a block says of its surroundings is replaced by what there is here: its SparkContext is that of the tests, the
+server at port 9999 and the folders are the test's. A program waits for a batch with records wherever it waits for the
+end.
 """
 
 from __future__ import annotations

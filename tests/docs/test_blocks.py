@@ -1,10 +1,11 @@
 """Every code block of every page is run or read.
 
-A block is checked by its language. ``sh``: every command is valid Bash, `penstock` commands have the options given there,
-those of ``RUNS`` run under an empty home, pip installs distributions of this repository, make has the target. ``python``
-runs: with the SparkContext of the tests where it needs one (see ``spark_blocks``), with the names of the blocks before it
-on its page and of the page's prelude. ``properties``: Penstock knows each key and nothing ignores it. ``yaml``, ``json``,
-``toml``, ``ini`` and ``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are shown only.
+A block is checked by its language. ``sh``: every command is valid Bash, `penstock` commands have the options given
+there, those of ``RUNS`` run under an empty home, pip installs distributions of this repository, make has the target.
+``python`` runs: with the SparkContext of the tests where it needs one (see ``spark_blocks``), with the names of the
+blocks before it on its page and of the page's prelude. ``properties``: Penstock knows each key and nothing ignores
+it. ``yaml``, ``json``, ``toml``, ``ini`` and ``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are
+shown only.
 
 A page whose blocks belong together, as those of a tutorial, has a test of its own in ``OWN_TESTS``. A block that cannot
 run says why after its language: ``python not_run="code that Penstock generates"``.
@@ -13,6 +14,7 @@ run says why after its language: ``python not_run="code that Penstock generates"
 from __future__ import annotations
 
 import configparser
+import itertools
 import json
 import re
 import shlex
@@ -194,7 +196,7 @@ def check_make(words: list[str]) -> None:
 
 def check_spark_submit(words: list[str]) -> None:
     """The keys have an effect."""
-    pairs = [word.partition("=") for before, word in zip(words, words[1:], strict=False) if before == "--conf"]
+    pairs = [word.partition("=") for before, word in itertools.pairwise(words) if before == "--conf"]
     check_configuration({key: value for key, _, value in pairs}, "spark-submit")
 
 

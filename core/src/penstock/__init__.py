@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
+    from penstock.plugins.listener_context import JobInfo as JobInfo
     from penstock.plugins.listener_context import ListenerContext as ListenerContext
     from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
     from penstock.plugins.listener_context import StorageInfo as StorageInfo
@@ -64,6 +65,6 @@ if TYPE_CHECKING:
     from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
     from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
-    from penstock.track.hosted_receiver import BlockSink as BlockSink
-    from penstock.track.hosted_receiver import HostedReceiver as HostedReceiver
+    from penstock.track.relaunching_receiver_host import BlockSink as BlockSink
+    from penstock.track.relaunching_receiver_host import RelaunchingReceiverHost as RelaunchingReceiverHost
     from penstock.worker.state import State as State

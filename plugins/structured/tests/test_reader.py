@@ -20,7 +20,7 @@ from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
 from penstock.helpers import write_block_file
 from penstock_structured import block_directory, data_source, source_process, source_run
 from penstock_structured.block_directory import BlockDirectory, write_rate
-from penstock_structured.data_source import BlocksPartition, PenstockStreamReader
+from penstock_structured.data_source import BlocksPartition, PenstockDataSource, PenstockStreamReader
 from penstock_structured.options import Source, SourceOptions
 
 TEXT = StructType([StructField("value", StringType())])
@@ -67,7 +67,7 @@ Make = Callable[..., PenstockStreamReader]
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     # It is about a process of the source's own.
-    monkeypatch.setattr(source_process, "prepare", lambda: None)
+    monkeypatch.setattr(source_process, "prepare", lambda _stop: None)
     made: list[PenstockStreamReader] = []
 
     def make(receiver: Receiver[Any] | None = None, schema: StructType = TEXT, **options: Any) -> PenstockStreamReader:
@@ -277,18 +277,19 @@ def test_before_pyspark_4_2_offsets_have_no_start(make: Make) -> None:
     wait_for(lambda: raised_by(reader.latestOffset), "the failure of the query")
 
 
-def test_before_pyspark_4_2_limits_of_batches_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_pyspark_4_2_limits_of_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_source, "limits", None)
-    make()
+    options = {"receiver": "synthetic", "blocks": "/blocks"}
+    PenstockDataSource(options)
     with pytest.raises(ConfigurationError, match=r"need PySpark 4\.2"):
-        make(maxBytesPerTrigger=5)
+        PenstockDataSource({**options, "maxBytesPerTrigger": "5"})
 
 
 def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = make(quietPeriod=600.0, availableNowTimeout=600.0)
     start, _receiver = started(reader)
     reader.prepareForTriggerAvailableNow()
-    monkeypatch.setattr(source_run, "is_query_over", lambda: True)
+    monkeypatch.setattr(source_run, "end_reason", lambda: "over")
     assert reader.latestOffset(start, ReadAllAvailable()) == start
 
 

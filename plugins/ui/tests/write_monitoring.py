@@ -11,7 +11,7 @@ from typing import Any, get_args
 import attrs
 from plugins.ui.tests.snapshots import snapshot as fake
 
-from penstock import BatchInfo, DStreamInfo, OutputOperationInfo, PastError, ReceiverInfo, StreamInputInfo
+from penstock import BatchInfo, DStreamInfo, JobInfo, OutputOperationInfo, PastError, ReceiverInfo, StreamInputInfo
 from penstock_ui import own_events, prometheus, rest, snapshot
 from penstock_ui.options import OPTIONS
 from penstock_ui.terminal import State, summary
@@ -32,6 +32,7 @@ _STATE = (
     snapshot.Listener,
     snapshot.Distribution,
     DStreamInfo,
+    JobInfo,
 )
 
 
