@@ -50,16 +50,13 @@ OWN: dict[str, tuple[str, list[list[Any]]]] = {
         [[("a", 3), ("b", 3)], [("a", 3), ("b", 3)], [("a", 7), ("b", 3)]],
     ),
     "setName": ("stream.map(str).setName('texts').count()", [[3], [0], [1]]),
-    "toDF": (
-        "stream.toDF('key string, n int').selectExpr('key', '10 * n AS tens').rows().map(tuple)",
-        [[("a", 10), ("a", 20), ("b", 30)], [], [("a", 40)]],
-    ),
 }
 # Output operations, and what has no result of its own.
 _WITHOUT_RESULT = {
     "saveAsPickleFiles": "stream.saveAsPickleFiles(folder + '/out')",
     "foreachDataFrame": "stream.toDF('key string, n int').foreachDataFrame(lambda df: df.show())",
     "id": "ssc.receiverStream(receiver).id()",
+    "toDF": "stream.toDF('key string, n int').where('n > 1').pprint()",
 }
 
 
