@@ -30,7 +30,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test dist-test audit without-spark commands on-spark programs lint style types format lock clean FORCE
+.PHONY: help setup demo bench test dist-test audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -51,10 +51,10 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer. One of the
-# commands uses the cache that `types` fills.
-PARTS := on-spark programs without-spark types commands
-test: $(if $(ARGS),lint,style $(ARCHIVE))  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
+# Three parts at a time; with more, programs take longer, and use the processor for longer. `types` comes early, since one
+# of the commands uses the cache that it fills.
+PARTS := on-spark types programs without-spark commands
+test: $(if $(ARGS),lint,style $(ARCHIVE))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait: beside the others they use what those leave of two processors.
@@ -67,13 +67,23 @@ commands: $(READY)
 	$(BIN)/pytest -m 'not spark' $(STARTING)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
-marked = $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1' tests plugins)
+marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' tests plugins)
 
 on-spark: $(ARCHIVE)
 	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark)
 
 programs: $(ARCHIVE)
 	$(BIN)/pytest -m programs $(call marked,programs)
+
+# Minutes of kills and whole clusters, which would be a third of `make test`.
+faults: $(ARCHIVE)  ## kill drivers, executors and connections under load, and run programs on a standalone cluster
+	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line clusters kills
+
+clusters: $(ARCHIVE)
+	$(BIN)/pytest tests/faults/clusters
+
+kills: $(ARCHIVE)
+	$(BIN)/pytest tests/faults/kills
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY)

@@ -135,3 +135,45 @@ def test_log_events_are_short_constant_phrases() -> None:
 )
 def test_the_search_sees_an_event_that_cannot_be_searched_for(source: str) -> None:
     assert [is_event(event) for _, event in log_events(source)] == [False]
+
+
+def required_arguments(definition: ast.ClassDef) -> int:
+    """How many arguments a call of the class must give."""
+    for each in definition.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            given = [*each.args.posonlyargs, *each.args.args][1:]
+            return len(given) - len(each.args.defaults) + each.args.kw_defaults.count(None)
+    if not any(ast.unparse(each).startswith(("define", "frozen")) for each in definition.decorator_list):
+        return 0
+    fields = [each for each in definition.body if isinstance(each, ast.AnnAssign) and each.value is None]
+    return sum(not ast.unparse(each.annotation).startswith("ClassVar") for each in fields)
+
+
+def test_files_and_constructors_stay_small() -> None:
+    sources = {
+        path.relative_to(REPOSITORY): path.read_text(encoding="utf-8")
+        for path in [*CORE.rglob("*.py"), *REPOSITORY.glob("plugins/*/src/**/*.py")]
+    }
+    classes = [
+        (f"{path}: {each.name}", required_arguments(each))
+        for path, source in sources.items()
+        for each in ast.parse(source).body
+        if isinstance(each, ast.ClassDef)
+    ]
+    assert len(classes) > 400
+    assert [str(path) for path, source in sources.items() if source.count("\n") > 450] == []
+    assert [name for name, arguments in classes if arguments > 6] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "arguments"),
+    [
+        ("class A:\n def __init__(self, a, /, b, *, c, d=1): ...", 3),
+        ("@frozen(kw_only=True)\nclass A:\n a: int\n b: ClassVar[int]\n c: int = 1", 1),
+        ("class A:\n a: int", 0),
+    ],
+)
+def test_required_arguments_are_counted(source: str, arguments: int) -> None:
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.ClassDef)
+    assert required_arguments(definition) == arguments

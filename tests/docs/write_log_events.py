@@ -18,6 +18,8 @@ SKIPPED = {"core/src/penstock/runtime/log.py"}
 # The receiver tracker carries out the log effects of the receiver life cycle, with these fields.
 LIFECYCLE = "core/src/penstock/track/receiver_lifecycle.py"
 LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS = "receiver_tracker", ("stream_id", "receiver_id", "epoch")
+# Its record, whose properties are fields of its events.
+RECORD = "core/src/penstock/track/receiver_tracking_info.py"
 
 
 @frozen(order=True)
@@ -47,6 +49,7 @@ class _Module:
         self._component, self._bound = "", tuple[str, ...]()
         if name == LIFECYCLE:
             self._component, self._bound = LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS
+            self._tree.body += ast.parse((ROOT / RECORD).read_text(encoding="utf-8")).body
         for call in self._calls():
             match call.func:
                 case ast.Name("get_logger"):
@@ -110,7 +113,7 @@ class _Module:
                 return [name for names in named for name in names]
             case ast.IfExp(_, first, second):
                 return [*self._keys(first), *self._keys(second)]
-            case ast.Name(name) | ast.Call(ast.Attribute(_, name)):
+            case ast.Name(name) | ast.Attribute(_, name) | ast.Call(ast.Attribute(_, name)):
                 return [key for each in self._dictionaries(name) for key in self._keys(each)]
         raise ValueError(f"{self._name}: fields of a log event that are not in the source: {ast.unparse(value)}")
 

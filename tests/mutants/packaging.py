@@ -1,16 +1,11 @@
-"""Mutants of the plugin checks PK-01 to PK-15: distributions, installed while they are checked, and receivers."""
+"""Mutants of the plugin checks PK-01 to PK-11 and PK-15: distributions, installed while they are checked."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
-
-from penstock import Receiver
-from penstock.testing import Capabilities, MemoryFeeder
 
 REFERENCE = '''"""A receiver plugin that passes every packaging check."""
 
@@ -103,56 +98,38 @@ def listeners(context):
     return [Listener(float(context.configuration.get("spark.penstock.NAME.seconds", "1")))]
 """
 
-#: Objects by number, where a ``TravelsByNumber`` finds itself again: in this process alone.
-_here: dict[int, Receiver[Any]] = {}
+# A listener that declares its options, and reads them as declared.
+_CONFIGURED = """
+import attrs
+from penstock import hookimpl
+
+@attrs.frozen
+class Options:
+    seconds: float = attrs.field(
+        default=1.0, validator=attrs.validators.gt(0), metadata={"help": "between two reports"}
+    )
+    token: str = attrs.field(default="", repr=False, metadata={"help": "of the account"})
+
+penstock_options = {"spark.penstock.NAME.": Options}
+
+class Listener:
+    def __init__(self, options):
+        self.options = options
+
+    def onBatchCompleted(self, batchCompleted):
+        pass
+
+@hookimpl
+def listeners(context):
+    return [Listener(context.options("spark.penstock.NAME.", Options))]
+"""
 
 
-class TravelsByNumber(MemoryReceiver):
-    """Pickles as its number, by which only this process finds it."""
-
-    def __reduce__(self) -> tuple[Callable[[int], Any], tuple[int]]:
-        _here[id(self)] = self
-        return _here.__getitem__, (id(self),)
-
-
-class HoldsLock(MemoryReceiver):
-    """Makes in its constructor what cannot be pickled."""
-
-    def __init__(self, feeder: MemoryFeeder) -> None:
-        super().__init__(feeder)
-        self.lock = threading.Lock()
-
-
-class ClaimsDurable(MemoryReceiver):
-    """Declares what only a block store can be."""
-
-
-class SharesList(MemoryReceiver):
-    """Every instance has the same list."""
-
-    def __init__(self, feeder: MemoryFeeder, seen: list[str] = []) -> None:  # noqa: B006  # the mutation
-        super().__init__(feeder)
-        self.seen = seen
-
-
-class SharesStop(MemoryReceiver):
-    """The stop of one instance is the stop of all."""
-
-    stopping: ClassVar[threading.Event] = threading.Event()
-
-    def onStart(self) -> None:
-        self.stopping.clear()
-        super().onStart()
-
-    def take(self, connection: Any, found: list[tuple[int, str]]) -> None:
-        if self.stopping.is_set():
-            self.stop("stopped")
-        else:
-            super().take(connection, found)
-
-    def onStop(self) -> None:
-        self.stopping.set()
-        super().onStop()
+def configured(check: str, words: str, name: str, defect: str, old: str, new: str) -> Mutant:
+    """A mutant that is a listener with declared options."""
+    assert old in _CONFIGURED, old
+    files = distribution(name, _CONFIGURED.replace(old, new), readme="A listener with the options seconds and token.")
+    return packaged(check, words, name, defect, files=files)
 
 
 MUTANTS = [
@@ -269,6 +246,22 @@ MUTANTS = [
         "Has an option without a type.",
         reference(("address: str", "address: object")),
     ),
+    configured(
+        "PK-08",
+        "the listeners read the options Options below 'spark.penstock.pk_undeclared.', which the plugin does not decl",
+        "pk_undeclared",
+        "Does not declare the options of its listener.",
+        "penstock_options = ",
+        "options_by_prefix = ",
+    ),
+    configured(
+        "PK-08",
+        "'token' of the configuration 'spark.penstock.pk_keys.' has no help text",
+        "pk_keys",
+        "Has an option of its listener without help.",
+        ', metadata={"help": "of the account"}',
+        "",
+    ),
     packaged(
         "PK-09",
         "ignores the unknown key spark.penstock.pk_listener.no_such_option",
@@ -282,6 +275,14 @@ MUTANTS = [
         "pk_nan",
         "Accepts every number as an option.",
         reference((" validator=attrs.validators.gt(0),", "")),
+    ),
+    configured(
+        "PK-10",
+        "'seconds' of the configuration 'spark.penstock.pk_any.' accepts 'nan'",
+        "pk_any",
+        "Accepts every number as an option of its listener.",
+        " validator=attrs.validators.gt(0),",
+        "",
     ),
     packaged(
         "PK-10",
@@ -311,55 +312,13 @@ MUTANTS = [
             )
         ),
     ),
-    Mutant(
-        check="PK-12",
-        words="a new TravelsByNumber cannot be pickled: KeyError",
-        kind="receiver",
-        make=TravelsByNumber,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-    ),
-    Mutant(
-        check="PK-12",
-        words="a new HoldsLock cannot be pickled: TypeError",
-        kind="receiver",
-        make=HoldsLock,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-    ),
-    Mutant(
-        check="PK-13",
-        words="two instances share one list as the attribute 'seen'",
-        kind="receiver",
-        make=SharesList,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-    ),
-    Mutant(
-        check="PK-13",
-        words="after a stop of receiver 0, receiver 1 stored 0 of 20",
-        kind="receiver",
-        make=SharesStop,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-        scale=0.2,
-    ),
-    Mutant(
-        check="PK-14",
-        words="Capabilities.acknowledged is not set, and the receiver acknowledged 20 records",
-        kind="receiver",
-        defect="Acknowledges, and does not declare it.",
-        make=MemoryReceiver,
-        feeder=MemoryFeeder,
-        capabilities=Capabilities(bounded=True),
-    ),
-    Mutant(
-        check="PK-14",
-        words="Capabilities.durable is set for a receiver, and is a flag of a block-store",
-        kind="receiver",
-        make=ClaimsDurable,
-        feeder=MemoryFeeder,
-        capabilities=Capabilities(acknowledged=True, bounded=True, durable=True),
+    configured(
+        "PK-11",
+        "repr shows the secret option 'token' of the configuration 'spark.penstock.pk_shown.'",
+        "pk_shown",
+        "Has the token of its listener in the repr of its options.",
+        " repr=False,",
+        "",
     ),
     packaged(
         "PK-15",

@@ -197,7 +197,12 @@ def test_creating_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize(
     ("hook", "name", "distribution"),
-    [(ESTIMATOR, "pid", "penstock-rate"), (RECEIVER, "socket", "penstock-socket"), (RECEIVER, "file", "penstock-file")],
+    [
+        (ESTIMATOR, "pid", "penstock-rate"),
+        (RECEIVER, "socket", "penstock-socket"),
+        (RECEIVER, "socket-stream", "penstock-socket"),
+        (RECEIVER, "file", "penstock-file"),
+    ],
 )
 def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_names_its_distribution(
     hook: str, name: str, distribution: str

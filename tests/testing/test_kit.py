@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.mutants.mutant import all_mutants
+from tests.mutants.mutant import all_mutants, installed_files
+from tests.mutants.packaging import REFERENCE, distribution
 from tests.mutants.rate_estimator import RESTORES
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
@@ -60,6 +61,14 @@ def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
     assert result.outcome == "failed"
     assert result.seen == "receiver 'socket' needs the option 'host', and MemoryFeeder gives address"
     assert result.change == "return the receiver's options from MemoryFeeder.options, or set options in the suite"
+
+
+def test_plugin_that_changes_the_folder_is_not_charged_with_the_files_there() -> None:
+    changes = "import os\nos.chdir('/')\n" + REFERENCE
+    with installed_files(distribution("kit_folder", changes)):
+        result = run_checks("plugin", name="kit_folder", only=["PK-06"])["PK-06"]
+    assert result.seen.startswith("after the import, the working directory changed from ")
+    assert result.seen.endswith(" to '/'"), result.seen
 
 
 class _HoldsLock(MemoryReceiver):

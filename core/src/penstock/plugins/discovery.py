@@ -47,12 +47,11 @@ _FIRST_PARTY = {
         "file": "penstock-file",
         "raw-socket": "penstock-socket",
         "socket": "penstock-socket",
+        "socket-stream": "penstock-socket",
         "synthetic": "penstock-synthetic",
     },
     "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
 }
-# First-party listeners whose options are set where Spark has them.
-_SECTIONS_OF_SPARK = {"allocation": "spark.streaming.dynamicAllocation."}
 
 
 @define
@@ -201,8 +200,8 @@ class Plugins:
         """Where options of working plugins are set, and which there are.
 
         By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
-        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` (Spark's section for a
-        first-party one) of a plugin that offers listeners and declares no options.
+        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` of a plugin that offers
+        listeners and declares no options.
         """
         known: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
@@ -213,7 +212,7 @@ class Plugins:
             if each.options:
                 known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
             elif "listeners" in each.hooks:
-                known[_SECTIONS_OF_SPARK.get(each.name, f"spark.penstock.{each.name}.")] = None
+                known[f"spark.penstock.{each.name}."] = None
         return known
 
     def listeners(self, context: object, extra: Sequence[str] = ()) -> list[tuple[object, str]]:

@@ -111,6 +111,8 @@ class LiveRun:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.testing.live_program", str(spec_file)],
                 env={**os.environ, "PYTHONPATH": path},
+                # Ends with this process, and the program with it.
+                stdin=subprocess.PIPE,
                 stdout=stderr,
                 stderr=stderr,
                 cwd=self.folder,
@@ -182,6 +184,8 @@ class LiveRun:
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
     def tail(self) -> str:
         """The last 15 lines that the program has printed."""

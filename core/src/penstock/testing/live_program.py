@@ -1,15 +1,18 @@
 """The program of the live checks: ``python -m penstock.testing.live_program SPEC``, SPEC a file of JSON.
 
 It counts the records of one stream by value, batch by batch, appends each batch as a line of JSON to a file, and stops
-gracefully when a file appears.
+gracefully when a file appears. If the process that runs the checks ends first, the program is killed.
 """
 
 from __future__ import annotations
 
 import json
 import operator
+import os
 import pickle
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -51,6 +54,7 @@ def main(spec_file: str) -> None:
     """Run the program until its stop file appears."""
     from pyspark import SparkConf, SparkContext
 
+    end_with_standard_input()
     ensure_java()
     spec = cattrs.structure(json.loads(Path(spec_file).read_text()), LiveSpec)
     folder = Path(spec.folder)
@@ -73,6 +77,19 @@ def main(spec_file: str) -> None:
         if ssc.awaitTerminationOrTimeout(0.05):
             return
     ssc.stop(stopGracefully=True)
+
+
+def end_with_standard_input() -> None:
+    """Kill this program with its JVM and its workers when standard input ends, whose other end the kit holds.
+
+    The kit kills a program at the end of its check, unless it is interrupted or killed itself.
+    """
+
+    def watch() -> None:
+        os.read(0, 1)  # not sys.stdin, which a daemon thread would hold at the exit of the interpreter
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="penstock kit end of the checks", daemon=True).start()
 
 
 def _counted(stream: Any, output: Callable[[datetime, Any], None]) -> None:

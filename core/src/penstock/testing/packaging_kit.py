@@ -6,7 +6,7 @@ import importlib.metadata
 
 from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
-from penstock.plugins.specs import Spec
+from penstock.plugins.specs import ReceiverSpec, Spec
 from penstock.testing.check import NotApplicable
 from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.plugin_probe import Facts, installed, probe, start_probe
@@ -82,6 +82,18 @@ class PackagingKit(Kit):
             return [(KINDS[hook][0], loaded.spec(hook, self.subject.name))]
         return [(kind, spec) for hook, (kind, _) in KINDS.items() for spec in loaded.specs(hook).values()]
 
+    def specs_with_options(self) -> list[tuple[str, Spec]]:
+        """``specs``, and for a plugin as a whole the options classes that it declares for its listeners.
+
+        The kind of these is ``configuration``, their name the prefix of the keys; their factory makes nothing.
+        """
+        specs = self.specs()
+        if self.subject.kind in HOOKS:
+            return specs
+        (record,) = self.loaded().loaded
+        declared = [ReceiverSpec(prefix, _nothing, options) for prefix, options in record.options.items()]
+        return [*specs, *(("configuration", each) for each in declared)]
+
     def of_kind(self) -> ReceiverKit | RateEstimatorKit:
         """The kit of the subject's own kind, which makes instances.
 
@@ -93,7 +105,11 @@ class PackagingKit(Kit):
             "rate-estimator": RateEstimatorKit,
         }
         if self.subject.kind not in kits:
-            raise NotApplicable("this check runs receivers and rate estimators only")
+            raise NotApplicable("this check runs instances, and the packaging alone has none: give a suite")
         kit = kits[self.subject.kind](self.subject, self.check, self.folder)
         self.on_close(kit.close)
         return kit
+
+
+def _nothing(_options: object) -> None:
+    """The instance of a plugin's options for its listeners."""

@@ -230,7 +230,7 @@ def _unpickled(pickled: bytes) -> dict[str, Any]:
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
-    before = LeakMeter()
+    before, folder = LeakMeter(), Path.cwd()
     began = time.perf_counter()
     try:
         target = entry_point.load()
@@ -243,7 +243,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
         effects.append(f"it printed {printed[:100]!r}")
     if "pyspark" in sys.modules:
         effects.append("pyspark is imported")
-    effects += [f"the file {each.name} exists in the working directory" for each in Path().iterdir()]
+    effects += [f"the file {each.name} exists in the working directory" for each in folder.iterdir()]
     facts = {"seconds": seconds, "side_effects": effects}
     api = str(getattr(target, "penstock_api", API_VERSION))
     logging.getLogger("penstock").setLevel(logging.CRITICAL)

@@ -176,10 +176,8 @@ class _Transition:
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
-        reason = self.record.last_end.message
-        self._log(
-            "warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason, **self._where()
-        )
+        reason, executor = self.record.last_end.message, self.record.executor
+        self._log("warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason, **executor)
 
     # -- messages of the receiver --
 
@@ -220,7 +218,7 @@ class _Transition:
         block_location = BlockLocation(host, message.host, message.directory)
         self._become(Moving(launch) if isinstance(self.record.state, Moving) else Active(launch))
         self._set(location=location, block_location=block_location, sent=desired.number, refusals=0)
-        self._log("info", "receiver registered", **self._where())
+        self._log("info", "receiver registered", **self.record.executor)
         self._do(lifecycle.Connect(message, block_location))
         self._answer(Registered(accepted=True, desired=_rate_limit(desired)))
 
@@ -261,7 +259,7 @@ class _Transition:
 
     def _report_error(self, message: ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
-        self._log("warning", "receiver error", message=message.message, reason=last_line, **self._where())
+        self._log("warning", "receiver error", message=message.message, reason=last_line, **self.record.executor)
         self._set_log_lines(message)
         # The receiver continues. If the same error ends it later, that is not reported a second time.
         self._set_launch(survived_error=message.error)
@@ -342,7 +340,7 @@ class _Transition:
             # Not urgent: it must not overtake deletions.
             self._do(lifecycle.Send(epoch, ReleaseReceiver()))
         self._set(draining=self.record.draining - unneeded, released=self.record.released | unneeded)
-        if self.record.unhealthy and not self._budget_is_spent:
+        if self.record.unhealthy and not self.record.exceeds_budget(self._now_ms):
             self._set(unhealthy=False)
             self._log("warning", "receiver healthy again")
         if isinstance(state, Scheduled):
@@ -386,7 +384,7 @@ class _Transition:
             self._note_error(message, error)
         settings, name = self.record.settings, self.record.name
         self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(settings.max_restarts + 1) :])
-        if not self._budget_is_spent:
+        if not self.record.exceeds_budget(self._now_ms):
             return
         often = (
             f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
@@ -405,11 +403,6 @@ class _Transition:
         if settings.on_receiver_failure == "fail-application":
             self._do(lifecycle.FailApplication(given_up))
 
-    @property
-    def _budget_is_spent(self) -> bool:
-        failures_ms, settings = self.record.failures_ms, self.record.settings
-        return len(failures_ms) > settings.max_restarts and self._now_ms - failures_ms[0] < settings.restart_window_ms
-
     def _note_error(self, message: str, error: str = "") -> None:
         noted = PastError(self._wall_ms, message, error)
         self._set(last_end=noted, recent_errors=(*self.record.recent_errors, noted)[-_RECENT_ERRORS:])
@@ -423,11 +416,6 @@ class _Transition:
     def _set_log_lines(self, message: ReportError | DeregisterReceiver) -> None:
         if message.log_lines:
             self._set(last_log_lines=tuple(message.log_lines[-MAX_LINES:]))
-
-    def _where(self) -> dict[str, str]:
-        """In which of Spark's executor logs the receiver's lines are."""
-        location = self.record.location
-        return {} if location is None else {"host": location.host, "executor_id": location.executor_id}
 
     def _set_launch(self, **changes: Any) -> None:
         launch, state = self.record.launch, self.record.state

@@ -275,6 +275,11 @@ class ReceiverTrackingInfo:
         return isinstance(self.state, GivenUp)
 
     @property
+    def executor(self) -> dict[str, str]:
+        """In which of Spark's executor logs the receiver's lines are, for the fields of log events."""
+        return {} if self.location is None else {"host": self.location.host, "executor_id": self.location.executor_id}
+
+    @property
     def info(self) -> ReceiverInfo:
         """The record as listeners see it."""
         return ReceiverInfo(
@@ -293,6 +298,11 @@ class ReceiverTrackingInfo:
             lost_blocks=self.lost_blocks,
             lost_records=self.lost_records,
         )
+
+    def exceeds_budget(self, now_ms: float) -> bool:
+        """Whether more failures than the restart budget allows happened within its window."""
+        failures_ms, settings = self.failures_ms, self.settings
+        return len(failures_ms) > settings.max_restarts and now_ms - failures_ms[0] < settings.restart_window_ms
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:

@@ -8,6 +8,9 @@ from penstock_allocation.options import AllocationOptions
 
 __all__ = ["AllocationOptions", "ExecutorAllocationManager"]
 
+#: Prefix of configuration keys → the options class that reads them.
+penstock_options = {"spark.streaming.dynamicAllocation.": AllocationOptions}
+
 
 @hookimpl
 def listeners(context: ListenerContext) -> Iterable[ExecutorAllocationManager]:

@@ -26,22 +26,30 @@ def _at_least_min(options: AllocationOptions, attribute: Attribute[Any], value: 
 
 @frozen(kw_only=True)
 class AllocationOptions:
-    """Options of the manager; names and defaults are Spark's.
+    """Options of the manager; names and defaults are Spark's."""
 
-    Attributes:
-        enabled: whether executors are requested and released.
-        testing: ignored; Spark's allows local mode, which has no executors.
-        minExecutors: least number of executors; ``None`` for as many as the receivers and one more task need.
-        maxExecutors: largest number of executors; ``None`` for no limit.
-        scalingInterval: seconds between two decisions.
-        scalingUpRatio: processing time as a part of the batch interval from which executors are requested.
-        scalingDownRatio: that up to which one is released.
-    """
-
-    enabled: bool = False
-    testing: bool = False
-    minExecutors: int | None = field(default=None, validator=_positive)
-    maxExecutors: int | None = field(default=None, validator=[_positive, _at_least_min])
-    scalingInterval: PositiveDurationS = 60
-    scalingDownRatio: float = field(default=0.3, validator=_positive)
-    scalingUpRatio: float = field(default=0.9, validator=[_positive, _above_down])
+    enabled: bool = field(default=False, metadata={"help": "Whether executors are requested and released."})
+    testing: bool = field(
+        default=False, metadata={"help": "Ignored; Spark's allows local mode, which has no executors."}
+    )
+    minExecutors: int | None = field(
+        default=None,
+        validator=_positive,
+        metadata={"help": "Least number of executors. None: as many as the receivers and one more task need."},
+    )
+    maxExecutors: int | None = field(
+        default=None,
+        validator=[_positive, _at_least_min],
+        metadata={"help": "Largest number of executors. None: no limit."},
+    )
+    scalingInterval: PositiveDurationS = field(default=60, metadata={"help": "Seconds between two decisions."})
+    scalingDownRatio: float = field(
+        default=0.3,
+        validator=_positive,
+        metadata={"help": "Processing time as a part of the batch interval up to which an executor is released."},
+    )
+    scalingUpRatio: float = field(
+        default=0.9,
+        validator=[_positive, _above_down],
+        metadata={"help": "Processing time as a part of the batch interval from which executors are requested."},
+    )

@@ -162,7 +162,7 @@ def readme_names_options(kit: PackagingKit) -> None:
     Requires: name of an installed plugin that loads.
     """
     facts = kit.facts()
-    specs = kit.specs()
+    specs = kit.specs_with_options()
     metadata = importlib.metadata.metadata(facts.distribution)
     text = str(metadata.get_payload() or metadata["Description"] or "")  # type: ignore[attr-defined]  # an email message
     missing = [option.name for _, spec in specs for option in options_of(spec) if option.name not in text]

@@ -12,6 +12,7 @@ from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.checks.receiver_guarantees import ACKNOWLEDGED_S
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import ReceiverKit
+from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.plugin_probe import unpickle
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
@@ -42,20 +43,60 @@ def travels_when_it_must(kit: PackagingKit) -> None:
 def instances_are_independent(kit: PackagingKit) -> None:
     """Two instances in one process share no state.
 
-    Purpose: one program may run several receivers and estimators of a plugin in one process.
+    Purpose: one program may run several receivers and estimators of a plugin in one process; a process may make
+        several contexts, with listeners and block stores each.
     Method: compare the attributes of two new instances. For receivers with a feeder, run two with a source each, and
-        stop one of them.
-    Condition: the instances share no list, dict, set or bytearray; each receiver stores the records of its own source.
-    Requires: nothing; the second part a feeder.
+        stop one of them. For listeners, deliver events to one, and compare the snapshots of the other.
+    Condition: the instances share no list, dict, set or bytearray; each receiver stores the records of its own source;
+        the snapshot of the other listener does not change.
+    Requires: an instance; the second part a feeder, or a ListenerProbe with a snapshot.
     """
+    if kit.subject.kind == "listener":
+        _listen_twice(kit)
+        return
+    if kit.subject.kind == "block-store":
+        _compare(*(_store_in(kit, str(number)) for number in range(2)))
+        return
     of_kind = kit.of_kind()
-    made = [kit.subject.instance(*_arguments(of_kind)) for _ in range(2)]
-    first, second = (getattr(each, "__dict__", {}) for each in made)
-    for name in first.keys() & second.keys():
-        if isinstance(first[name], _CONTAINERS) and first[name] is second[name]:
-            fail(f"two instances share one {type(first[name]).__name__} as the attribute {name!r}", name)
+    _compare(*(kit.subject.instance(*_arguments(of_kind)) for _ in range(2)))
     if isinstance(of_kind, ReceiverKit) and kit.subject.feeder is not None:
         _run_two(kit, of_kind)
+
+
+def _compare(first: object, second: object) -> None:
+    """Fail if two instances share a container."""
+    of_first, of_second = (getattr(each, "__dict__", {}) for each in (first, second))
+    for name in of_first.keys() & of_second.keys():
+        if isinstance(of_first[name], _CONTAINERS) and of_first[name] is of_second[name]:
+            fail(f"two instances share one {type(of_first[name]).__name__} as the attribute {name!r}", name)
+
+
+def _listen_twice(kit: PackagingKit) -> None:
+    """Make two listeners, as two contexts do, and deliver events to the first."""
+    listeners = ListenerKit(kit.subject, kit.check, kit.folder)
+    kit.on_close(listeners.close)
+    first, second = listeners.start(), listeners.start()
+    for one, other in zip(first.probe.listeners, second.probe.listeners, strict=True):
+        _compare(one, other)
+    before = {name: repr(value) for name, value in second.snapshot().items()}
+    first.deliver(listeners.events())
+    first.settle()
+    for name, value in second.snapshot().items():
+        if repr(value) != before.get(name):
+            fail(
+                f"events of one listener change {name!r} of another from {before.get(name)} to {value!r}",
+                "two listeners; events for the first",
+            )
+
+
+def _store_in(kit: PackagingKit, name: str) -> object:
+    """A block store with a folder of its own, closed when the check ends."""
+    folder = kit.folder / name
+    folder.mkdir()
+    store: object = kit.subject.instance(folder)
+    if callable(close := getattr(store, "close", None)):
+        kit.on_close(close)
+    return store
 
 
 def _arguments(of_kind: ReceiverKit | RateEstimatorKit) -> list[Any]:
@@ -107,16 +148,18 @@ def capabilities_are_true(kit: PackagingKit) -> None:
 
     Purpose: flags select the checks. A wrong flag hides a defect, or claims an ability that no check tests.
     Method: look for flags of another kind of plugin. Run a receiver on 20 records and read the acknowledgements; give
-        an estimator 20 batches and read its state.
+        an estimator 20 batches and read its state. The other flags are tested by the checks that require them.
     Condition: no flag belongs to another kind. The source gets acknowledgements, and the estimator has a state, if and
         only if the flag is set.
-    Requires: nothing.
+    Requires: an instance.
     """
     declared, kind = kit.capabilities, kit.subject.kind
     for name, default in attrs.asdict(Capabilities()).items():
         value, belongs = getattr(declared, name), Capabilities.kind_of(name)
         if value != default and kind not in {belongs, "plugin"}:
             fail(f"Capabilities.{name} is set for a {kind}, and is a flag of a {belongs}", f"{name}={value}")
+    if kind in {"listener", "block-store"}:
+        return
     of_kind = kit.of_kind()
     if isinstance(of_kind, ReceiverKit):
         _check_acknowledgements(kit, of_kind)

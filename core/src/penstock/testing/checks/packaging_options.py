@@ -18,6 +18,7 @@ from penstock.plugins.listener_context import ListenerContext
 from penstock.plugins.specs import Option, Spec, options_of, read_options, structure_options
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.packaging_kit import PackagingKit
+from penstock.testing.subject import HOOKS
 
 _SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
 _GARBAGE = "no such value"
@@ -25,7 +26,7 @@ _GARBAGE = "no such value"
 
 def _with_options(kit: PackagingKit) -> list[tuple[str, Spec, list[Option]]]:
     """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
-    found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs()]
+    found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs_with_options()]
     if not any(options for _, _, options in found):
         raise NotApplicable("the plugin has no options")
     return found
@@ -37,15 +38,31 @@ def _given(kit: PackagingKit) -> dict[str, Any]:
     return {**kit.subject.options, **(kit.enter(feeder()).options() if feeder else {})}
 
 
+def _configured(kit: PackagingKit, spec: Spec) -> dict[str, str]:
+    """The options of listeners that the suite's configuration sets: a spec of theirs has the prefix of keys as name."""
+    conf = kit.subject.conf
+    return {key.removeprefix(spec.name): value for key, value in conf.items() if key.startswith(spec.name)}
+
+
 @check("PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}')
 def options_are_described(kit: PackagingKit) -> None:
-    """Every option has a type and a help text.
+    """Every option is declared, with a type and a help text.
 
     Purpose: users see an option only in ``penstock plugins show`` and in error messages.
-    Method: read the options as ``penstock plugins show`` does.
-    Condition: each has a type other than Any, and a help text that is not empty.
+    Method: read the options as ``penstock plugins show`` does. Make the plugin's listeners, and record the options
+        classes that they read.
+    Condition: each option has a type other than Any, and a help text that is not empty; ``penstock_options`` of the
+        plugin has the options classes of its listeners.
     Requires: an installed plugin with options.
     """
+    for prefix, options_class in _read_by_listeners(kit).items():
+        if prefix not in kit.loaded().loaded[0].options:
+            name = options_class.__name__
+            fail(
+                f"the listeners read the options {name} below {prefix!r}, which the plugin does not declare",
+                prefix,
+                f"write penstock_options = {{{prefix!r}: {name}}} beside the hook",
+            )
     for kind, spec, options in _with_options(kit):
         for option in options:
             if not option.help.strip():
@@ -94,6 +111,7 @@ def bad_value_refused_early(kit: PackagingKit) -> None:
     """
     given = _given(kit)
     for kind, spec, options in _with_options(kit):
+        given = {**given, **_configured(kit, spec)}
         types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
         fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
         for option in options:
@@ -122,6 +140,7 @@ def secrets_stay_secret(kit: PackagingKit) -> None:
     """
     given, found = _given(kit), 0
     for kind, spec, options in _with_options(kit):
+        given = {**given, **_configured(kit, spec)}
         hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
         for option in options:
             if option.name not in hidden and not _SECRET.search(option.name):
@@ -242,6 +261,8 @@ class _ConfiguredContext(ListenerContext):
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self.read = _Read(pairs)
+        #: Prefix of keys → the options class that was read.
+        self.options_read: dict[str, type[Any]] = {}
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -250,6 +271,7 @@ class _ConfiguredContext(ListenerContext):
 
     def options(self, prefix: str, options: type[Any]) -> Any:
         """Structure the configuration values below a prefix, as in a program."""
+        self.options_read[prefix] = options
         configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
         return structure_options(prefix, options, configured)
 
@@ -272,6 +294,16 @@ def _check_listeners(plugin: str, plugins: Plugins) -> None:
             f"{prefix}no_such_option=1",
             f"read the options with context.options({prefix!r}, Options)",
         )
+
+
+def _read_by_listeners(kit: PackagingKit) -> dict[str, type[Any]]:
+    """Prefix of keys → the options class that the hook ``listeners`` reads below it."""
+    if kit.subject.kind in HOOKS or "listeners" not in kit.facts().hooks:
+        return {}
+    clean = _context(kit.subject.conf)
+    with suppress(UnknownNameError):
+        _listen(kit.loaded(), clean)
+    return clean.options_read
 
 
 def _context(pairs: Mapping[str, str]) -> _ConfiguredContext:

@@ -45,7 +45,7 @@ class Point:
     low: tuple[float | None, ...]
     mean: tuple[float | None, ...]
     high: tuple[float | None, ...]
-    failed: int
+    failed: int = 0
 
 
 @frozen

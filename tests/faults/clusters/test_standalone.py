@@ -27,10 +27,10 @@ def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(
 ) -> None:
     shared_jvm.prepare(PYSPARKS_DAEMON)
     ran = run_module(
-        "tests.integration.on_standalone",
+        "tests.faults.clusters.on_standalone",
         master,
         str(tmp_path / "notes"),
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
     )
     assert ran.returncode == 0, ran.stdout

@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
-COMMAND = Path(__file__).parents[2] / "benchmarks" / "crash.py"
+COMMAND = Path(__file__).parents[3] / "benchmarks" / "crash.py"
 
 
 # Several programs, one after the other; on a busy machine each takes its time.

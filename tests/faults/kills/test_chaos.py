@@ -11,7 +11,7 @@ from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 FAULTS = (

@@ -23,7 +23,7 @@ from tests.helpers.standalone import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = Path(__file__).with_name("cluster_program.py")
 # Loopback addresses apart from 127.0.0.1, which stands for what other hosts do not reach.
 DRIVER, WORKERS = "127.0.0.2", "127.0.0.3"
