@@ -25,15 +25,30 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Batches": ("count", "countByValue", "reduce", "union", "transform", "transformWith", "repartition"),
     "Pairs": ("mapValues", "flatMapValues", "reduceByKey", "combineByKey", "groupByKey", "partitionBy"),
     "Joins": ("join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin", "cogroup"),
-    "Windows": ("window", "reduceByWindow", "countByWindow", "countByValueAndWindow", "reduceByKeyAndWindow")
-    + ("groupByKeyAndWindow",),
+    "Windows": (
+        "window",
+        "reduceByWindow",
+        "countByWindow",
+        "countByValueAndWindow",
+        "reduceByKeyAndWindow",
+        "groupByKeyAndWindow",
+    ),
     "State": ("updateStateByKey", "mapWithState", "stateSnapshots"),
     "Outputs": ("foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "foreachDataFrame"),
-    "Persistence, names and DataFrames": ("cache", "persist", "checkpoint", "slice", "context", "id", "setName", "toDF"),
+    "Persistence, names and DataFrames": (
+        "cache",
+        "persist",
+        "checkpoint",
+        "slice",
+        "context",
+        "id",
+        "setName",
+        "toDF",
+    ),
 }
 NOTES = {
-    "Windows": "Durations are in seconds: multiples of the batch interval `s`. [Windows and state](windows-and-state.md) has "
-    "the cost of each.\n",
+    "Windows": "Durations are in seconds: multiples of the batch interval `s`. "
+    "[Windows and state](windows-and-state.md) has the cost of each.\n",
     "State": "`total` is the function above. All three need a checkpoint directory.\n",
     "Outputs": "An output operation makes a batch run: a stream without one is not computed.\n",
     "Persistence, names and DataFrames": "[DataFrames](dataframes.md) has the operators of `DataFrameStream`.\n",
@@ -82,7 +97,7 @@ def page() -> str:
 
 
 def _tables() -> Iterator[str]:
-    compared = {}
+    compared: dict[str, tuple[str, str, str]] = {}
     for line in (DOCS / "operators-compared.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("| "):
             operator, program, given, _theirs, ours, _same = re.split(r" (?<!\\)\| ", line[2:-2])

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import get_args
 
 import click
-from tests.helpers.markdown import attributes, fields, names, summary, table
+from tests.helpers.markdown import attributes, fields, names, paragraph, summary, table
 
 import penstock
 from penstock import helpers, hookspecs, testing
@@ -28,36 +28,117 @@ _WIDTH = 100
 #: Group → the public names in it.
 _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     penstock: {
-        "Programs": ("StreamingContext", "DStream", "DataFrameStream", "StateSpec", "State", "StorageLevel")
-        + ("StreamingContextState",),
+        "Programs": (
+            "StreamingContext",
+            "DStream",
+            "DataFrameStream",
+            "StateSpec",
+            "State",
+            "StorageLevel",
+            "StreamingContextState",
+        ),
         "Receivers": ("Receiver", "ThreadReceiver", "AsyncReceiver", "ReceiverHost", "HostedReceiver", "BlockSink"),
         "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
-        "Plugins": ("hookimpl", "ReceiverSpec", "RateEstimatorSpec", "RateEstimator", "InputStreamSpec", "InputSource")
-        + ("RecoverableSource", "SourceBatch", "ArrowInput", "ArrowReader", "Block", "StoredBlock"),
+        "Plugins": (
+            "hookimpl",
+            "ReceiverSpec",
+            "RateEstimatorSpec",
+            "RateEstimator",
+            "InputStreamSpec",
+            "InputSource",
+            "RecoverableSource",
+            "SourceBatch",
+            "ArrowInput",
+            "ArrowReader",
+            "Block",
+            "StoredBlock",
+        ),
         "Errors": ("PenstockError", "ConfigurationError", "ReceiverStoppedError", "StoreError", "SchemaError"),
     },
     testing: {
         "Harnesses": ("StreamHarness", "ReceiverHarness", "ManualClock"),
-        "Suites": ("ReceiverSuite", "RateEstimatorSuite", "ListenerSuite", "BlockStoreSuite", "ConformanceSuite")
-        + ("Capabilities",),
-        "Running checks": ("run_checks", "run_subject", "all_checks", "Check", "CheckFailure", "Report", "Result")
-        + ("Subject",),
+        "Suites": (
+            "ReceiverSuite",
+            "RateEstimatorSuite",
+            "ListenerSuite",
+            "BlockStoreSuite",
+            "ConformanceSuite",
+            "Capabilities",
+        ),
+        "Running checks": (
+            "run_checks",
+            "run_subject",
+            "all_checks",
+            "Check",
+            "CheckFailure",
+            "Report",
+            "Result",
+            "Subject",
+        ),
         "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "HttpFeeder", "MemoryFeeder", "MemorySource"),
-        "Listeners and block stores": ("FakeListenerContext", "listener_events", "ListenerProbe", "Backend")
-        + ("MemoryBackend", "BlockStore", "LeakMeter"),
-        "Simulated plants": ("PLANTS", "Plant", "PlantRun", "SimulatedBatch", "simulate", "MakeEstimator", "report")
-        + ("PlantReport", "processed", "draw"),
+        "Listeners and block stores": (
+            "FakeListenerContext",
+            "listener_events",
+            "ListenerProbe",
+            "Backend",
+            "MemoryBackend",
+            "BlockStore",
+            "LeakMeter",
+        ),
+        "Simulated plants": (
+            "PLANTS",
+            "Plant",
+            "PlantRun",
+            "SimulatedBatch",
+            "simulate",
+            "MakeEstimator",
+            "report",
+            "PlantReport",
+            "processed",
+            "draw",
+        ),
         "Logging": ("throttle",),
     },
     helpers: {
-        "Receivers and streams": ("StoreQueue", "split_lines", "Lines", "LineRules", "ErrorCounts", "make_receiver")
-        + ("receiver_spec",),
-        "Files and directories": ("atomic_write", "absolute_location", "is_remote", "connect", "Directory", "Appender")
-        + ("Durability",),
-        "Options, logs and errors": ("get_logger", "text_of", "UnknownNameError", "structure_options", "keys")
-        + ("PositiveBytes", "PositiveDurationS", "make_rate_estimator"),
-        "Blocks": ("BlockReference", "open_block", "open_block_file", "write_block_file", "read_block", "is_pickled")
-        + ("conform", "Endpoint", "Token"),
+        "Receivers and streams": (
+            "StoreQueue",
+            "split_lines",
+            "Lines",
+            "LineRules",
+            "ErrorCounts",
+            "make_receiver",
+            "receiver_spec",
+        ),
+        "Files and directories": (
+            "atomic_write",
+            "absolute_location",
+            "is_remote",
+            "connect",
+            "Directory",
+            "Appender",
+            "Durability",
+        ),
+        "Options, logs and errors": (
+            "get_logger",
+            "text_of",
+            "UnknownNameError",
+            "structure_options",
+            "keys",
+            "PositiveBytes",
+            "PositiveDurationS",
+            "make_rate_estimator",
+        ),
+        "Blocks": (
+            "BlockReference",
+            "open_block",
+            "open_block_file",
+            "write_block_file",
+            "read_block",
+            "is_pickled",
+            "conform",
+            "Endpoint",
+            "Token",
+        ),
     },
 }
 # Names that docs/reference/events.md describes.
@@ -75,7 +156,7 @@ _INFOS = (
 )
 #: Names that are values, or somebody else's.
 _VALUES = {
-    "StorageLevel": "PySpark's. [Storage levels](../writing-a-receiver.md#storage-levels) says what they mean for blocks",
+    "StorageLevel": "PySpark's. [Storage levels](../writing-a-receiver.md#storage-levels) says what they mean here",
     "hookimpl": "Decorator that marks a function or method as the implementation of a hook",
     "PLANTS": "The simulated plants by name",
     "MakeEstimator": "Type of a function that gets the batch interval in ms and returns a rate estimator",
@@ -101,11 +182,12 @@ def pages() -> dict[str, str]:
 def _hooks() -> Iterator[str]:
     found = hook_functions()
     listening = tuple(name for name in found if name.startswith("on"))
-    yield (
-        "A plugin is a module, class or object that an entry point of the group `penstock` names. It implements any of\n"
-        "these hooks with `@penstock.hookimpl`. Hooks are called per plugin, per block or per event, never per record.\n"
-        "[Writing a receiver](../writing-a-receiver.md#a-plugin) and [Writing a listener](../writing-a-listener.md) have\n"
-        "examples; `penstock plugins new` writes a plugin that works.\n"
+    yield paragraph(
+        "A plugin is a module, class or object that an entry point of the group `penstock` names. It "
+        "implements any of these hooks with `@penstock.hookimpl`. Hooks are called per plugin, per block "
+        "or per event, never per record. [Writing a receiver](../writing-a-receiver.md#a-plugin) and "
+        "[Writing a listener](../writing-a-listener.md) have examples; `penstock plugins new` writes a "
+        "plugin that works."
     )
     yield "Two attributes of that object are optional:\n"
     yield table(
@@ -134,9 +216,10 @@ def _hooks() -> Iterator[str]:
     for title, group in {**_HOOK_GROUPS, "Listening": listening}.items():
         yield f"## {title}\n"
         if group is listening:
-            yield (
-                "A module or object that implements these hooks itself is one listener. The hook `listeners(context)` may\n"
-                "return any number of objects with methods of these names. [Events](events.md) lists the fields.\n"
+            yield paragraph(
+                "A module or object that implements these hooks itself is one listener. The hook "
+                "`listeners(context)` may return any number of objects with methods of these names. "
+                "[Events](events.md) lists the fields."
             )
             yield table(("hook", "when"), [(f"`{found[name]}`", summary(getattr(hookspecs, name))) for name in group])
             continue
@@ -159,10 +242,10 @@ def hook_functions() -> dict[str, str]:
 
 
 def _events() -> Iterator[str]:
-    yield (
-        "Every listener gets these events: one that `ssc.addStreamingListener` adds, and one of a plugin. Names are\n"
-        "Spark's; times are milliseconds since the epoch, delays milliseconds, `None` is not known (yet).\n"
-        "[Writing a listener](../writing-a-listener.md) shows how to use them.\n"
+    yield paragraph(
+        "Every listener gets these events: one that `ssc.addStreamingListener` adds, and one of a plugin. "
+        "Names are Spark's; times are milliseconds since the epoch, delays milliseconds, `None` is not "
+        "known (yet). [Writing a listener](../writing-a-listener.md) shows how to use them."
     )
     kinds = get_args(events.Event)
     yield table(
@@ -183,9 +266,9 @@ def _order(kind: type) -> int:
 
 
 def _cli() -> Iterator[str]:
-    yield (
-        "`penstock` checks a machine, runs programs, and lists, checks and creates plugins. Every command prints this\n"
-        "text with `--help`.\n"
+    yield paragraph(
+        "`penstock` checks a machine, runs programs, and lists, checks and creates plugins. Every command "
+        "prints this text with `--help`."
     )
     yield from _commands("penstock", command, None)
 
@@ -203,10 +286,10 @@ def _commands(name: str, each: click.Command, parent: click.Context | None) -> I
 
 
 def _api() -> Iterator[str]:
-    yield (
-        "The public names, from their docstrings. Plugins import `penstock`, `penstock.helpers` and, in tests,\n"
-        "`penstock.testing`; every other module may change without notice. [Events](events.md) has the events and infos,\n"
-        "[Hooks](hooks.md) the hooks.\n"
+    yield paragraph(
+        "The public names, from their docstrings. Plugins import `penstock`, `penstock.helpers` and, in "
+        "tests, `penstock.testing`; every other module may change without notice. [Events](events.md) has "
+        "the events and infos, [Hooks](hooks.md) the hooks."
     )
     for module, groups in _API.items():
         yield f"## {module.__name__}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
@@ -15,6 +16,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return (
         "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |").replace("| --- ", "|---") for line in lines) + "\n"
     )
+
+
+def paragraph(text: str) -> str:
+    """Text in lines that are not too long."""
+    return textwrap.fill(text, 119, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
 def plain(text: str) -> str:

@@ -33,9 +33,9 @@ Batches = list[list[Any]]
 HEAD = """\
 # Operators compared with PySpark's
 
-`tests/operators/compare.py` writes this table: it runs each program in `pyspark.streaming` and in Penstock. `stream` and
-`other` are streams of the batches in the third column. `s` is the batch interval in seconds, `second_batch` the time of
-one. Records of a batch are sorted. [Operators](operators.md) explains the operators.
+`tests/operators/compare.py` writes this table: it runs each program in `pyspark.streaming` and in Penstock. `stream`
+and `other` are streams of the batches in the third column. `s` is the batch interval in seconds, `second_batch` the
+time of one. Records of a batch are sorted. [Operators](operators.md) explains the operators.
 
 | operator | program | input | PySpark's result | Penstock's result | same |
 |---|---|---|---|---|---|

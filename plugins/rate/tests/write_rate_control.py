@@ -56,8 +56,9 @@ Measure = Callable[[PlantReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
-        "A run has settled when nine of ten further batches end within 1.5 intervals of their time and have, with the four "
-        "batches before each, at least 70 % of the attainable records. Counted after the slowest of the plant's changes.",
+        "A run has settled when nine of ten further batches end within 1.5 intervals of their time and have, with the "
+        "four batches before each, at least 70 % of the attainable records. Counted after the slowest of the plant's "
+        "changes.",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),
@@ -72,8 +73,8 @@ MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
         lambda value: f"{value:.1f}",
     ),
     "Used in time": (
-        "Records of batches that ended before the next one was due, as a share of those that the best possible rate would "
-        "have processed.",
+        "Records of batches that ended before the next one was due, as a share of those that the best possible rate "
+        "would have processed.",
         lambda said: said.in_time,
         lambda value: f"{value:.0%}",
     ),
@@ -83,8 +84,8 @@ MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
         lambda value: f"{value:.0%}",
     ),
     "Used": (
-        "The same for all batches. Batches longer than the interval pay the fixed time less often, so that an unstable run "
-        "may exceed 100 %.",
+        "The same for all batches. Batches longer than the interval pay the fixed time less often, so that an unstable "
+        "run may exceed 100 %.",
         lambda said: said.used,
         lambda value: f"{value:.0%}",
     ),
@@ -122,9 +123,9 @@ and `pip install penstock-rate`. The estimator is chosen by configuration alone:
 [penstock-rate](../plugins/rate/README.md) lists all options, explains how `model` decides, and shows how to write an
 estimator of your own. `penstock plugins new rate-estimator NAME` writes a working one to change.
 
-To see what the estimator does, open the page "Rates" of the dashboard, or the page of a stream: "Why the limit is what it
-is" has the estimator's reasons ([Monitoring](monitoring.md)). With `spark.penstock.log.level=DEBUG` each estimate is
-logged as `rate estimated`.
+To see what the estimator does, open the page "Rates" of the dashboard, or the page of a stream: "Why the limit is
+what it is" has the estimator's reasons ([Monitoring](monitoring.md)). With `spark.penstock.log.level=DEBUG` each
+estimate is logged as `rate estimated`.
 
 ## Limits
 
@@ -135,38 +136,38 @@ These limits hold for every estimate, and without an estimator:
 | `spark.streaming.receiver.maxRate` | each receiver |
 | `spark.penstock.maxTotalRate` | all receivers of the application together |
 
-In any period *t* a receiver stores at most *rate × (t + burst)* records, for every form of `store` and any number of
+In any period *t* a receiver stores at most *rate x (t + burst)* records, for every form of `store` and any number of
 threads. The burst allowance is `spark.penstock.receiver.burst`, by default one block interval.
 [Configuration](configuration.md) has all keys.
 
 ## Estimators on simulated plants
 
-A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise; sources offer
-more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with {batches}
-batches each. `python plugins/rate/tests/write_rate_control.py` writes this page.
-`penstock rate simulate --estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only
-the section [Live](#live) was measured with Spark."""
+A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise; sources
+offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
+{batches} batches each. `python plugins/rate/tests/write_rate_control.py` writes this page. `penstock rate simulate
+--estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only the section
+[Live](#live) was measured with Spark."""  # noqa: E501  # a row of a table is one line
 
 _FIRST = """\
-`pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. A \\* marks runs with
-`spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants:"""
+`pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. A \\* marks runs
+with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants:"""
 
 _FINDINGS = """\
-- **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of it:
-  without a deadline, the most reckless estimator is the best. `model` uses more than `pid` under the strict count only:
-  batches that ended before the next one was due. `pid` aims at batches that take the whole interval. Three quarters of
-  what it processes on a steady plant is therefore late, mostly by a little. `model` aims at 0.85 of the interval and
-  leaves the rest as headroom. A more generous deadline changes the result:"""
+- **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
+  it: without a deadline, the most reckless estimator is the best. `model` uses more than `pid` under the strict count
+  only: batches that ended before the next one was due. `pid` aims at batches that take the whole interval. Three
+  quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims at 0.85 of the
+  interval and leaves the rest as headroom. A more generous deadline changes the result:"""
 
 _FURTHER = """\
-- For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more of
-  the capacity where nothing changes; so does `model` with a higher `share`.
+- For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
+  of the capacity where nothing changes; so does `model` with a higher `share`.
 - Below 100 records/s `pid` needs a lower `minRate`: otherwise it does not keep up.
-- From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An initial
-  rate that is far too high makes a long queue with every estimator.
+- From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
+  initial rate that is far too high makes a long queue with every estimator.
 - `fixed`, here 5,000/s, is right where the capacity is known, and wrong elsewhere.
-- Two kinds of plants leave a few runs of `model` with a queue that `pid` does not have: those whose times vary by half
-  while one record is a large part of a batch, and those with a pause of several intervals just before the end."""
+- Two kinds of plants leave a few runs of `model` with a queue that `pid` does not have: those whose times vary by
+  half while one record is a large part of a batch, and those with a pause of several intervals just before the end."""
 
 _LIVE = """\
 These numbers were measured by hand on 2026-11-21; the page's other numbers are generated.
@@ -184,7 +185,7 @@ other work as well.
 
 *Settled* means: from that batch on every due batch ran, had records, and waited for less than one interval. When the
 capacity halves, `model` settles in about half as many batches, with little more than half the wait. `pid` uses more of
-the capacity in each third."""
+the capacity in each third."""  # noqa: E501  # a row of a table is one line
 
 # A batch counts when it ended within this many intervals of its time.
 LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
