@@ -37,7 +37,14 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "StorageLevel",
             "StreamingContextState",
         ),
-        "Receivers": ("Receiver", "ThreadReceiver", "AsyncReceiver", "ReceiverHost", "HostedReceiver", "BlockSink"),
+        "Receivers": (
+            "Receiver",
+            "ThreadReceiver",
+            "AsyncReceiver",
+            "ReceiverHost",
+            "RelaunchingReceiverHost",
+            "BlockSink",
+        ),
         "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
         "Plugins": (
             "hookimpl",

@@ -3,7 +3,7 @@
 usage: both_engines.py FOLDER PORT
 
 Prints lines of JSON: the records of each engine by receiver; the seconds after which no process of a source was left
-after ``query.stop()``; the processes of a query that waits for Ctrl-C.
+after ``spark.stop()`` with an idle query; the processes of a query that waits for Ctrl-C.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def main() -> None:
     print(json.dumps(in_streaming_context(context, receivers, counts)), flush=True)
     spark = SparkSession.builder.getOrCreate()
     print(json.dumps(in_query(spark, folder / "query", receivers, counts)), flush=True)
-    query = start(spark, folder / "interrupted", "synthetic", numbers)
+    new_context()
+    query = start(SparkSession.builder.getOrCreate(), folder / "interrupted", "synthetic", numbers)
     print(json.dumps([each.pid for each in sources()]), flush=True)
     query.awaitTermination()
 
@@ -72,7 +73,7 @@ def in_streaming_context(
 def in_query(
     spark: SparkSession, folder: Path, receivers: dict[str, dict[str, Any]], counts: dict[str, int]
 ) -> dict[str, list[str]]:
-    """What each receiver stores below one query with a source for each."""
+    """What each receiver stores below one query with a source for each, which is ended by the end of its session."""
     frames = [
         load(spark, folder / name, name, options).select(F.lit(name).alias("name"), "value")
         for name, options in receivers.items()
@@ -87,7 +88,7 @@ def in_query(
     wait_for(lambda: query.exception() or all(len(found[name]) >= counts[name] for name in counts))
     if error := query.exception():
         raise error
-    query.stop()
+    spark.stop()
     print(json.dumps(seconds_until_no_source()), flush=True)
     return found
 

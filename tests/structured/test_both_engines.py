@@ -55,7 +55,7 @@ def test_receivers_give_the_same_records_to_both_engines_and_stops_leave_nothing
         )
         assert program.stdout is not None
         try:
-            in_streaming_context, after_query_stop, in_query, waiting = (
+            in_streaming_context, after_spark_stop, in_query, waiting = (
                 json.loads(program.stdout.readline() or "null") for _ in range(4)
             )
             assert waiting, (tmp_path / "errors").read_text()
@@ -63,7 +63,7 @@ def test_receivers_give_the_same_records_to_both_engines_and_stops_leave_nothing
             assert in_query["socket"] == LINES
             assert in_query["ticker"] == [str(number) for number in range(20)]
             # Mostly below a second; this is a deadline for busy machines.
-            assert after_query_stop < 30
+            assert after_spark_stop < 30
             os.killpg(program.pid, signal.SIGINT)
             program.wait(60)
             assert not remaining_processes(waiting, 30)

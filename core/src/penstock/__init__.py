@@ -64,6 +64,6 @@ if TYPE_CHECKING:
     from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
     from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
-    from penstock.track.hosted_receiver import BlockSink as BlockSink
-    from penstock.track.hosted_receiver import HostedReceiver as HostedReceiver
+    from penstock.track.relaunching_receiver_host import BlockSink as BlockSink
+    from penstock.track.relaunching_receiver_host import RelaunchingReceiverHost as RelaunchingReceiverHost
     from penstock.worker.state import State as State

@@ -67,7 +67,7 @@ Make = Callable[..., PenstockStreamReader]
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     # It is about a process of the source's own.
-    monkeypatch.setattr(source_process, "prepare", lambda: None)
+    monkeypatch.setattr(source_process, "prepare", lambda _stop: None)
     made: list[PenstockStreamReader] = []
 
     def make(receiver: Receiver[Any] | None = None, schema: StructType = TEXT, **options: Any) -> PenstockStreamReader:
@@ -288,7 +288,7 @@ def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytes
     reader = make(quietPeriod=600.0, availableNowTimeout=600.0)
     start, _receiver = started(reader)
     reader.prepareForTriggerAvailableNow()
-    monkeypatch.setattr(source_run, "is_query_over", lambda: True)
+    monkeypatch.setattr(source_run, "end_reason", lambda: "over")
     assert reader.latestOffset(start, ReadAllAvailable()) == start
 
 

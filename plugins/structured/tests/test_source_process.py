@@ -9,26 +9,45 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.serializers import read_int, write_int, write_with_length
+from pyspark.serializers import SpecialLengths, read_int, write_int, write_with_length
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.helpers import wait_for
+from tests.helpers.processes import kill, remaining_processes
 
 from penstock_structured import PenstockDataSource
 from penstock_structured.block_directory import BlockDirectory
 
-PROGRAM = """
+# Forks that have imported what the programs need; its standard input has their environments and code.
+FORKS = """
+import json, os, signal, sys
+import penstock_structured.data_source
+from pyspark.sql.streaming import python_streaming_source_runner
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+for line in sys.stdin:
+    environment, code = json.loads(line)
+    if not os.fork():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.environ.update(environment)
+        exec(code)
+        sys.exit()
+"""
+
+NOTED = """
 import os, signal, subprocess, sys, threading, time
+from pathlib import Path
 from penstock_structured import source_process
 
-source_process.prepare()
+note = Path(os.environ["NOTE"])
+source_process.prepare(lambda: note.with_name("stopped").touch())
 threading.Thread(target=time.sleep, args=(600,)).start()
 child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
 child.terminate()
@@ -38,48 +57,65 @@ if not (forked := os.fork()):
 time.sleep(0.1)
 os.kill(forked, signal.SIGTERM)
 assert os.waitpid(forked, 0)[1] == signal.SIGTERM
-assert not source_process.is_query_over()
-print("ready", flush=True)
-deadline = time.monotonic() + 60
-while not source_process.is_query_over() and time.monotonic() < deadline:
-    time.sleep(0.01)
-print("over", flush=True)
+assert not source_process.end_reason()
+note.with_suffix(".partial").write_text(str(os.getpid()))
+note.with_suffix(".partial").rename(note)
 """
 
+SOURCE = """
+from pyspark.sql.streaming.python_streaming_source_runner import get_sock_file_to_executor, main
 
-def test_a_signal_is_noted_and_the_process_ends_although_a_thread_runs() -> None:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "ready\n"
-        process.send_signal(signal.SIGTERM)
-        assert process.stdout.readline() == "over\n"
-        began = time.monotonic()
-        assert process.wait(60) == 1
-        assert time.monotonic() - began < 30
-    finally:
-        process.kill()
-        process.stdout.close()
+with get_sock_file_to_executor(timeout=None) as file:
+    main(file, file)
+"""
+
+Run = Callable[[str, dict[str, str]], None]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs programs in forks of one process."""
+    with subprocess.Popen([sys.executable, "-c", FORKS], stdin=subprocess.PIPE, text=True) as forks:
+        assert forks.stdin is not None
+
+        def run(code: str, environment: dict[str, str]) -> None:
+            assert forks.stdin is not None
+            print(json.dumps([environment, code]), file=forks.stdin, flush=True)
+
+        yield run
+        forks.stdin.close()
+
+
+def ends(pid: int) -> bool:
+    """Whether a process ends."""
+    return not remaining_processes([pid], 30)
+
+
+def test_a_signal_stops_the_source_and_the_process_ends_although_a_thread_runs(run: Run, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    run(NOTED, {"NOTE": str(note)})
+    wait_for(note.exists, "the process")
+    pid = int(note.read_text())
+    os.kill(pid, signal.SIGTERM)
+    assert ends(pid)
+    assert (tmp_path / "stopped").exists()
 
 
 class Source:
     """The process that Spark keeps for a source, driven as Spark drives it, without a JVM."""
 
-    def __init__(self, folder: Path, **options: str) -> None:
+    def __init__(self, run: Run, folder: Path, **options: str) -> None:
         path = str(folder / "socket")
-        with socket.socket(socket.AF_UNIX) as server, (folder / "errors").open("w") as errors:
+        (folder / "local").mkdir()
+        with socket.socket(socket.AF_UNIX) as server:
             server.bind(path)
             server.listen()
             server.settimeout(60)
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "pyspark.sql.streaming.python_streaming_source_runner"],
-                env={**os.environ, "PYTHON_WORKER_FACTORY_SOCK_PATH": path},
-                stderr=errors,
-            )
+            run(SOURCE, {"PYTHON_WORKER_FACTORY_SOCK_PATH": path, "SPARK_LOCAL_DIRS": str(folder / "local")})
             self._connection, _address = server.accept()
         self._connection.settimeout(60)
         self._file = self._connection.makefile("rwb")
-        assert read_int(self._file) == self.process.pid
+        self.pid = int(read_int(self._file))
         given = {"receiver": "synthetic", "rate": "0", "blocks": str(folder / "blocks"), **options}
         schema = StructType([StructField("value", StringType())])
         for text in ("{}.{}".format(*sys.version_info), str(folder)):
@@ -107,6 +143,10 @@ class Source:
         """The answer to a call without a result."""
         return int(read_int(self._file))
 
+    def reads_text(self) -> str:
+        """A text of an answer."""
+        return self._file.read(read_int(self._file)).decode()
+
     def disconnect(self) -> None:
         """Close the connection, as Spark does and as the system does when the JVM dies. Idempotent."""
         # Both refer to it.
@@ -118,34 +158,39 @@ ALL_AVAILABLE = {"_type": "ReadAllAvailable"}
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Source]]:
+def start(run: Run, tmp_path: Path) -> Iterator[Callable[..., Source]]:
     made: list[Source] = []
 
     def start(**options: str) -> Source:
-        made.append(Source(tmp_path, **options))
+        made.append(Source(run, tmp_path, **options))
         return made[-1]
 
     yield start
     for each in made:
         each.disconnect()
-        each.process.kill()
-        each.process.wait()
+        kill(each.pid)
 
 
-@pytest.mark.parametrize("is_signalled", [True, False], ids=["query.stop()", "the JVM dies"])
+@pytest.mark.parametrize("way", ["query.stop()", "the JVM dies", "spark.stop()", "Ctrl-C"])
 def test_the_receiver_is_stopped_and_what_it_has_buffered_is_stored(
-    start: Callable[..., Source], tmp_path: Path, is_signalled: bool
+    start: Callable[..., Source], tmp_path: Path, way: str
 ) -> None:
     source = start(**{"spark.streaming.blockInterval": "50ms", "initialRate": "1000"})
     offset = source.ask(runner.INITIAL_OFFSET_FUNC_ID)
     wait_for(
         lambda: source.ask(runner.LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID, offset, ALL_AVAILABLE) != offset, "blocks"
     )
-    if is_signalled:
-        source.process.send_signal(signal.SIGTERM)
-    source.disconnect()
+    if way == "query.stop()":
+        os.kill(source.pid, signal.SIGTERM)
+    if way == "Ctrl-C":
+        os.kill(source.pid, signal.SIGINT)
+    elif way == "spark.stop()":
+        # The connection remains, and an idle query asks for nothing.
+        (tmp_path / "local").rmdir()
+    else:
+        source.disconnect()
     # It takes some tenths of a second on an idle machine.
-    source.process.wait(30)
+    assert ends(source.pid)
     assert not list((tmp_path / "blocks").glob(".*"))
     with closing(BlockDirectory(tmp_path / "blocks", "synthetic")) as blocks:
         assert blocks.end == len(blocks.since(0)) > 0
@@ -157,14 +202,18 @@ def test_a_stop_during_the_wait_for_a_quiet_receiver_ends_the_process(start: Cal
     source.send(runner.PREPARE_FOR_TRIGGER_AVAILABLE_NOW_FUNC_ID)
     assert source.reads_int() == 0
     source.send(runner.LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID, offset, ALL_AVAILABLE)
-    source.process.send_signal(signal.SIGTERM)
+    os.kill(source.pid, signal.SIGTERM)
     source.disconnect()
-    source.process.wait(30)
+    assert ends(source.pid)
 
 
-def test_a_source_that_was_told_to_end_ends_with_the_next_call(start: Callable[..., Source]) -> None:
+def test_after_the_end_of_the_spark_context_the_next_call_is_answered_by_an_error(
+    start: Callable[..., Source], tmp_path: Path
+) -> None:
     source = start(total="5")
     offset = source.ask(runner.INITIAL_OFFSET_FUNC_ID)
-    source.process.send_signal(signal.SIGTERM)
+    (tmp_path / "local").rmdir()
     source.send(runner.LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID, offset, ALL_AVAILABLE)
-    source.process.wait(30)
+    assert source.reads_int() == SpecialLengths.PYTHON_EXCEPTION_THROWN
+    assert "the source of the query has ended: its SparkContext was stopped" in source.reads_text()
+    assert ends(source.pid)

@@ -65,10 +65,15 @@ def test_each_batch_is_given_to_the_estimator_and_its_rate_written(tmp_path: Pat
     assert listener.rates == {str(tmp_path): 800.0}
 
 
-def test_a_receiver_without_a_limit_gets_a_first_rate(tmp_path: Path) -> None:
-    listener = steering(Scripted(None))
+def test_a_receiver_without_a_limit_gets_a_first_rate_and_a_warning_says_that_it_had_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = steering(Scripted(None, None))
     listener.onQueryProgress(progress(tmp_path, 1000, 100, rate=-1))
+    listener.onQueryProgress(progress(tmp_path, 10, 100, rate=100))
     assert rate_in(tmp_path) == 100.0
+    assert caplog.text.count("first batch without rate limit") == 1
+    assert "initialRate" in caplog.text
 
 
 def test_no_answer_leaves_the_rate(tmp_path: Path) -> None:

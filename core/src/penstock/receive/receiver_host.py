@@ -1,7 +1,8 @@
 """``ReceiverHost``: runs a receiver with its supervisor in this process, without a driver and without Spark.
 
-For programs and tests that take blocks from one instance of a receiver; ``HostedReceiver`` relaunches receivers, for
-engines. It owns the supervisor and what the receiver reports. Blocks stay in memory until the sink has taken them.
+For programs and tests that take blocks from one instance of a receiver; ``RelaunchingReceiverHost`` runs the next
+instance when one has ended, for engines. It owns the supervisor and what the receiver reports. Blocks stay in memory
+until the sink has taken them.
 """
 
 from __future__ import annotations

@@ -205,17 +205,17 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
         self._opened().delete_before(end["block"])
 
     def stop(self) -> None:
-        """Stop the receiver; what it has buffered is stored for the query's next run."""
-        if self._run is not None:
-            self._run.stop()
+        """Stop the receiver; what it has buffered is stored for the query's next run. Idempotent, thread-safe."""
+        if (run := self._run) is not None:
+            run.stop()
             self._run = None
 
     def _opened(self) -> SourceRun:
         if self._run is None:
-            source_process.prepare()
+            source_process.prepare(self.stop)
             self._run = SourceRun(self._source)
-        if source_process.is_query_over():
-            raise PenstockError("the source was told to end by SIGTERM, or the driver's JVM has ended")
+        if reason := source_process.end_reason():
+            raise PenstockError(f"the source of the query has ended: {reason}")
         return self._run
 
     # -- in tasks --

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import Block, ConfigurationError, HostedReceiver, PenstockError, StoredBlock
+from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
 from penstock.helpers import Endpoint, Token, open_block
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import Source
-from penstock_structured.source_process import is_query_over
+from penstock_structured.source_process import end_reason
 
 _PAUSE = "unprocessed blocks"
 # The receiver resumes when its blocks are below this share of the bound.
@@ -63,13 +63,13 @@ class SourceRun:
                     "address of the driver's host"
                 ) from None
             self.location = self.token.location(options.address, self._endpoint.port)
-        self._receiver = HostedReceiver(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
+        self._receiver = RelaunchingReceiverHost(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may wait for room that only a deletion makes.
         self._lacks_room = False
         self._bound_bytes, self._rate = options.maxBlocksBytes, options.initialRate
         if self._rate is not None:
-            self._receiver.set_rate(self._rate)
-        self._is_started, self._stopped = False, threading.Event()
+            self._receiver.update_rate(self._rate)
+        self._is_started, self._stopped, self._stopping = False, threading.Event(), threading.Lock()
         self._watch = threading.Thread(target=self._watch_rate, name="penstock rate", daemon=True)
 
     def start(self, offset: int) -> None:
@@ -86,13 +86,14 @@ class SourceRun:
         self._watch.start()
 
     def stop(self) -> None:
-        """Stop the receiver, store what it has buffered, and release the directory. Idempotent."""
+        """Stop the receiver, store what it has buffered, and release the directory. Idempotent, thread-safe."""
         self._stopped.set()
-        if self._is_started:
-            self._receiver.stop(_STOP_S)
-        if self._endpoint is not None:
-            self._endpoint.stop()
-        self.blocks.close()
+        with self._stopping:
+            if self._is_started:
+                self._receiver.stop(_STOP_S)
+            if self._endpoint is not None:
+                self._endpoint.stop()
+            self.blocks.close()
 
     def check(self) -> None:
         """Raise the reason why the receiver was given up.
@@ -112,7 +113,7 @@ class SourceRun:
         """
         quiet_since = time.monotonic()
         deadline = quiet_since + timeout_s
-        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated and not is_query_over():
+        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated and not end_reason():
             # A receiver that has not started is not quiet.
             quiet_since = max(quiet_since, self.blocks.accepted_s) if self._receiver.info.active else now
             left_s = quiet_since + quiet_s - now
@@ -168,4 +169,4 @@ class SourceRun:
             rate = self.blocks.read_rate()
             if rate is not None and rate != self._rate:
                 self._rate = rate
-                self._receiver.set_rate(rate)
+                self._receiver.update_rate(rate)

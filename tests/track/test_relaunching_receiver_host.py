@@ -1,4 +1,4 @@
-"""``HostedReceiver``: the receiver life cycle without a driver: relaunches, restart budget, rates, pauses, stops."""
+"""``RelaunchingReceiverHost``: the receiver life cycle without a driver: relaunches, restart budget, rates, stops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.helpers import EventLog, run_in_background, wait_for
 
-from penstock import Block, HostedReceiver, Receiver, StoredBlock, ThreadReceiver
+from penstock import Block, Receiver, RelaunchingReceiverHost, StoredBlock, ThreadReceiver
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 
@@ -76,9 +76,9 @@ def hosting(
     sink: Sink,
     conf: Mapping[str, str] | None = None,
     events: EventLog | None = None,
-) -> Iterator[HostedReceiver]:
+) -> Iterator[RelaunchingReceiverHost]:
     on_event = (lambda _event: None) if events is None else events.add
-    host = HostedReceiver("test", make, sink, {**QUICK, **(conf or {})}, on_event)
+    host = RelaunchingReceiverHost("test", make, sink, {**QUICK, **(conf or {})}, on_event)
     try:
         host.start()
         yield host
@@ -140,12 +140,12 @@ def test_what_is_buffered_at_a_stop_reaches_the_sink() -> None:
 
 def test_the_rate_set_before_the_launch_is_in_force_and_a_later_one_replaces_it() -> None:
     receiver = Idle()
-    host = HostedReceiver("test", lambda: receiver, Sink(), QUICK)
-    host.set_rate(50.0)
+    host = RelaunchingReceiverHost("test", lambda: receiver, Sink(), QUICK)
+    host.update_rate(50.0)
     host.start()
     wait_for(lambda: host.info.active, "the receiver")
     assert receiver.rate_limit == host.rate_limit == 50.0
-    host.set_rate(70.0)
+    host.update_rate(70.0)
     assert receiver.rate_limit == 70.0
     assert host.stop(60)
 
@@ -188,4 +188,4 @@ def test_a_second_start_is_refused() -> None:
 
 def test_an_invalid_configuration_is_refused_by_key() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.streaming\.blockInterval"):
-        HostedReceiver("test", Idle, Sink(), {"spark.streaming.blockInterval": "soon"})
+        RelaunchingReceiverHost("test", Idle, Sink(), {"spark.streaming.blockInterval": "soon"})

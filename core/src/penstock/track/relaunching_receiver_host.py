@@ -1,4 +1,4 @@
-"""``HostedReceiver``: launches a receiver in this process and relaunches it when it ends, without Spark.
+"""``RelaunchingReceiverHost``: launches a receiver in this process and relaunches it when it ends, without Spark.
 
 For engines other than Penstock's own, such as a Structured Streaming source. The receiver life cycle decides what it
 decides for the ReceiverTracker: back-off, restart budget, giving up, the rate and pause in force. This class is the
@@ -28,7 +28,7 @@ from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import new_record
 from penstock.wire.messages import Reply
 
-log = get_logger("hosted_receiver")
+log = get_logger("relaunching_receiver_host")
 
 R = TypeVar("R", bound=Reply)
 
@@ -43,12 +43,13 @@ class BlockSink(ReceivedBlockHandler, Protocol):
         ...
 
 
-class HostedReceiver:
-    """Run a receiver and give its blocks to a sink. Thread-safe.
+class RelaunchingReceiverHost:
+    """Run a receiver launch after launch and give its blocks to a sink. Thread-safe.
 
-    The receiver behaves as in a streaming program: rate-limited, restarted, and relaunched as a new instance when it
-    ends. ``spark.penstock.receiver.onFailure`` is ``fail-application`` here unless ``conf`` sets it: when the restart
-    budget is used up, the receiver is given up, and ``failure`` says why.
+    A ``ReceiverHost`` runs one instance of a receiver until it ends; here the next instance follows. The receiver
+    behaves as in a streaming program: rate-limited, restarted, and relaunched as a new instance when it ends.
+    ``spark.penstock.receiver.onFailure`` is ``fail-application`` here unless ``conf`` sets it: when the restart budget
+    is used up, the receiver is given up, and ``failure`` says why.
 
     Args:
         name: of the receiver, for events and logs.
@@ -85,7 +86,7 @@ class HostedReceiver:
         self._delay_ms: float | None = None
         self._stopping = threading.Event()
         self._failure = ""
-        self._thread = EngineThread("hosted receiver", self._run)
+        self._thread = EngineThread("receiver host", self._run)
 
     def start(self) -> None:
         """Launch the receiver on another thread; returns at once.
@@ -94,7 +95,7 @@ class HostedReceiver:
             StreamingStateError: it was started before.
         """
         if self._thread.ident:
-            raise StreamingStateError("a hosted receiver starts once: make a new one")
+            raise StreamingStateError("a receiver host starts once: make a new one")
         self._thread.start()
 
     def stop(self, timeout_s: float | None = None) -> bool:
@@ -111,7 +112,7 @@ class HostedReceiver:
         self._clock.wake()
         return not self._thread.ident or self._thread.finish(timeout_s)
 
-    def set_rate(self, rate: float | None) -> None:
+    def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
         self._take(lifecycle.RateLimit(rate))
 
