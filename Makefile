@@ -30,7 +30,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test dist-test audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench test dist-test matrix audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -86,7 +86,7 @@ kills: $(ARCHIVE)
 	$(BIN)/pytest tests/faults/kills
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
-$(ARCHIVE): $(READY)
+$(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
 
 # Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there.
@@ -101,8 +101,13 @@ dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from 
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor \
 		&& environment/bin/penstock demo --batches 2 --rate 100 && environment/bin/penstock run custom_receiver.py
 
-audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs a network)
-	$(UV) tool run pip-audit@2.10.1 --require-hashes --disable-pip --requirement requirements/dev.txt
+# One fresh environment after the other, by pip alone. ARGS="--only 3.12/4.0" tries one, --python PATH adds an interpreter.
+matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour
+	$(BIN)/python -u -m tests.packaging.matrix $(ARGS)
+
+# Strict: where the registry has no advisories, it must not report that it found none.
+audit: $(UV_HERE)  ## ask for known vulnerabilities of all locked dependencies (needs PyPI itself)
+	$(UV) tool run pip-audit@2.10.1 --strict --require-hashes --disable-pip --requirement requirements/dev.txt
 
 lint: style types  ## the checks that run nothing: style, format, types, who imports whom
 

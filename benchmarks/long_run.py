@@ -116,6 +116,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
 @click.option("--batches", type=click.IntRange(min=1), help="With the manual clock, as fast as they run.  [100,000]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="With the machine's clock instead.")
 @click.option("--interval", default=1.0, show_default=True, help="Batch interval in seconds.")
+@click.option("--ui", is_flag=True, help="With the monitoring plugin, which is off otherwise.")
 @click.option(
     "--results",
     default=ROOT / "build" / "benchmarks" / "long-run",
@@ -123,7 +124,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the samples and the plot.",
 )
-def main(batches: int | None, minutes: float | None, interval: float, results: Path) -> None:
+def main(batches: int | None, minutes: float | None, interval: float, ui: bool, results: Path) -> None:
     """Run 100,000 batches under the manual clock, or for minutes live, and watch memory.
 
     A receiver stores 1,000 lines/s; each batch reduces them by key. Exits with 1 if a batch failed, or if the memory of
@@ -137,6 +138,7 @@ def main(batches: int | None, minutes: float | None, interval: float, results: P
         "seconds": 24 * 3600.0 if minutes is None else minutes * 60,
         "interval_s": interval,
         "is_manual": is_manual,
+        "has_ui": ui,
     }
     ensure_java()
     state = machine.state()

@@ -1,6 +1,6 @@
 """The program of a long run: one receiver, a reduction by key, very many batches. Prints its progress as JSON lines.
 
-usage: python -m benchmarks.programs.many_batches {"batches": N, "seconds": S, "interval_s": I, "is_manual": B}
+usage: python -m benchmarks.programs.many_batches JSON, an object of the arguments of `main`
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class Counts(StreamingListener):
                 raise TimeoutError(f"batch {count} did not complete within {_BATCH_DEADLINE_S:g} s")
 
 
-def main(batches: int, seconds: float, interval_s: float, is_manual: bool) -> None:
+def main(batches: int, seconds: float, interval_s: float, is_manual: bool, has_ui: bool) -> None:
     """Run until there were this many batches, or for this many seconds, whichever comes first."""
     conf = SparkConf().setMaster("local[3]").setAppName("long run").set("spark.ui.enabled", "false")
     conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.penstock.maxPendingBatches", "20")
     conf.set("spark.ui.showConsoleProgress", "false")  # a receiver's stage never ends, so the bar would never go
+    conf.set("spark.penstock.ui.enabled", str(has_ui).lower()).set("spark.penstock.ui.port", "0")
     # What Spark's own status store retains, beside the UI that is off.
     for what in ("Jobs", "Stages", "Tasks"):
         conf.set(f"spark.ui.retained{what}", "100")

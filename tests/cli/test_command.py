@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import re
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
@@ -14,6 +16,7 @@ from click.testing import Result
 
 import penstock as package
 from penstock.cli.command import penstock
+from penstock.cli.shared import EXIT_CODES
 from penstock.errors import ConfigurationError
 
 Cli = Callable[..., Result]
@@ -49,16 +52,67 @@ def test_module_runs_the_command() -> None:
 
 
 @pytest.mark.parametrize("flag", ["-v", "--verbose"])
-def test_error_is_printed_in_full_when_verbose(cli: Cli, fail: Callable[[BaseException], None], flag: str) -> None:
+def test_error_is_printed_with_its_traceback_when_verbose(
+    cli: Cli, fail: Callable[[BaseException], None], flag: str
+) -> None:
     fail(ConfigurationError("the lid is closed\nand here is a traceback"))
     result = cli(flag, "fail")
-    assert (result.exit_code, result.stderr) == (1, "penstock: the lid is closed\nand here is a traceback\n")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert ", in fail\n    raise error\n" in result.stderr
+    assert result.stderr.endswith(
+        "penstock.errors.ConfigurationError: the lid is closed\nand here is a traceback\npenstock: the lid is closed\n"
+    )
+
+
+def test_verbose_after_the_command_is_refused_with_its_place(cli: Cli) -> None:
+    result = cli("plugins", "list", "-v")
+    assert result.exit_code == 2
+    assert "-v comes before the command: penstock -v plugins ..." in result.stderr
+    assert "comes before" not in cli("doctor", "--vers").stderr
 
 
 def test_error_is_one_line(cli: Cli, fail: Callable[[BaseException], None]) -> None:
     fail(ConfigurationError("the lid is closed\nand here is a traceback"))
     result = cli("fail")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "penstock: the lid is closed\n")
+
+
+def all_commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every command of the core, the groups included."""
+    yield path
+    for name, child in getattr(command, "commands", {}).items():
+        yield from all_commands(child, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(all_commands(penstock)), ids=" ".join)
+def test_help_explains_and_has_examples_that_name_existing_commands_and_options(
+    cli: Cli, path: tuple[str, ...]
+) -> None:
+    text = cli(*path, "--help").stdout
+    assert "Examples:" in text
+    examples = re.findall(r"^    ?penstock (.*)$", text.partition("Examples:")[2], re.MULTILINE)
+    assert examples
+    for example in examples:
+        words = [word for word in shlex.split(example.partition(" | ")[0]) if word != "-v"]
+        command: click.Command = penstock
+        while isinstance(command, click.Group):
+            command = command.commands[words.pop(0)]
+        known = {name for parameter in command.params for name in parameter.opts}
+        if command.name == "run":
+            words = words[: words.index("app.py")]
+        assert {word for word in words if word.startswith("-")} <= known
+    # What follows would be cut off in the list of commands.
+    for name, child in getattr(penstock, "commands", {}).items():
+        assert not child.get_short_help_str(60).endswith("..."), name
+
+
+def test_exit_codes_and_completion_are_in_the_help(cli: Cli) -> None:
+    text = cli("--help").stdout
+    for code, meaning in EXIT_CODES.items():
+        assert f"{code:>3}  {meaning}" in text
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_PENSTOCK_COMPLETE={shell}_source penstock" in text
 
 
 def test_unexpected_error_is_not_hidden(cli: Cli, fail: Callable[[BaseException], None]) -> None:

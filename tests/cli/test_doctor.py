@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -169,3 +172,63 @@ def test_socket_that_cannot_be_created_fails(cli: Cli, monkeypatch: pytest.Monke
     level, remedy = finding(result, "cannot create a Unix domain socket in")
     assert (level, result.exit_code) == ("fail", 1)
     assert remedy == "run with --conf spark.python.unix.domain.socket.enabled=false"
+
+
+def test_findings_are_json_for_scripts(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 9))
+    result = cli("doctor", "--json")
+    assert result.exit_code == 1
+    first, *others = json.loads(result.stdout)
+    assert (first["check"], first["level"], first["remedy"]) == ("python", "fail", "install Python 3.11 or newer")
+    assert {each["level"] for each in others} == {"ok"}
+
+
+def test_distribution_of_another_version_fails(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "__version__", "0.0.9")
+    result = cli("doctor")
+    level, remedy = finding(result, "penstock 0.0.9 beside ")
+    assert level == "fail"
+    assert re.match(r"pip install .*penstock-rate==0\.0\.9", remedy)
+    assert result.stdout.endswith("\n1 to mend before programs run here\n")
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [("/no/such/python", "does not run: FileNotFoundError"), ("OLD", "is Python 3.9; the driver is")],
+)
+def test_unsuitable_python_of_the_workers_fails(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: str, words: str
+) -> None:
+    (tmp_path / "OLD").write_text("#!/bin/sh\necho 3 9\n")
+    (tmp_path / "OLD").chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", python.replace("OLD", str(tmp_path / "OLD")))
+    assert finding(cli("doctor"), words) == ("fail", f"export PYSPARK_PYTHON={sys.executable}")
+
+
+def test_host_without_an_address_fails_unless_spark_is_given_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> str:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname", fail)
+    assert finding(cli("doctor"), "has no address")[1].startswith("export SPARK_LOCAL_IP=127.0.0.1")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    assert "has no address" not in cli("doctor").stdout
+
+
+def test_full_or_missing_disk_for_blocks_is_found(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'missing'}")
+    monkeypatch.setattr(doctor, "_FREE_GB", 1e9)
+    result = cli("doctor")
+    assert finding(result, f"GB are free in {tmp_path}, where blocks are stored")[0] == "warn"
+    assert finding(result, "missing cannot be used: No such file") == ("fail", f"mkdir -p {tmp_path / 'missing'}")
+
+
+def test_problems_of_the_configuration_are_findings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = "--conf spark.streaming.blockInterval=soon --conf spark.penstock.maxFailedBatch=1"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{settings} pyspark-shell")
+    result = cli("doctor")
+    assert finding(result, "configuration: spark.streaming.blockInterval=soon is not a whole number")[0] == "fail"
+    assert finding(result, "configuration: spark.penstock.maxFailedBatch: unknown key") == (
+        "warn",
+        "did you mean spark.penstock.maxFailedBatches?",
+    )

@@ -59,7 +59,9 @@ def test_list_exits_with_1_only_if_a_plugin_was_left_out(cli: Cli, install: Inst
     install("well", WELL)
     assert cli("plugins", "list", *flags).exit_code == 0
     install("broken", BROKEN)
-    assert cli("plugins", "list", *flags).exit_code == 1
+    result = cli("plugins", "list", *flags)
+    assert result.exit_code == 1
+    assert "penstock: left out: broken; to find out why: penstock plugins check NAME\n" in result.stderr
 
 
 def test_fault_is_shown_but_not_logged(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
@@ -212,7 +214,7 @@ for command in {commands}:
 def test_plugin_that_does_not_survive_loading_is_shown_beside_the_others(
     cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch, source: str, fault: str
 ) -> None:
-    monkeypatch.setattr("penstock.cli.plugins._LOAD_LIMIT_S", 1.0)
+    monkeypatch.setattr("penstock.cli.installed._LOAD_LIMIT_S", 1.0)
     install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     install("bad", source)
     result = cli("plugins", "list")

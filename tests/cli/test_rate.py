@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -55,6 +56,23 @@ def test_run_is_shown_as_charts_and_measures(cli: Cli, install: Install) -> None
     assert "200 batches every 1,000 ms: settled after 0 batches, stable" in lines
     assert lines[-1] == "last decision: it is always the same"
     assert max(map(len, lines)) <= 120
+
+
+def test_run_is_json_for_scripts(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    found = json.loads(cli("rate", "simulate", "--estimator", "same", "--conf", LEVEL, "--json").stdout)
+    assert (found["estimator"], found["plant"], found["stable"]) == ("same", "steady", True)
+    assert len(found["batches"]) == 200
+    assert found["batches"][-1]["rates"] == [8000.0]
+
+
+def test_comparison_is_json_for_scripts(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    result = cli("rate", "simulate", "--all", "--json")
+    assert [(each["plant"], each["estimator"]) for each in json.loads(result.stdout)] == [
+        (plant, "wrong") for plant in PLANTS
+    ]
+    assert "left out: rate estimator 'same' needs the option 'level'" in result.stderr
 
 
 def test_every_stream_has_a_chart(cli: Cli, install: Install) -> None:

@@ -158,6 +158,7 @@ _INFOS = (
     events.PastError,
     listener_context.ReceiverStreamInfo,
     listener_context.DStreamInfo,
+    listener_context.JobInfo,
     listener_context.StorageInfo,
     penstock.ListenerCounts,
 )

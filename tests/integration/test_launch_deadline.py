@@ -45,7 +45,7 @@ def test_a_launch_without_a_free_slot_is_reported_as_overdue_and_succeeds_later(
         ssc.start()
         wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].recent_errors, "the error")
         said = engine_of(ssc).tracker.receiver_infos()[0].recent_errors[0].message
-        assert "has not registered within 3 s of its launch: is there a free slot for it?" in said
+        assert "has not registered within 3 s of its launch (spark.penstock.receiver.launchTimeout): is there" in said
     finally:
         (tmp_path / "freed").touch()
         slots.join(10)

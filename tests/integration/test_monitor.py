@@ -87,17 +87,17 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
         assert batch.get("firstFailureReason") == (failures[0] if failures else None)
         operations = get(f"batches/{batch_time}/operations")
         assert [each["name"] for each in operations] == [each.name for each in info.outputOperationInfos.values()]
-        assert all(each["jobIds"] for each in operations if info.numRecords)
     (receiver,) = get("receivers")
     assert (receiver["streamName"], receiver["isActive"]) == ("Tens-0", True)
     with urlopen(f"{url}/metrics") as response:
         metrics = response.read().decode()
-    assert 'penstock_batch_latency_seconds{quantile="0.5"} ' in metrics
+    assert 'penstock_batch_latency_seconds{percentile="50"} ' in metrics
     assert "penstock_last_checkpoint_timestamp_seconds " in metrics
     assert "penstock_driver_write_ahead_log_bytes " in metrics
     busy = next(batch_time for batch_time, batch in batches.items() if batch["inputSize"])
     described = f"Streaming job from [output operation 0, batch time {iso_time(busy)}] {url}/batch?id={busy}"
     assert described in descriptions
+    wait_for(lambda: all(each["jobIds"] for each in get(f"batches/{busy}/operations")), "the batch's jobs")
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert ssc.uiWebUrl is None
     history = read_history(str(tmp_path / "log")).snapshot()
@@ -106,4 +106,12 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     }
     assert all(0 <= batch.latency_ms < 60_000 for batch in history.completed if batch.latency_ms is not None)
     assert any(batch.latency_ms is not None for batch in history.completed)
+    full = [batch for batch in history.completed if batch.records]
+    jobs = [job for batch in full for operation in batch.operations or () for job in operation.jobs]
+    assert {(job.batch_time, job.output_op_id) for job in jobs} == {
+        (batch.time_ms, number) for batch in full for number in (0, 1)
+    }
+    assert {(job.status, job.num_stages, job.num_succeeded_stages) for job in jobs} == {("SUCCEEDED", 1, 1)}
+    assert all(job.num_succeeded_tasks == job.num_tasks >= 1 and job.num_failed_tasks == 0 for job in jobs)
+    assert all(0 <= (job.completed_ms or 0) - (job.submitted_ms or 0) < 60_000 for job in jobs)
     assert history.stop_phase == "listeners"

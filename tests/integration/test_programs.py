@@ -23,7 +23,7 @@ class Numbers(ThreadReceiver):
 
     def receive(self):
         number = 0
-        while not self.wait(0.01):
+        while not self.wait(0.05):
             self.store_all([(os.getpid(), number)])
             number += 1
             with open(self.path, "a") as accepted:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.dataframes.conftest import FRUGAL
 from tests.helpers.forked import Fork
 from tests.helpers.shared_jvm import SharedJvm
 
@@ -133,7 +134,8 @@ def test_hdfs_wordcount(example: Callable[..., Program], tmp_path: Path, wait_fo
 
 
 def test_sql_network_wordcount(example: Callable[..., Program], server: Server, wait_for: Callable[..., None]) -> None:
-    program = example("sql_network_wordcount.py", *server.address)
+    # The program makes the SparkSession: its plans need not be compiled.
+    program = example("sql_network_wordcount.py", *server.address, configuration=FRUGAL)
     with server.accept() as connection:
         connection.sendall(b"to be or not to be\n")
         wait_for(lambda: "|  be|    2|" in program.lines, "the line's words, counted by SQL", 120)

@@ -49,7 +49,7 @@ class Counting(ThreadReceiver[int]):
         executor = executor_process()
         with self.notes.with_suffix(".starts").open("a") as starts:
             starts.write(f"{executor.pid} {os.getpid()}\n")
-        while not self.wait(0.02):
+        while not self.wait(0.1):
             with self.notes.with_suffix(".begun").open("ab", buffering=0) as begun:
                 begun.write(b".")
             number = self.notes.with_suffix(".begun").stat().st_size

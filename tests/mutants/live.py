@@ -84,7 +84,7 @@ class StartsOnce(LineReceiver):
 
 
 class KillsOthers(LineReceiver):
-    """Kills the other Python workers of its executor at its hundredth record."""
+    """Kills the processes of other receivers on its executor at its hundredth record."""
 
     taken = 0
 
@@ -92,7 +92,9 @@ class KillsOthers(LineReceiver):
         self.taken += 1
         if self.taken == 100:
             for process in psutil.Process(os.getppid()).children():
-                if process.pid != os.getpid():
+                # A receiver's process serves blocks; the workers of batches listen on no port.
+                listens = any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp"))
+                if process.pid != os.getpid() and listens:
                     os.kill(process.pid, signal.SIGKILL)
         self.store(line)
 

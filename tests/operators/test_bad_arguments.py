@@ -64,9 +64,9 @@ def test_functions_take_the_arguments_that_they_are_given(stream: DStream[Any]) 
 
 def test_streams_that_are_put_together_slide_alike(unstarted: StreamingContext, stream: DStream[Any]) -> None:
     other = stream.window(1, 1)
-    with pytest.raises(ValueError, match="the two DStream should have same slide duration"):
+    with pytest.raises(ValueError, match=r"the two DStream should have same slide duration, and have .* s and .* s"):
         stream.union(other)
-    with pytest.raises(ValueError, match="All DStreams should have same slide duration"):
+    with pytest.raises(ValueError, match=r"All DStreams should have same slide duration, and these have .* s and"):
         unstarted.union(stream, other)
     for operation in (stream.cogroup, stream.join, stream.leftOuterJoin, stream.rightOuterJoin, stream.fullOuterJoin):
         with pytest.raises(ValueError, match="should have same slide duration"):
@@ -125,7 +125,7 @@ def test_remember_refuses_durations_that_are_not_positive_and_a_second_call(unst
     with pytest.raises(ConfigurationError, match=r"duration=0: must be a number of seconds, at least 0\.001"):
         unstarted.remember(0)
     unstarted.remember(1)
-    with pytest.raises(ConfigurationError, match="remember was set already"):
+    with pytest.raises(ConfigurationError, match=r"remember was set already, to .* s: call ssc.remember once"):
         unstarted.remember(1)
 
 

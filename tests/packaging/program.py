@@ -11,7 +11,7 @@ import tempfile
 import threading
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext, ThreadReceiver, __version__
 
@@ -37,10 +37,12 @@ def main() -> None:
     counts: dict[int, int] = {}
     state: dict[int, int] = {}
     rows, complete = [0], threading.Event()
-    sc = SparkContext("local[3]", "matrix")
+    # The functions below refer to a lock, which no checkpoint can hold.
+    conf = SparkConf().set("spark.penstock.checkpoint.rebuild", "true")
+    sc = SparkContext("local[3]", "matrix", conf=conf)
     sc.setLogLevel("ERROR")
     with tempfile.TemporaryDirectory() as directory:
-        ssc = StreamingContext(sc, 0.5)
+        ssc = StreamingContext(sc, 1)
         ssc.checkpoint(directory)
         numbers = ssc.receiverStream(Numbers())
         pairs = numbers.map(lambda number: (number, 1))
@@ -62,7 +64,7 @@ def main() -> None:
             numbers.foreachDataFrame(count_rows)
         pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)).foreachRDD(keep)
         ssc.start()
-        ended = complete.wait(90)
+        ended = complete.wait(300)
         ssc.stop(stopSparkContext=True, stopGracefully=ended)
     expected = dict.fromkeys(range(10), RECORDS // 10)
     if not (counts == state == expected and rows[0] == (RECORDS if has_pandas else 0)):

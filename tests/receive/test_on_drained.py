@@ -122,7 +122,9 @@ def test_on_drained_that_does_not_return_is_reported(
     stopping.result(timeout=10)
     gate.open()
     (reported,) = log.of(ReportError)
-    assert reported.message == "on_drained has not returned for 3 s: it must return promptly"
+    assert reported.message == (
+        "on_drained has not returned for 3 s (spark.penstock.receiver.stopTimeout): it must return promptly"
+    )
 
 
 def test_receiver_without_on_drained_needs_none(supervise: Supervise, log: EventLog) -> None:

@@ -43,7 +43,9 @@ def test_onStart_that_hangs_ends_the_receiver_with_an_error(
     with pytest.raises(ReceiverStuckError, match="onStart has not returned for 5 s"):
         supervisor.await_termination()
     (received,) = log.of(DeregisterReceiver)
-    assert received.message == "onStart has not returned for 5 s; it must only start what receives"
+    assert received.message == (
+        "onStart has not returned for 5 s (spark.penstock.receiver.startTimeout); it must only start what receives"
+    )
     assert "ReceiverStuckError" in received.error
     with pytest.raises(ReceiverStoppedError):
         receiver.store(1)
@@ -81,8 +83,8 @@ def test_onStart_that_stores_is_reported_once_and_continues(
     pass_time(clock, 20)
     log.await_count(ReportError)
     assert [received.message for received in log.of(ReportError)] == [
-        "onStart has not returned for 5 s; it must only start what receives: derive from ThreadReceiver, or start a "
-        "thread"
+        "onStart has not returned for 5 s (spark.penstock.receiver.startTimeout); it must only start what receives: "
+        "derive from ThreadReceiver, or start a thread"
     ]
     assert receiver.isStarted()
     gate.open()

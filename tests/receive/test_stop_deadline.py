@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 CONF = {"spark.penstock.receiver.stopTimeout": "3s", "spark.streaming.blockInterval": "1h"}
-SAID = "onStop has not returned for 3 s: does it wake what receives, and that end?"
+SAID = (
+    "onStop has not returned for 3 s (spark.penstock.receiver.stopTimeout): does it wake what receives, and that end?"
+)
 
 
 def test_buffer_is_flushed_and_the_driver_notified(

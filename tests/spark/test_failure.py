@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.spark.failure import reason
+from penstock.spark.failure import python_traceback, reason
 
 
 @pytest.mark.parametrize("after", ["\n\tat org.apache.spark.api.python.Runner", ""])
@@ -31,6 +31,29 @@ def test_exception_of_java_is_reported_under_its_own_class() -> None:
 def test_exception_of_python_in_a_task_is_reported_as_such() -> None:
     text = "Job aborted\nTraceback (most recent call last):\n  File 'a', line 1\nValueError: no\n\tat org.apache"
     assert reason(RuntimeError(text)) == "ValueError: no"
+
+
+WORKER = "/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py"
+OURS = "/venv/lib/python3.11/site-packages/penstock/worker/fused.py"
+
+
+def traceback_of(*files: str) -> str:
+    frames = "".join(f'  File "{file}", line 3, in f\n    f()\n    ^^^\n' for file in files)
+    return f"Traceback (most recent call last):\n{frames}ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        ((WORKER, OURS, "<fused chain>", "/home/me/app.py", "/usr/lib/python3.11/json.py"), 3),
+        (("/home/me/penstock/app.py", OURS, "/home/me/app.py"), 0),
+        ((WORKER, OURS), 0),
+    ],
+    ids=["frames above", "called back", "no frame of the program"],
+)
+def test_traceback_of_a_task_begins_with_the_program(files: tuple[str, ...], shown: int) -> None:
+    error = RuntimeError(f"Job aborted: {traceback_of(*files)}\n\n\tat org.apache.spark")
+    assert python_traceback(error) == traceback_of(*files[shown:])
 
 
 def test_other_error_is_reported_with_its_type() -> None:

@@ -34,7 +34,8 @@ def test_receiver_that_misses_its_launch_timeout_is_relaunched(make_tracker: Mak
     assert launch.cancelled
     (event,) = tracked.events.entries
     assert event.receiverInfo.lastErrorMessage == (
-        "receiver Silent-0 has not registered within 30 s of its launch: is there a free slot for it?"
+        "receiver Silent-0 has not registered within 30 s of its launch (spark.penstock.receiver.launchTimeout): "
+        "is there a free slot for it? Each receiver occupies a core"
     )
     tracked.relaunch()
     assert tracked.registered(2).add(0).accepted

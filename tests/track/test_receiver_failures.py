@@ -57,8 +57,8 @@ def test_receiver_that_fails_too_often_is_unhealthy_and_restarts(make_tracker: M
     info = tracked.tracker.receiver_infos()[0]
     assert (info.unhealthy, info.given_up) == (True, False)
     assert [said for said in messages(tracked) if "unhealthy" in said] == [
-        "receiver Silent-0 is unhealthy, it is relaunched further: more than 2 failures within 3600 s; the last one: "
-        "the receiver's task failed: RuntimeError: failure 3"
+        "receiver Silent-0 is unhealthy, it is relaunched further: more than 2 failures within 3600 s "
+        "(spark.penstock.receiver.maxRestarts); the last one: the receiver's task failed: RuntimeError: failure 3"
     ]
     tracked.relaunch()
     # Reported once, however long it lasts.
@@ -140,8 +140,8 @@ def test_fail_application_raises_the_receivers_error(make_tracker: MakeTracker) 
     (error,) = tracked.application_errors
     assert isinstance(error, ReceiverFailedError)
     assert str(error) == (
-        "receiver Silent-0 is given up: more than 1 failures within 3600 s; the last one: the receiver's task failed: "
-        "RuntimeError: failure 2"
+        "receiver Silent-0 is given up: more than 1 failures within 3600 s (spark.penstock.receiver.maxRestarts); "
+        "the last one: the receiver's task failed: RuntimeError: failure 2"
     )
     tracked.clock.advance(100_000)
     tracked.settle()

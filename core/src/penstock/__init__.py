@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
+    from penstock.plugins.listener_context import JobInfo as JobInfo
     from penstock.plugins.listener_context import ListenerContext as ListenerContext
     from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
     from penstock.plugins.listener_context import StorageInfo as StorageInfo

@@ -73,7 +73,7 @@ class StreamingContext(StreamBuilder):
         clock: Clock | None = None,
     ) -> None:
         if jssc is not None:
-            raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context")
+            raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context. Leave the argument out")
         assert batchDuration is not None, "batchDuration must be given: the batch interval in seconds"
         if not isinstance(sparkContext, SparkContext):
             advice = ": pass spark.sparkContext" if (kind := type(sparkContext).__name__) == "SparkSession" else ""

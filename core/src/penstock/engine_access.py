@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,14 +17,16 @@ from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.listen.listener_counts import ListenerCounts
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
+from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
-from penstock.spark import cluster, local_properties
+from penstock.spark import cluster
+from penstock.spark.jobs import SparkJobs
+from penstock.spark.local_properties import operation_of
 
 log = get_logger("listener_context")
 
@@ -52,6 +55,7 @@ class EngineAccess(ListenerContext):
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
         self._spark_ui_url = str(program.sc.uiWebUrl or "")
+        self._jobs: SparkJobs | None = None
         self._stop_callbacks: list[Callable[[], object]] = []
         self.saved_values: dict[str, Callable[[], Any]] = {}
         self.ui_url: str | None = None
@@ -138,9 +142,12 @@ class EngineAccess(ListenerContext):
         """The counts of the listener bus."""
         return self._engine.bus.counts()
 
-    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
-        """The jobs that carry the tag of the output operation."""
-        return cluster.jobs_with_tag(self._sc, local_properties.job_tag(batch_time_ms, output_op_id))
+    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+        """The jobs in Spark's status store."""
+        with self._lock:
+            if self._jobs is None:
+                self._jobs = SparkJobs(self._sc)
+        return [_job(each) for each in self._jobs.since(first, most)]
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """The bytes of unprocessed blocks that executors store, by executor id."""
@@ -226,3 +233,28 @@ def _log_fault(name: str, stream_id: int, fault: str) -> None:
     log.warning(
         "rate estimator failed, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60
     )
+
+
+def _job(values: Mapping[str, Any]) -> JobInfo:
+    """A job, as Spark's REST describes it."""
+    batch_time, output_op_id = operation_of(values["jobTags"]) or (None, None)
+    return JobInfo(
+        values["jobId"],
+        batch_time,
+        output_op_id,
+        values["status"],
+        _time_ms(values.get("submissionTime")),
+        _time_ms(values.get("completionTime")),
+        len(values["stageIds"]) - values["numSkippedStages"],
+        values["numCompletedStages"],
+        values["numFailedStages"],
+        values["numSkippedStages"],
+        values["numTasks"] - values["numSkippedTasks"],
+        values["numCompletedIndices"],
+        values["numFailedTasks"],
+    )
+
+
+def _time_ms(text: str | None) -> int | None:
+    """A time in Spark's REST: ``2015-05-03T13:06:00.602GMT``."""
+    return None if text is None else round(datetime.fromisoformat(text.replace("GMT", "+00:00")).timestamp() * 1000)

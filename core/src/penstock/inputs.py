@@ -222,7 +222,7 @@ class StreamBuilder:
             ValueError: no stream is given, or their slide durations or contexts differ.
         """
         if not dstreams:
-            raise ValueError("should have at least one DStream to union")
+            raise ValueError("union should have at least one DStream to union: pass one or more streams")
         nodes = [require_stream("union", stream)._node for stream in dstreams]
         if len(dstreams) == 1:
             return dstreams[0]
@@ -239,7 +239,7 @@ class StreamBuilder:
         """
         nodes = [require_stream("transform", stream)._node for stream in dstreams]
         if not nodes:
-            raise ValueError("should have at least one DStream to transform")
+            raise ValueError("transform should have at least one DStream to transform: pass a list of streams")
         function = require_callable("transformFunc", transformFunc)
         node = TransformedDStream(self._graph, nodes, lambda _time, *rdds: function(rdds), is_foreign=True)
         return self._stream(node)

@@ -94,6 +94,11 @@ class Tab:
         await self.send("Page.navigate", url=url)
         await self.until(f"location.href === {json.dumps(url)} && document.documentElement.dataset.ready === 'true'")
 
+    async def leave(self) -> None:
+        """Go to an empty page, which asks no server for anything."""
+        await self.send("Page.navigate", url="about:blank")
+        await self.until("location.href === 'about:blank' && document.readyState === 'complete'")
+
     async def click(self, place: tuple[float, float]) -> None:
         """Click somewhere in the window."""
         x, y = place

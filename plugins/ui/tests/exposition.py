@@ -44,6 +44,7 @@ def parse(text: str) -> Samples:
             assert found, f"no sample: {line}"
             assert found["name"] == current, f"samples of a metric are not together: {line}"
             labels = _LABEL.findall(found["labels"] or "")
+            assert not {"quantile", "le"} & {name for name, _ in labels}, f"label of a summary or histogram: {line}"
             assert len({name for name, _ in labels}) == len(labels), f"label twice: {line}"
             key = (found["name"], tuple(sorted((name, _unescaped(value)) for name, value in labels)))
             assert key not in samples, f"sample twice: {line}"

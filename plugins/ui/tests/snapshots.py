@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from functools import cache
 
-from penstock import DStreamInfo, PastError, ReceiverInfo, StreamInputInfo
+from penstock import DStreamInfo, JobInfo, PastError, ReceiverInfo, StreamInputInfo
 from penstock_ui.snapshot import (
     Application,
     Batch,
@@ -63,7 +63,10 @@ def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: 
                 at,
                 until,
                 failure,
-                (number * 4 + index, number * 4 + 3) if index == 0 else (number * 4 + index,),
+                tuple(
+                    _job(job_id, time_ms, index, at, until, failed=failure is not None)
+                    for job_id in ((number * 4 + index, number * 4 + 3) if index == 0 else (number * 4 + index,))
+                ),
             )
         )
         at = until
@@ -81,6 +84,25 @@ def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: 
         TRACEBACK if failed else None,
         inputs if detailed else None,
         tuple(operations) if detailed else None,
+    )
+
+
+def _job(job_id: int, time_ms: int, operation: int, at: int, until: int, *, failed: bool) -> JobInfo:
+    ended = 3 if failed else 4
+    return JobInfo(
+        job_id,
+        time_ms,
+        operation,
+        "FAILED" if failed else "SUCCEEDED",
+        at,
+        until,
+        1,
+        0 if failed else 1,
+        int(failed),
+        job_id % 2,
+        4,
+        ended,
+        4 - ended,
     )
 
 
@@ -176,7 +198,7 @@ def snapshot(
             0,
             None,
             running.inputs,
-            (Operation(0, first.name, first.description, first.started_ms, None, None, first.job_ids),),
+            (Operation(0, first.name, first.description, first.started_ms, None, None, first.jobs),),
         ),
         *(
             Batch(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,24 +45,39 @@ class State:
         return self.now
 
 
+Play = Callable[[Callable[[Tab], Awaitable[None]]], None]
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    """Play scenarios in one browser, because its start takes longer than they do."""
+    with asyncio.Runner() as runner:
+        context = browser(tmp_path_factory.mktemp("profile"))
+        tab = runner.run(context.__aenter__())
+
+        def play(scenario: Callable[[Tab], Awaitable[None]]) -> None:
+            runner.run(scenario(tab))  # type: ignore[arg-type]  # a coroutine
+
+        yield play
+        runner.run(context.__aexit__(None, None, None))
+
+
 @asynccontextmanager
-async def opened(state: State, folder: Path) -> AsyncIterator[tuple[Tab, str]]:
+async def served(state: State, tab: Tab) -> AsyncIterator[str]:
     server = UIServer(state, port=0)
     server.start()
+    tab.problems.clear()
+    tab.hosts.clear()
     try:
-        async with browser(folder) as tab:
-            yield tab, server.url
-            assert tab.problems == []
-            assert tab.hosts == {server.url.removeprefix("http://")}
+        yield server.url
+        await tab.leave()
+        assert tab.problems == []
+        assert tab.hosts == {server.url.removeprefix("http://")}
     finally:
         server.stop()
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(test())  # type: ignore[arg-type]  # a coroutine
-
-
-def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload(tmp_path: Path) -> None:
+def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload(play: Play) -> None:
     store = MetricsStore()
 
     def after(*events: Any) -> Snapshot:
@@ -74,10 +88,10 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
     def batch(number: int) -> list[Any]:
         return batch_events(number, {0: 1000 + number}, failure="ValueError: <b>7</b>" if number == 7 else None)
 
-    async def scenario() -> None:
+    async def scenario(tab: Tab) -> None:
         first = [each for number in range(1, 41) for each in batch(number)]
         state = State(after(describe(FakeListenerContext()), StreamingStarted(T), *first))
-        async with opened(state, tmp_path) as (tab, url):
+        async with served(state, tab) as url:
             await tab.open(f"{url}/")
             await tab.until("Bokeh.documents[0].get_model_by_name('processing_timeline') !== null")
             points = "Bokeh.documents[0].get_model_by_name('processing_timeline').renderers[0].data_source"
@@ -102,15 +116,15 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
             await tab.until(f"location.href === '{url}/batch?id={T + 7000}' && {NUMBERS % 'batch'}.includes('failed')")
             assert "ValueError: <b>7</b>" in await tab.value(NUMBERS % "batch")
 
-    run(scenario)
+    play(scenario)
 
 
-def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(tmp_path: Path) -> None:
-    async def scenario() -> None:
+def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
         state = State(snapshot(50, 170, slow=True, ill={0: "hostile", 3: "given up"}))
         failed = next(batch.time_ms for batch in state.now.completed if batch.num_failed)
         paths = ("/", "/streams", "/stream?id=0", "/batches?show=failed", f"/batch?id={failed}", "/rate", "/graph")
-        async with opened(state, tmp_path) as (tab, url):
+        async with served(state, tab) as url:
             for number, path in enumerate(paths):
                 width, dark = (390, 1280)[number % 2], number % 3 == 0
                 await tab.open(f"{url}{path}", width, dark=dark)
@@ -130,21 +144,20 @@ def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(tmp
             assert was[0] != await tab.value(color)
             assert was[1] != await tab.value(axis)
 
-    run(scenario)
+    play(scenario)
 
 
-def test_a_page_tells_that_the_connection_is_lost(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        state = State(snapshot(1, 20))
-        server = UIServer(state, port=0)
+def test_a_page_tells_that_the_connection_is_lost(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
+        server = UIServer(State(snapshot(1, 20)), port=0)
         server.start()
         try:
-            async with browser(tmp_path) as tab:
-                await tab.open(f"{server.url}/")
-                assert await tab.value("document.getElementById('connection').innerText") == "live"
-                await asyncio.to_thread(server.stop)
-                await tab.until("document.getElementById('connection').innerText === 'connection lost'")
+            await tab.open(f"{server.url}/")
+            assert await tab.value("document.getElementById('connection').innerText") == "live"
+            await asyncio.to_thread(server.stop)
+            await tab.until("document.getElementById('connection').innerText === 'connection lost'")
+            await tab.leave()
         finally:
             server.stop()
 
-    run(scenario)
+    play(scenario)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
 
-from penstock import ConfigurationError, StreamInputInfo
+from penstock import ConfigurationError, JobInfo, StreamInputInfo
 from penstock.helpers import Appender, Directory
 from penstock.testing import FakeListenerContext, listener_events
 from penstock_ui.event_log import EventLog, decode, encode, read_history, replay
@@ -60,7 +60,7 @@ def test_history_shows_what_the_application_showed(
     own = [
         Sampled(T, Storage(1, 2, 3), (Listener("x", 1, 2, True),)),
         RateChanged(T, 0, None, "why"),
-        JobsRun(T + 1000, {0: (1, 2)}),
+        JobsRun((JobInfo(1, T + 1000, 0, "RUNNING", T, None, 2, 1), JobInfo(2, T + 1000, 0))),
         *listener_events(random.Random(3), first_batch=50, batches=5),
     ]
     write([*run, *own])

@@ -12,6 +12,7 @@ from plugins.ui.tests.conftest import T, batch_events
 from penstock import (
     BatchCompleted,
     ConfigurationError,
+    JobInfo,
     ListenerCounts,
     ReceiverInfo,
     ReceiverStarted,
@@ -79,12 +80,13 @@ def test_engine_is_asked_when_a_batch_ends(running: Running) -> None:
     running.context.backlog = 77
     running.context.stored = StorageInfo(3, 4, 6, 5, T, 1)
     running.context.counts = [ListenerCounts("x", 1, 2, True)]
-    running.context.jobs = {(T + 1000, 0): [8, 9]}
+    jobs = (JobInfo(8, T + 1000, 0, "SUCCEEDED", T, T + 5), JobInfo(9, T + 1000, 0, "FAILED", T, T + 9))
+    running.context.spark_jobs = {7: JobInfo(7), **{job.job_id: job for job in jobs}}
     running.deliver(batch_events(1))
     state = running.monitor.snapshot()
     assert state.storage == Storage(77, 3, 4, 6, 5, T, 1)
     assert state.listeners == (Listener("x", 1, 2, True),)
-    assert state.completed[0].operations[0].job_ids == (8, 9)  # type: ignore[index]
+    assert state.completed[0].operations[0].jobs == jobs  # type: ignore[index]
     assert [type(event) for event in running.taken.events[-3:]] == [BatchCompleted, JobsRun, Sampled]
 
 
@@ -96,6 +98,44 @@ def test_engine_is_asked_at_most_once_a_second_for_snapshots(running: Running) -
     running.context.backlog = 5
     assert running.monitor.snapshot().storage.backlog_bytes == 5
     assert len(running.taken.of(Sampled)) == 2
+
+
+def test_spark_is_asked_for_new_and_for_running_jobs_at_most_once_a_second(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+    answer = running.context.jobs
+
+    def jobs(first: int, most: int) -> Any:
+        asked.append((first, most))
+        return answer(first, most)
+
+    monkeypatch.setattr(running.context, "jobs", jobs)
+    runs = JobInfo(4, T + 1000, 0, "RUNNING", T, None, num_stages=2)
+    ended = JobInfo(4, T + 1000, 0, "SUCCEEDED", T, T + 80, 2, 2)
+    running.context.spark_jobs = {0: JobInfo(0, status="RUNNING"), 4: runs}
+    running.deliver(batch_events(1))
+    running.deliver(batch_events(2))
+    assert asked == [(0, 500)]
+    running.now_ms += 1000
+    running.monitor.snapshot()
+    running.context.spark_jobs[4] = ended
+    running.now_ms += 1000
+    state = running.monitor.snapshot()
+    running.now_ms += 1000
+    running.monitor.snapshot()
+    assert asked[1:] == [(4, 1), (5, 500), (4, 1), (5, 500), (5, 500)]
+    assert running.taken.of(JobsRun) == [JobsRun((runs,)), JobsRun((ended,))]
+    assert state.completed[0].operations[0].jobs == (ended,)  # type: ignore[index]
+
+
+def test_the_last_jobs_are_asked_for_before_the_context_has_stopped(running: Running) -> None:
+    running.deliver(batch_events(1))
+    running.context.spark_jobs = {0: (job := JobInfo(0, T + 1000, 0, "SUCCEEDED", T, T + 1))}
+    running.deliver([StopProgress(T, "batches", 1)])
+    assert running.taken.of(JobsRun) == []
+    running.deliver([StopProgress(T, "checkpoint", 0)])
+    assert running.taken.of(JobsRun) == [JobsRun((job,))]
 
 
 def test_sample_has_the_receivers_that_changed(running: Running) -> None:
@@ -130,7 +170,7 @@ def test_engine_that_answers_no_more_ends_nothing(running: Running, monkeypatch:
         raise OSError("gone")
 
     monkeypatch.setattr(running.context, "storage", fails)
-    monkeypatch.setattr(running.context, "job_ids", fails)
+    monkeypatch.setattr(running.context, "jobs", fails)
     running.deliver(batch_events(1))
     assert running.monitor.snapshot().totals.completed_batches == 1
 

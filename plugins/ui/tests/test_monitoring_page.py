@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import click
@@ -48,6 +50,14 @@ def test_alert_rules_are_rules_of_prometheus() -> None:
             assert all(label in METRICS[name].labels for name in names)
     named = re.findall(r"`(Penstock[A-Z]\w+)`", TEXT)
     assert set(named) <= {rule["alert"] for rule in group["rules"]}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool installed: apt-get install prometheus")
+def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (tmp_path / "rules.yml").write_text(text, encoding="utf-8")
+    command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "rules.yml")]
+    assert subprocess.run(command, capture_output=True).returncode == 0
 
 
 def test_every_page_and_command_is_described() -> None:

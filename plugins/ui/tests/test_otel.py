@@ -92,7 +92,7 @@ def test_metrics_are_those_of_the_state(spans: InMemorySpanExporter, reader: InM
     seen = read(reader)
     assert seen["penstock.batches.completed"] == {(own,): 1}
     assert seen["penstock.processed.records"] == {(own,): 40}
-    assert seen["penstock.batch.latency"][own, ("quantile", "0.99")] == 1.2
+    assert seen["penstock.batch.latency"][own, ("percentile", "99")] == 1.2
     assert seen["penstock.stream.records"][own, ("stream", "Receiver-1"), ("stream_id", "1")] == 30
     context.stop()
     assert all(not points for points in read(reader).values())

@@ -10,6 +10,7 @@ import pytest
 from attrs import evolve
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
+from penstock import JobInfo
 from penstock_ui.dashboard.pages import PAGES, Page, render_parts
 from penstock_ui.dashboard.query import Query
 from penstock_ui.snapshot import Application, Snapshot
@@ -89,6 +90,17 @@ def test_hostile_names_and_errors_are_text() -> None:
     assert "ConnectionRefusedError: [Errno 111] Connection refused: <b>sink-2</b>:5432" in found.text
 
 
+def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:
+    state = snapshot(1, 5, ill={0: "stopped"})
+    (stream,) = state.streams
+    assert "Last lines of its log" not in read("/stream", state, Query(id=0)).text
+    assert stream.receiver is not None
+    lines = ("connecting", f"refused {HOSTILE}")
+    logged = evolve(stream, receiver=evolve(stream.receiver, last_log_lines=lines))
+    found = read("/stream", evolve(state, streams=(logged,)), Query(id=0))
+    assert f"Last lines of its log connecting refused {HOSTILE}" in found.text
+
+
 def test_a_hostile_query_is_text() -> None:
     found = read("/streams", snapshot(60, 10), Query(text=HOSTILE[:100], sort=HOSTILE, show=HOSTILE))
     assert "script" not in found.tags
@@ -124,6 +136,46 @@ def test_numbers_of_a_batch_are_those_of_the_batch() -> None:
     assert batch.inputs is not None
     for info in batch.inputs.values():
         assert f"{info.numRecords:,}" in text
+
+
+def test_the_page_of_a_batch_has_a_row_for_each_job_with_stages_and_tasks() -> None:
+    state = snapshot(1, 70)
+    batch = state.batches[60]
+    assert batch.operations is not None
+    found = read("/batch", state, Query(id=batch.time_ms))
+    jobs = [job for operation in batch.operations for job in operation.jobs]
+    assert len(jobs) == 4
+    links = [address.partition("id=")[2] for address in found.addresses if "/jobs/job/" in address]
+    assert links == [str(job.job_id) for operation in batch.operations for job in operation.jobs]
+    assert "1/1 (1 skipped) 4/4" in found.text
+    assert "0/1 (1 failed) (1 skipped) 3/4 (1 failed)" in found.text
+    (html,) = [
+        each for each in render_parts(BY_PATH["/batch"], state, Query(id=batch.time_ms), 0).values() if "Job" in each
+    ]
+    assert html.count('rowspan="2"') == 5
+
+
+def test_jobs_that_run_or_are_unknown_or_too_many_are_told() -> None:
+    state = snapshot(1, 3)
+    batch = state.batches[1]
+    assert batch.operations is not None
+    first, *others = batch.operations
+    job = first.jobs[0]
+
+    def shown(jobs: tuple[JobInfo, ...], *, live: bool = True) -> Reader:
+        operations = (evolve(first, jobs=jobs), *(evolve(other, jobs=()) for other in others))
+        changed = evolve(batch, operations=operations)
+        return read("/batch", evolve(state, batches=(changed,), is_live=live), Query(id=batch.time_ms))
+
+    running = evolve(job, completed_ms=None, submitted_ms=state.time_ms - 4000, num_succeeded_stages=0)
+    assert "4.0 sec so far 0/1 4/4" in shown((running,)).text
+    assert "so far" not in shown((running,), live=False).text
+    many = shown(tuple(evolve(job, job_id=number) for number in range(130)))
+    assert "and 30 more jobs" in many.text
+    assert "No Spark job of this batch is known" in shown(()).text
+    ended = shown((), live=False)
+    assert "The event log has no Spark job of this batch" in ended.text
+    assert shown((job,), live=False).addresses == [address for address in ended.addresses if "4040" not in address]
 
 
 def test_missing_and_unknown_ids_are_told() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import shutil
+import subprocess
 from typing import Any
 
+import pytest
 from attrs import evolve
 from plugins.ui.tests.conftest import T, batch_events, state_of
 from plugins.ui.tests.exposition import parse
+from plugins.ui.tests.snapshots import snapshot
 
 from penstock import ReceiverError, ReceiverInfo
 from penstock.testing import FakeListenerContext, listener_events
@@ -15,6 +19,8 @@ from penstock_ui.monitor import describe
 from penstock_ui.own_events import ApplicationDescribed, RateChanged, Sampled, StreamDescribed
 from penstock_ui.prometheus import exposition
 from penstock_ui.snapshot import Application, Listener, Storage
+
+PROMTOOL = shutil.which("promtool")
 
 
 def value(text: str, name: str, **labels: str) -> float | None:
@@ -38,7 +44,7 @@ def test_values_are_those_of_the_events(run: list[Any]) -> None:
     assert value(text, "last_completed_batch_processing_delay_seconds") == 0.2
     assert value(text, "last_completed_batch_submission_timestamp_seconds") == (T + 1005) / 1000
     assert value(text, "last_completed_batch_latency_seconds") == 1.2
-    assert value(text, "batch_latency_seconds", quantile="0.99") == 1.2
+    assert value(text, "batch_latency_seconds", percentile="99") == 1.2
     assert value(text, "stream_records_total", stream_id="1", stream="Receiver-1") == 30
     assert value(text, "stream_input_records_per_second", stream_id="1", stream="Receiver-1") == 30
     assert value(text, "receiver_rate_limit_records_per_second", stream_id="1", stream="Receiver-1") == 12.5
@@ -56,6 +62,14 @@ def test_hostile_names_and_errors_stay_inside_their_label() -> None:
     text = exposition(state_of([described, error, *batch_events(1)]))
     assert value(text, "receiver_errors_total", stream_id="0", stream=name) == 1
     assert value(text, "up") == 1
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool installed: apt-get install prometheus")
+def test_promtool_finds_nothing_wrong() -> None:
+    assert PROMTOOL is not None
+    state = snapshot(50, 70, ill={0: "hostile", 3: "stopped", 20: "lost"}, slow=True)
+    ran = subprocess.run([PROMTOOL, "check", "metrics"], input=exposition(state), capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_two_streams_of_one_name_are_two_series() -> None:

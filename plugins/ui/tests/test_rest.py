@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 
-from penstock import ReceiverError, ReceiverInfo
+from penstock import JobInfo, ReceiverError, ReceiverInfo
 from penstock_ui.own_events import JobsRun, RateChanged, Sampled
 from penstock_ui.rest import BadRequestError, NotFoundError, respond
 from penstock_ui.snapshot import Listener, Storage
@@ -54,7 +54,8 @@ def test_unknown_values_are_absent(run: list[Any]) -> None:
 
 
 def test_values_are_those_of_the_events(run: list[Any]) -> None:
-    source = FixedSource(state_of([run[0], *batch_events(1, {0: 10, 1: 30}), JobsRun(T + 1000, {0: (4, 5)})]))
+    jobs = JobsRun((JobInfo(4, T + 1000, 0), JobInfo(5, T + 1000, 0)))
+    source = FixedSource(state_of([run[0], *batch_events(1, {0: 10, 1: 30}), jobs]))
     date = datetime.fromtimestamp(T // 1000 + 1, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     assert get(source, "batches") == [get(source, "batches", T + 1000)]
     assert get(source, "batches", T + 1000) == {

@@ -18,7 +18,7 @@ from plugins.ui.tests.exposition import parse
 
 from penstock import ReceiverError, ReceiverInfo
 from penstock_ui import rest as rest_module
-from penstock_ui import server as server_module
+from penstock_ui import web as web_module
 from penstock_ui.own_events import ApplicationDescribed, StreamDescribed
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Application
@@ -112,7 +112,7 @@ def test_url_names_the_bound_port_and_the_next_free_one_is_taken(serve: Serve) -
         serve(port=port, retries=0)
 
 
-def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
+def test_stop_frees_the_port_and_ends_the_thread(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     server = serve()
     port = address(server)[1]
     open_connection = connect(server)
@@ -121,8 +121,27 @@ def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
     server.stop()
     server.stop()
     open_connection.close()
-    assert not server._thread.is_alive()
+    assert "penstock-ui" not in [thread.name for thread in threading.enumerate()]
+    assert "dashboard ended" not in caplog.text
     socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_handlers_wait_until_somebody_connects(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, begin = threading.Event(), web_module.serve
+
+    def noted(*arguments: Any) -> None:
+        begun.set()
+        begin(*arguments)
+
+    monkeypatch.setattr(web_module, "serve", noted)
+    unseen, server = serve(), serve()
+    assert request(server, "/healthz")[0].status == 200
+    assert begun.is_set()
+    begun.clear()
+    unseen.stop()
+    assert not begun.is_set()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address(unseen))
 
 
 def test_stop_before_the_start_is_harmless(source: FixedSource) -> None:
@@ -194,7 +213,7 @@ def test_token_of_a_page_moves_into_a_cookie(serve: Serve, monkeypatch: pytest.M
 
 def test_token_is_never_logged(serve: Serve, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(server_module, "exposition", lambda _state: 1 / 0)
+    monkeypatch.setattr(web_module, "exposition", lambda _state: 1 / 0)
     server = serve(token="topsecret")
     assert request(server, "/metrics?token=topsecret")[0].status == 500
     assert request(server, f"{STATISTICS}?token=topsecret")[0].status == 200
@@ -224,16 +243,16 @@ def test_server_on_all_addresses_has_the_hosts_name_and_is_reached_by_it(serve: 
 def test_client_that_stops_reading_is_disconnected_and_delays_nobody(
     serve: Serve, source: FixedSource, run: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "_CLIENT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(web_module, "_CLIENT_TIMEOUT_S", 0.2)
     source.state = state_of([run[0], *(event for n in range(1000) for event in batch_events(n, failure="x" * 9000))])
     server, disconnected = serve(), threading.Event()
-    disconnect = server_module._Handler._disconnect
+    disconnect = web_module._Handler._disconnect
 
-    def noted(handler: server_module._Handler) -> None:
+    def noted(handler: web_module._Handler) -> None:
         disconnect(handler)
         disconnected.set()
 
-    monkeypatch.setattr(server_module._Handler, "_disconnect", noted)
+    monkeypatch.setattr(web_module._Handler, "_disconnect", noted)
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect(address(server))

@@ -14,6 +14,7 @@ from plugins.ui.tests.conftest import T, batch_events, state_of
 from penstock import (
     BatchCompleted,
     BatchSubmitted,
+    JobInfo,
     OutputOperationCompleted,
     OutputOperationInfo,
     ReceiverError,
@@ -31,6 +32,10 @@ from penstock_ui.store import Limits, MetricsStore
 TWO = {0: 300, 1: 300}
 
 
+def job(number: int, batch: int = 1, operation: int = 0) -> JobInfo:
+    return JobInfo(number, T + batch * 1000, operation, "SUCCEEDED", T, T + 9, 1, 1)
+
+
 def test_batch_is_counted_as_spark_counts_it() -> None:
     submitted, started, *operations, completed = batch_events(1, TWO)
     store = MetricsStore()
@@ -46,8 +51,8 @@ def test_batch_is_counted_as_spark_counts_it() -> None:
 
     for event in operations:
         store.apply(event)
-    store.apply(JobsRun(T + 1000, {0: (0, 1)}))
-    assert store.snapshot().running[0].operations[0].job_ids == (0, 1)  # type: ignore[index]
+    store.apply(JobsRun((job(0), job(1))))
+    assert store.snapshot().running[0].operations[0].jobs == (job(0), job(1))  # type: ignore[index]
 
     store.apply(completed)
     state = store.snapshot()
@@ -55,7 +60,7 @@ def test_batch_is_counted_as_spark_counts_it() -> None:
     assert state.totals == Totals(1, 0, 600, 600)
     assert [stream.records for stream in state.streams] == [300, 300]
     batch = state.completed[0]
-    assert batch.operations[0].job_ids == (0, 1)  # type: ignore[index]
+    assert batch.operations[0].jobs == (job(0), job(1))  # type: ignore[index]
     assert (batch.scheduling_delay_ms, batch.processing_delay_ms, batch.total_delay_ms) == (10, 200, 210)
     assert batch.generation_delay_ms == 5
     assert state.input_rate(batch) == 600
@@ -78,15 +83,39 @@ def test_old_batches_lose_their_details_before_the_memory_grows() -> None:
     assert all(batch.records == 99 and batch.num_operations == 1 for batch in state.completed)
 
 
-def test_job_ids_that_come_before_or_after_their_batch_leave_nothing_behind() -> None:
+def test_jobs_that_come_before_or_after_their_batch_leave_nothing_behind() -> None:
     store = MetricsStore(Limits(batches=10))
     for number in range(100):
-        store.apply(JobsRun(T + number * 1000, {0: (number,)}))
+        store.apply(JobsRun((job(number, batch=number), JobInfo(7))))
         for event in batch_events(number):
             store.apply(event)
-        store.apply(JobsRun(T + number * 1000, {0: (number,), 5: (1,)}))
+        store.apply(JobsRun((job(200 + number, batch=number), job(300, batch=number, operation=5))))
+        store.apply(JobsRun((job(number, batch=number - 50),)))
     state = store.snapshot()
-    assert [batch.operations[0].job_ids for batch in state.completed] == [(n,) for n in range(90, 100)]  # type: ignore[index]
+    assert [[each.job_id for each in batch.operations[0].jobs] for batch in state.completed] == [  # type: ignore[index]
+        [n, 200 + n] for n in range(90, 100)
+    ]
+    assert all(batch.num_operations == 1 for batch in state.completed)
+    assert len(store._early_jobs) <= 10
+
+
+def test_jobs_of_a_batch_are_bounded_and_count_as_details() -> None:
+    store = MetricsStore(Limits(details=2500))
+    for number in (1, 2, 3):
+        for event in batch_events(number):
+            store.apply(event)
+        store.apply(JobsRun(tuple(job(n, batch=number) for n in range(1500))))
+    dropped, *kept = store.snapshot().completed
+    assert dropped.operations is None
+    for batch in kept:
+        assert [each.job_id for each in batch.operations[0].jobs] == list(range(500, 1500))  # type: ignore[index]
+
+
+def test_a_job_seen_before_the_event_of_its_output_operation_is_kept() -> None:
+    submitted, started, began, ended, completed = batch_events(1)
+    state = state_of([submitted, started, JobsRun((job(3),)), began, ended, completed])
+    (operation,) = state.completed[0].operations or ()
+    assert (operation.name, operation.jobs) == ("op0", (job(3),))
 
 
 @pytest.mark.parametrize("missing", range(4))

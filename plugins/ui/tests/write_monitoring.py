@@ -10,7 +10,7 @@ import attrs
 from plugins.ui.tests.snapshots import snapshot as fake
 from tests.helpers.markdown import attributes, fields, names, summary, table
 
-from penstock import DStreamInfo
+from penstock import DStreamInfo, JobInfo
 from penstock_ui import own_events, prometheus, rest, snapshot
 from penstock_ui.options import OPTIONS
 from penstock_ui.terminal import State
@@ -31,6 +31,7 @@ _STATE = (
     snapshot.Listener,
     snapshot.Distribution,
     DStreamInfo,
+    JobInfo,
 )
 
 

@@ -137,7 +137,7 @@ def _notes_folder(notes: Path | None) -> Path:
     folder = notes or Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user")
+        raise PermissionError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
     return folder
 
 

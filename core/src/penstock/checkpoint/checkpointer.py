@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.directory import RECEIVED_DATA
-from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.manifest import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.restore.recovery import RecoveredRun

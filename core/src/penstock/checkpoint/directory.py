@@ -30,13 +30,6 @@ from penstock.spark.checkpoint import (
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import is_remote, location_of_hadoop
 
-#: Folder of the receivers' blocks.
-RECEIVED_DATA = "receivedData"
-#: Folder of the driver write-ahead log: received blocks, and the batch that each is allocated to.
-BLOCK_LOG = "receivedBlockMetadata"
-#: Folder of the log of completed output operations.
-COMPLETED_OUTPUTS = "completedOutputs"
-
 
 class CheckpointDirectory:
     """The checkpoint directory of a run.

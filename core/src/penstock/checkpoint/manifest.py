@@ -16,6 +16,12 @@ from penstock.errors import CheckpointError
 
 #: Version of the JSON below; every other version is refused.
 FORMAT = 3
+#: Folder of the receivers' blocks.
+RECEIVED_DATA = "receivedData"
+#: Folder of the driver write-ahead log: received blocks, and the batch that each is allocated to.
+BLOCK_LOG = "receivedBlockMetadata"
+#: Folder of the log of completed output operations.
+COMPLETED_OUTPUTS = "completedOutputs"
 
 
 @frozen

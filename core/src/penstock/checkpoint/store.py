@@ -45,9 +45,9 @@ class CheckpointStore:
             OSError: the directory cannot be read.
         """
         damaged: dict[str, str] = {}
-        for name in reversed(self._names()):
+        for name in reversed(self.names()):
             try:
-                found = self._read(name)
+                found = self.read(name)
             except CheckpointError as error:
                 damaged[name] = str(error)
                 continue
@@ -122,11 +122,16 @@ class CheckpointStore:
             raise CheckpointError(f"{self._directory.location(name)} is damaged: its checksum does not match")
         return data
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """Names of the checkpoint files, oldest first."""
         return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
 
-    def _read(self, name: str) -> Checkpoint:
+    def read(self, name: str) -> Checkpoint:
+        """Read one checkpoint.
+
+        Raises:
+            CheckpointError: it is damaged, or has another format version.
+        """
         try:
             data = self._directory.read(name)
         except OSError as error:
@@ -141,7 +146,7 @@ class CheckpointStore:
 
     def last_number(self) -> int:
         """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
-        return max((int(name.rpartition("-")[2]) for name in self._names()), default=0)
+        return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
 
 
 def _name(checkpoint: Checkpoint) -> str:

@@ -18,7 +18,8 @@ import attrs
 import click
 
 from penstock import testing
-from penstock.cli.shared import option_pairs
+from penstock.cli.installed import completes, offered_names, plugin_names
+from penstock.cli.shared import examples, option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
 from penstock.testing.check import scale
@@ -35,17 +36,32 @@ _PROBE_LIMIT_S = 15.0
 _KINDS: Mapping[str, Kind] = {"receiver": "receiver", "rate estimator": "rate-estimator"}
 
 
-@click.command()
-@click.argument("name")
+def _testable() -> list[str]:
+    return [*plugin_names(), *offered_names("receivers", "rate_estimators")]
+
+
+@click.command(
+    epilog=examples(
+        ("plugins check socket", "all checks on the receiver socket"),
+        ("plugins check weather --option city=Bern --only RC-06", "one check, with an option of the receiver"),
+        ("plugins check weather --live --json", "with Spark, for a script"),
+    )
+)
+@click.argument("name", shell_complete=completes(_testable))
 @click.option(
     "--kind", metavar="KIND", help="receiver, rate-estimator, listener, block-store; plugin: packaging alone."
 )
 @click.option("--suite", metavar="MODULE:CLASS", help="The suite that says how the plugin is made and fed.")
 @click.option(
-    "--option", "options", multiple=True, metavar="NAME=VALUE", callback=option_pairs, help="Of the plugin; repeatable."
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=option_pairs,
+    help="An option of the plugin; repeatable.",
 )
 @click.option("--only", multiple=True, metavar="ID", help="Run this check, such as RC-06; repeatable.")
-@click.option("--seed", type=int, help="Of everything random; 0 unless the suite has one.")
+@click.option("--seed", type=int, help="Seed of everything random; 0 unless the suite has one.")
 @click.option("--live", is_flag=True, help="Also run the checks that start Spark.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of reports; progress goes to standard error.")
 def check(

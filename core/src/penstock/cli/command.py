@@ -7,17 +7,21 @@ Distributions add subcommands, which are click's, through the entry-point group 
 from __future__ import annotations
 
 import importlib.metadata
+import traceback
 from typing import IO, Any
 
 import click
 
 from penstock import __version__
+from penstock.cli.checkpoint import checkpoint
+from penstock.cli.conf import conf
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.pack import pack
 from penstock.cli.plugins import plugins
 from penstock.cli.rate import rate
 from penstock.cli.run import run
+from penstock.cli.shared import EXIT_CODES, examples
 from penstock.errors import PenstockError, summary_of
 from penstock.hookspecs import COMMANDS_GROUP
 from penstock.runtime.log import set_level
@@ -28,11 +32,15 @@ _ELSEWHERE = {"status": "penstock-ui", "top": "penstock-ui", "ui": "penstock-ui"
 
 
 class Failure(click.ClickException):
-    """A PenstockError on the command line: its first line, or all of it with ``--verbose``."""
+    """A PenstockError on the command line: its first line, with ``--verbose`` after the traceback."""
+
+    def __init__(self, error: PenstockError, *, verbose: bool) -> None:
+        super().__init__(str(error).partition("\n")[0])
+        self._traceback = "".join(traceback.format_exception(error)) if verbose else ""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the error."""
-        click.echo(f"penstock: {self.message}", file=file, err=file is None)
+        click.echo(f"{self._traceback}penstock: {self.message}", file=file, err=file is None)
 
 
 class _PenstockGroup(click.Group):
@@ -61,8 +69,12 @@ class _PenstockGroup(click.Group):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            message = str(error) if ctx.obj else str(error).partition("\n")[0]
-            raise Failure(message) from error
+            raise Failure(error, verbose=bool(ctx.obj)) from error
+        except click.NoSuchOption as error:
+            if error.option_name not in {"-v", "--verbose"}:
+                raise
+            message = f"{error.option_name} comes before the command: penstock -v {ctx.invoked_subcommand} ..."
+            raise click.UsageError(message, error.ctx) from None
         except KeyboardInterrupt:
             ctx.exit(_EXIT_INTERRUPTED)
 
@@ -78,21 +90,45 @@ def _unavailable(name: str, reason: str) -> click.Command:
     return unavailable
 
 
-@click.group(cls=_PenstockGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_EPILOG = "\n\n".join(
+    [
+        examples(
+            ("doctor", "can this machine run Penstock? If not, what mends it?"),
+            ("demo", "watch a stream at work"),
+            ("run --receivers 1 app.py", "run your own program"),
+            ("plugins list", "which receivers are installed"),
+            ("-v run app.py", "the same with log lines and full tracebacks"),
+        ),
+        "\n".join(["\b", "Exit codes:", *(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())]),
+        "\n".join(
+            [
+                "\b",
+                "Shell completion, with the names of plugins and configuration keys:",
+                '  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"      # in ~/.bashrc',
+                '  eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"       # in ~/.zshrc',
+                "  _PENSTOCK_COMPLETE=fish_source penstock | source       # in ~/.config/fish/config.fish",
+            ]
+        ),
+    ]
+)
+
+
+@click.group(cls=_PenstockGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.version_option(__version__, prog_name="penstock", message="%(prog)s %(version)s")
-@click.option("-v", "--verbose", is_flag=True, help="Log at INFO, show Spark's output, and print errors in full.")
+@click.option("-v", "--verbose", is_flag=True, help="Log at INFO, show Spark's output, and errors with tracebacks.")
 @click.pass_context
 def penstock(context: click.Context, verbose: bool) -> None:
     """Micro-batch streaming for Python on Spark, with pluggable receivers.
 
-    Start with "penstock demo", which runs a stream here, and "penstock doctor", which checks this machine.
+    New here? Start with "penstock doctor", which checks this machine, and "penstock demo", which runs a stream on it.
+    "penstock COMMAND --help" explains a command. Options before the command, such as -v, apply to all of them.
     """
     context.obj = verbose
     if verbose:
         set_level("INFO")
 
 
-for _subcommand in (demo, run, pack, plugins, rate, doctor):
+for _subcommand in (demo, run, pack, plugins, rate, doctor, conf, checkpoint):
     penstock.add_command(_subcommand)
 
 

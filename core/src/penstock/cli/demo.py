@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
-from penstock.cli.plugins import load_plugins
-from penstock.cli.shared import is_live, option_pairs, terminal
+from penstock.cli.installed import completes, load_plugins, offered_names
+from penstock.cli.shared import examples, is_live, option_pairs, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.launch.java import ensure_java
 from penstock.launch.launch_conf import PROGRESS, UDS, local_master
@@ -31,7 +31,16 @@ _RECEIVER = "synthetic"
 _DASHBOARD = "spark.penstock.ui."
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        ("demo", "10 batches of 10,000 lines a second"),
+        ("demo --rate 100000 --interval 0.5", "more lines, shorter batches"),
+        (
+            "demo --receiver socket --option host=localhost --option port=9999",
+            'the words of another receiver: "nc -lk 9999"',
+        ),
+    )
+)
 @click.option("--batches", default=10, show_default=True, type=click.IntRange(min=1), help="Number of batches to show.")
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.001), help="Batch interval in seconds."
@@ -40,14 +49,21 @@ _DASHBOARD = "spark.penstock.ui."
     "--rate", default=10_000, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Lines per second."
 )
 @click.option("--seed", type=int, help="Seed of the lines; the same seed gives the same lines.")
-@click.option("--receiver", metavar="NAME", default=_RECEIVER, show_default=True, help="Of any installed plugin.")
+@click.option(
+    "--receiver",
+    metavar="NAME",
+    default=_RECEIVER,
+    show_default=True,
+    shell_complete=completes(lambda: offered_names("receivers")),
+    help="The receiver that runs, of any installed plugin.",
+)
 @click.option(
     "--option",
     "given",
     multiple=True,
     metavar="NAME=VALUE",
     callback=option_pairs,
-    help="Of the receiver; repeatable.",
+    help="An option of the receiver; repeatable.",
 )
 @click.pass_context
 def demo(
@@ -61,8 +77,9 @@ def demo(
 ) -> None:
     """Run a stream here and watch its batches.
 
-    A receiver makes lines of text, and each batch counts their words. Ends after the given number of batches, counted
-    from the first one with records. With --receiver another receiver runs, and the words of its records are counted.
+    Starts Spark on this machine; needs no data and no cluster. A receiver makes lines of text, and each batch counts
+    their words. Ends after the given number of batches, counted from the first one with records. With --receiver
+    another receiver runs, and the words of its records are counted.
     """
     verbose: bool = context.obj
     options: dict[str, Any] = dict(given)
@@ -157,4 +174,5 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
             if batch.failure:
                 raise BatchFailedError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
-            raise PenstockError(f"no record arrived: {program.receiver_error or 'the receiver stored none'}")
+            reason = program.receiver_error or "the receiver stored none; penstock -v demo shows its log"
+            raise PenstockError(f"no record arrived: {reason}")

@@ -5,26 +5,37 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+import attrs
 import click
 from attrs import frozen
 from rich.text import Text
 
-from penstock.cli.plugins import load_plugins
-from penstock.cli.shared import terminal
+from penstock import __version__
+from penstock.cli.conf import problems
+from penstock.cli.installed import load_plugins
+from penstock.cli.shared import as_json_option, examples, print_json, terminal
+from penstock.errors import summary_of
 from penstock.launch.java import MIN_VERSION, find_java
 from penstock.launch.launch_conf import UDS, conf_here
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 # The requirements of core/pyproject.toml.
 _PYTHON, _PYSPARK, _PYARROW, _PANDAS, _TOO_NEW_PANDAS = (3, 11), (4, 0), (18,), (2, 2), (3,)
+# Of first-party plugins, which have the core's version.
+_FIRST_PARTY = {"all", "allocation", "file", "rate", "socket", "structured", "synthetic", "ui"}
+_ASK_LIMIT_S = 20.0
+# Below this, a backlog of blocks may fill the disk.
+_FREE_GB = 2.0
 # The first PySpark with Unix domain sockets.
 _PYSPARK_WITH_UDS = (4, 1)
 
@@ -44,20 +55,40 @@ class Finding:
     remedy: str = ""
 
 
-@click.command()
-def doctor() -> None:
-    """Check whether Penstock can run on this machine.
+@click.command(
+    epilog=examples(
+        ("doctor", "what works, what does not, and the command that mends it"),
+        ("doctor --json | jq '.[] | select(.level == \"fail\")'", "the failures, for a script"),
+    )
+)
+@as_json_option
+def doctor(as_json: bool) -> None:
+    """Check this machine and say what to mend.
 
-    Exits with 1 if a check fails.
+    Can Penstock run here, and if not, what makes it run? Looks at Python, PySpark, Java, the packages they need, the
+    plugins and the configuration. Starts nothing and changes nothing.
+
+    "ok" is as it should be, "warn" works with a disadvantage, with "fail" programs do not run: exit code 1. The line
+    below a finding is the command or the change that mends it.
     """
-    findings = [finding for check in CHECKS for finding in check()]
-    console = terminal()
+    findings = [(check.__name__.removeprefix("check_"), finding) for check in CHECKS for finding in check()]
+    if as_json:
+        print_json([{"check": name, **attrs.asdict(finding)} for name, finding in findings])
+    else:
+        _print(finding for _name, finding in findings)
+    if any(finding.level == "fail" for _name, finding in findings):
+        raise click.exceptions.Exit(1)
+
+
+def _print(findings: Iterable[Finding]) -> None:
+    console, failed = terminal(), 0
     for finding in findings:
+        failed += finding.level == "fail"
         console.print(Text.assemble((f"{finding.level:<6}", _STYLES[finding.level]), finding.text), soft_wrap=True)
         if finding.remedy:
             console.print(Text(f"      → {finding.remedy}"), soft_wrap=True)
-    if any(finding.level == "fail" for finding in findings):
-        raise click.exceptions.Exit(1)
+    if failed:
+        console.print(f"\n{failed} to mend before programs run here")
 
 
 def check_python() -> Iterator[Finding]:
@@ -70,6 +101,22 @@ def check_python() -> Iterator[Finding]:
         yield Finding("fail", text, "install Python 3.11 or newer")
 
 
+def check_distributions() -> Iterator[Finding]:
+    """Penstock's own distributions, which are released together."""
+    others = {
+        each.name: each.version
+        for each in importlib.metadata.distributions()
+        if (each.name or "").startswith("penstock-") and each.name.removeprefix("penstock-") in _FIRST_PARTY
+    }
+    different = [f"{name} {version}" for name, version in sorted(others.items()) if version != __version__]
+    if different:
+        text = f"penstock {__version__} beside {', '.join(different)}: the versions must be the same"
+        names = " ".join(f"{each.split()[0]}=={__version__}" for each in different)
+        yield Finding("fail", text, f"pip install {names}")
+    else:
+        yield Finding("ok", f"penstock {__version__}")
+
+
 def check_pyspark() -> Iterator[Finding]:
     """PySpark, and which Spark it uses."""
     version = _version("pyspark")
@@ -79,6 +126,29 @@ def check_pyspark() -> Iterator[Finding]:
     yield Finding("ok", f"PySpark {version}")
     if home := os.environ.get("SPARK_HOME"):
         yield Finding("warn", f"SPARK_HOME={home} replaces the Spark of PySpark", "unset SPARK_HOME unless you mean it")
+
+
+def check_workers() -> Iterator[Finding]:
+    """The Python of Spark's workers, which must be of the driver's version."""
+    chosen = os.environ.get("PYSPARK_PYTHON") or conf_here().get("spark.pyspark.python")
+    if chosen is None:
+        return
+    here, remedy = sys.version_info[:2], f"export PYSPARK_PYTHON={sys.executable}"
+    try:
+        asked = subprocess.run(
+            [chosen, "-c", "import sys; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_ASK_LIMIT_S,
+        )
+        version = tuple(map(int, asked.stdout.split()))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        yield Finding("fail", f"PYSPARK_PYTHON={chosen} does not run: {summary_of(error)}", remedy)
+        return
+    if version != here:
+        text = f"PYSPARK_PYTHON={chosen} is Python {version[0]}.{version[1]}; the driver is {here[0]}.{here[1]}"
+        yield Finding("fail", f"{text}: Spark's workers must have the same", remedy)
 
 
 def check_pyarrow() -> Iterator[Finding]:
@@ -111,7 +181,7 @@ def check_java() -> Iterator[Finding]:
 def check_pandas() -> Iterator[Finding]:
     """pandas, which PySpark requires for its pandas and Arrow functions."""
     version = _version("pandas")
-    purpose = "PySpark's pandas and Arrow functions"
+    purpose = "DataFrames and PySpark's pandas functions"
     if version is None:
         yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install 'penstock[columnar]'")
     elif not _PANDAS <= _numbers(version) < _TOO_NEW_PANDAS:
@@ -161,14 +231,58 @@ def check_uds() -> Iterator[Finding]:
             yield Finding("ok", "Unix domain sockets")
 
 
+def check_host() -> Iterator[Finding]:
+    """The name of this host, for which Spark needs an address."""
+    name = socket.gethostname()
+    try:
+        socket.gethostbyname(name)
+    except OSError as error:
+        if not os.environ.get("SPARK_LOCAL_IP"):
+            text = f"the name of this host, {name}, has no address ({error}), and Spark needs one"
+            yield Finding("fail", text, "export SPARK_LOCAL_IP=127.0.0.1, or add the name to /etc/hosts")
+
+
+def check_disk() -> Iterator[Finding]:
+    """The disk that receivers store blocks on, which are Spark's local directories."""
+    named = os.environ.get("SPARK_LOCAL_DIRS") or conf_here().get("spark.local.dir") or tempfile.gettempdir()
+    for directory in map(str.strip, named.split(",")):
+        try:
+            free_gb = shutil.disk_usage(directory).free / 1e9
+        except OSError as error:
+            yield Finding(
+                "fail", f"the local directory {directory} cannot be used: {error.strerror}", f"mkdir -p {directory}"
+            )
+            continue
+        if free_gb < _FREE_GB:
+            text = f"{free_gb:.1f} GB are free in {directory}, where blocks are stored"
+            yield Finding("warn", text, "export SPARK_LOCAL_DIRS=/path/on/a/larger/disk")
+        else:
+            yield Finding("ok", f"{free_gb:.0f} GB free for blocks in {directory}")
+
+
+def check_configuration() -> Iterator[Finding]:
+    """The configuration that programs get here: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
+    pairs = conf_here()
+    findings = problems(pairs, load_plugins(isolated=True))
+    for each in findings:
+        yield Finding("fail" if each.is_error else "warn", f"configuration: {each.text}", each.remedy)
+    if pairs and not findings:
+        yield Finding("ok", f"configuration: {len(pairs)} keys set for all programs here")
+
+
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     check_python,
+    check_distributions,
     check_pyspark,
+    check_workers,
     check_pyarrow,
     check_java,
     check_pandas,
     check_plugins,
+    check_configuration,
     check_uds,
+    check_host,
+    check_disk,
 )
 
 

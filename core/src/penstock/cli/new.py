@@ -9,6 +9,7 @@ from string import Template
 import click
 from attrs import frozen
 
+from penstock.cli.shared import examples
 from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import LEGAL_NAME
 from penstock.testing.plugin_probe import installed
@@ -64,7 +65,12 @@ _KINDS = {
 }
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        ("plugins new receiver weather", "a receiver named weather, in the folder penstock-weather"),
+        ("plugins new rate-estimator half --into ..", "a rate estimator, in a folder beside this one"),
+    )
+)
 @click.argument("kind", type=click.Choice(list(_KINDS)))
 @click.argument("name")
 @click.option(
@@ -76,7 +82,8 @@ _KINDS = {
 def new(kind: str, name: str, into: Path) -> None:
     """Write a new plugin: a module, a test file, pyproject.toml and README.md.
 
-    It passes every conformance check that applies before the first change.
+    It works and passes every conformance check as it is: install it, look at it, change it. NAME is what programs will
+    call it.
     """
     try:
         folder = write_plugin(kind, name, into)

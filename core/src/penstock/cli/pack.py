@@ -22,7 +22,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from penstock import __version__
-from penstock.cli.shared import terminal
+from penstock.cli.installed import completes, plugin_names
+from penstock.cli.shared import examples, terminal
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.hookspecs import GROUP
 from penstock.runtime.atomic_write import atomic_write
@@ -52,8 +53,14 @@ class Packed:
     num_bytes: int
 
 
-@click.command()
-@click.argument("plugins", metavar="[PLUGIN]...", nargs=-1)
+@click.command(
+    epilog=examples(
+        ("pack", "everything that is installed here, into penstock.tar.gz"),
+        ("pack socket --requirement requests", "the core, one plugin, and a package of your program"),
+        ("run --master spark://host:7077 --archives penstock.tar.gz app.py", "run with it"),
+    )
+)
+@click.argument("plugins", metavar="[PLUGIN]...", nargs=-1, shell_complete=completes(plugin_names))
 @click.option(
     "--output",
     default="penstock.tar.gz",
@@ -73,10 +80,11 @@ class Packed:
 def pack(
     verbose: bool, plugins: tuple[str, ...], output: Path, requirements: tuple[str, ...], exclude: tuple[str, ...]
 ) -> None:
-    """Pack Penstock, plugins and packages into an archive for executors.
+    """Pack what executors need into an archive.
 
-    Packs the PLUGINs named, by default all that are installed here, with all that they depend on except PySpark. The
-    executors' Python must be of the same version as this one.
+    For a cluster whose hosts do not have Penstock installed: Spark sends the archive to each executor. Packs the
+    PLUGINs named, by default all that are installed here, with all that they depend on except PySpark. The executors'
+    Python must be of the same version as this one.
     """
     roots = [_core(), *_plugin_distributions(plugins), *_requirements(requirements)]
     distributions = _closure(roots, _OF_SPARK | {canonicalize_name(each) for each in exclude})

@@ -2,18 +2,12 @@
 
 ``cli.check`` runs their conformance checks, ``cli.new`` writes a new plugin.
 
-Imports no Spark. A plugin that fails to load is not logged: the commands show it. They load each plugin in a process of
+Imports no Spark. A plugin that fails to load is not logged: the commands show it. Each plugin is loaded in a process of
 its own first, so that a plugin that hangs or crashes while it loads is shown as left out.
 """
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
-import json
-import logging
-import sys
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -23,53 +17,64 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock import conf
 from penstock.cli.check import check
+from penstock.cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock.cli.new import new
-from penstock.cli.shared import terminal
-from penstock.conf import Settings
+from penstock.cli.shared import as_json_option, examples, print_json, terminal
 from penstock.errors import UnknownNameError
-from penstock.hookspecs import GROUP
-from penstock.launch.launch_conf import conf_here
-from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins, additional
+from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
 from penstock.plugins.specs import fields_of, options_of
-from penstock.testing.plugin_probe import probe
-
-#: The longest time that a plugin may take to load.
-_LOAD_LIMIT_S = 15.0
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        ("plugins list", "what is installed, and what was left out"),
+        ("plugins show socket", "the options of the receiver socket"),
+        ("plugins new receiver weather", "begin a receiver plugin of your own"),
+        ("plugins check weather", "test it"),
+    )
+)
 def plugins() -> None:
-    """List, show and check the installed plugins; write a new one."""
+    """List, show, check and write plugins.
+
+    A plugin is a Python package that offers receivers, input streams, rate estimators or listeners. Penstock finds it
+    as soon as it is installed with pip.
+    """
 
 
 plugins.add_command(check)
 plugins.add_command(new)
 
 
-@plugins.command("list")
-@_as_json
+@plugins.command(
+    "list", epilog=examples(("plugins list", "a table"), ("plugins list --json | jq '.[].name'", "the names alone"))
+)
+@as_json_option
 def list_plugins(as_json: bool) -> None:
-    """List the installed plugins.
+    """List the installed plugins and what they offer.
 
-    Exits with 1 if a plugin was left out, for instance because it failed to import.
+    A plugin that does not load is listed with the reason, and programs run without it. The exit code is then 1.
     """
     found = [describe(plugin) for plugin in load_plugins(isolated=True).loaded]
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        print_json(found)
     elif found:
         terminal().print(overview(found))
     else:
         click.echo("No plugin is installed. Install Penstock's own with: pip install penstock-all")
-    if any(plugin["fault"] for plugin in found):
+    if left_out := [plugin["name"] for plugin in found if plugin["fault"]]:
+        click.echo(f"penstock: left out: {', '.join(left_out)}; to find out why: penstock plugins check NAME", err=True)
         raise click.exceptions.Exit(1)
 
 
-@plugins.command()
-@click.argument("name")
-@_as_json
+@plugins.command(
+    epilog=examples(
+        ("plugins show socket", "the receivers of a plugin, with all options"),
+        ("plugins show pid", "the options of a rate estimator"),
+    )
+)
+@click.argument("name", shell_complete=completes(lambda: [*plugin_names(), *offered_names()]))
+@as_json_option
 def show(name: str, as_json: bool) -> None:
     """Show what a plugin offers, with all options.
 
@@ -77,35 +82,9 @@ def show(name: str, as_json: bool) -> None:
     """
     found = describe_named(load_plugins(isolated=True), name)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        print_json(found)
     else:
         terminal().print(Group(*map(details, found)))
-
-
-def load_plugins(*, isolated: bool = False) -> Plugins:
-    """Load the installed plugins, except those that the configuration disables.
-
-    Args:
-        isolated: load each plugin in a process of its own first, and leave out those that cannot be imported there.
-
-    Raises:
-        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
-    """
-    # This key alone: an invalid value of another one is for the program to refuse.
-    key = conf.key("plugins_disable")
-    disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
-    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional}, []
-    for entry_point in sorted(candidates, key=lambda one: (one.name, one.value)) if isolated else ():
-        plugin = LoadedPlugin.of(entry_point)
-        if plugin.name not in disable and (facts := probe(plugin, _LOAD_LIMIT_S)).step == "import":
-            plugin.fault = facts.fault
-            left_out.append(plugin)
-            candidates.remove(entry_point)
-    # Standard output is for this command's result, not for what plugins print while they load.
-    with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
-        plugins = Plugins(disable, entry_points=list(candidates))
-    plugins.loaded = sorted([*plugins.loaded, *left_out], key=lambda each: (each.name, each.value))
-    return plugins
 
 
 def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
@@ -201,13 +180,3 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
-
-
-@contextlib.contextmanager
-def _silent(logger: str) -> Iterator[None]:
-    was = logging.getLogger(logger).level
-    logging.getLogger(logger).setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.getLogger(logger).setLevel(was)

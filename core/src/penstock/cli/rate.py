@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import attrs
 import click
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.plugins import load_plugins
-from penstock.cli.shared import conf_pairs, terminal
+from penstock.cli.installed import completes, load_plugins, offered_names
+from penstock.cli.shared import as_json_option, conf_pairs, examples, print_json, terminal
 from penstock.conf import Settings
 from penstock.errors import PenstockError, UnknownNameError
 from penstock.launch.launch_conf import conf_here
@@ -22,7 +24,7 @@ from penstock.plugins.specs import RateEstimatorSpec, options_of, read_options
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.rate.plant import PLANTS, named_plant
 from penstock.rate.plant_report import PlantReport, report
-from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
+from penstock.rate.plant_run import MakeEstimator, PlantRun, SimulatedBatch, simulate
 from penstock.rate.plant_svg import draw
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -35,14 +37,42 @@ def _svg(_context: click.Context, _parameter: click.Parameter, file: Path | None
     return file
 
 
-@click.group()
+@click.group(epilog=examples(("rate simulate --plant idle-then-burst", "what rate control does when load returns")))
 def rate() -> None:
-    """Simulate rate estimators."""
+    """Try rate estimators without Spark.
+
+    A rate estimator decides how many records per second the receivers may store.
+    """
 
 
-@rate.command("simulate")
-@click.option("--estimator", metavar="NAME", default="pid", show_default=True, help="Of any installed plugin.")
-@click.option("--plant", metavar="NAME", default="steady", show_default=True, help=f"One of {', '.join(PLANTS)}.")
+@rate.command(
+    "simulate",
+    epilog=examples(
+        ("rate simulate", "the estimator pid where load and speed are steady"),
+        (
+            "rate simulate --estimator model --plant step-down --svg run.svg",
+            "another, on a machine that slows down",
+        ),
+        ("rate simulate --conf spark.streaming.backpressure.pid.minRate=500", "with an option"),
+        ("rate simulate --all --json", "every estimator on every plant, for a script"),
+    ),
+)
+@click.option(
+    "--estimator",
+    metavar="NAME",
+    default="pid",
+    show_default=True,
+    shell_complete=completes(lambda: offered_names("rate_estimators")),
+    help="The rate estimator, of any installed plugin.",
+)
+@click.option(
+    "--plant",
+    metavar="NAME",
+    default="steady",
+    show_default=True,
+    shell_complete=completes(lambda: PLANTS),
+    help=f"What is simulated: one of {', '.join(PLANTS)}.",
+)
 @click.option("--all", "everywhere", is_flag=True, help="Compare all estimators on all plants in a table.")
 @click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")
 @click.option(
@@ -58,6 +88,7 @@ def rate() -> None:
     callback=_svg,
     help="Also draw the run into this .svg file.",
 )
+@as_json_option
 @click.pass_context
 def simulate_command(
     context: click.Context,
@@ -67,8 +98,9 @@ def simulate_command(
     seed: int,
     conf: dict[str, str],
     svg: Path | None,
+    as_json: bool,
 ) -> None:
-    """Simulate a rate estimator, without Spark.
+    """Simulate a rate estimator, without Spark, to see what it would do before a program relies on it.
 
     A plant simulates sources that offer records and batches that take time. The estimator sets the sources' rates from
     the delays of each batch, as in a program. Its options come from the configuration here and from --conf.
@@ -80,11 +112,14 @@ def simulate_command(
         for name in ("estimator", "plant", "svg"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise click.UsageError(f"--all cannot be combined with --{name}")
-        _all(plugins.specs("rate_estimators"), settings, seed)
+        _all(plugins.specs("rate_estimators"), settings, seed, as_json=as_json)
         return
     where = named_plant(plant)
     run = simulate(where, _maker(plugins.spec("rate_estimators", estimator), settings), seed)
-    terminal().print(picture(run, f"{estimator} on {plant}: {where.summary}"))
+    if as_json:
+        print_json(_measured(plant, estimator, report(run)) | {"batches": [_batch(batch) for batch in run.batches]})
+    else:
+        terminal().print(picture(run, f"{estimator} on {plant}: {where.summary}"))
     if svg is not None:
         try:
             svg.write_text(draw(run, f"{estimator} on {plant}: {where.summary}"), encoding="utf-8")
@@ -123,7 +158,18 @@ def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
     return make
 
 
-def _all(specs: dict[str, RateEstimatorSpec], settings: Settings, seed: int) -> None:
+def _measured(plant: str, estimator: str, measures: PlantReport) -> dict[str, Any]:
+    """The measures of a run as JSON values."""
+    values = attrs.asdict(measures, filter=attrs.filters.exclude("run"))
+    return {"plant": plant, "estimator": estimator, **values}
+
+
+def _batch(batch: SimulatedBatch) -> dict[str, Any]:
+    """A batch as JSON values, which have no infinity."""
+    return attrs.asdict(batch) | {"rates": [rate if math.isfinite(rate) else None for rate in batch.rates]}
+
+
+def _all(specs: dict[str, RateEstimatorSpec], settings: Settings, seed: int, *, as_json: bool) -> None:
     reports: dict[str, list[PlantReport]] = {}
     left_out = []
     for name, spec in specs.items():
@@ -133,6 +179,11 @@ def _all(specs: dict[str, RateEstimatorSpec], settings: Settings, seed: int) -> 
         except PenstockError as error:
             left_out.append(f"left out: {error}")
     rows = [(plant, name, reports[name][number]) for number, plant in enumerate(PLANTS) for name in reports]
+    if as_json:
+        print_json([_measured(*row) for row in rows])
+        for line in left_out:
+            click.echo(line, err=True)
+        return
     terminal().print(comparison(rows))
     for name, measured in reports.items():
         if failed := sum(each.failed for each in measured):

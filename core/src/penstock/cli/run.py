@@ -15,7 +15,7 @@ from types import TracebackType
 import click
 
 from penstock.cli.pack import FOLDER, is_packed
-from penstock.cli.shared import conf_pairs
+from penstock.cli.shared import conf_pairs, examples
 from penstock.launch.java import ensure_java
 from penstock.launch.launch_conf import (
     PROGRESS,
@@ -30,7 +30,18 @@ from penstock.launch.launch_conf import (
 _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog=examples(
+        ("run app.py", "on this machine, a slot for each core and one for a receiver"),
+        (
+            "run --receivers 3 --watch app.py --port 9999",
+            "three receivers, a table of the batches; --port is the program's",
+        ),
+        ("run --conf spark.streaming.backpressure.enabled=true app.py", "with rate control"),
+        ("run --master spark://host:7077 --archives penstock.tar.gz app.py", "on a cluster"),
+    ),
+)
 @click.argument("app", metavar="APP.py")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--master", metavar="URL", help="Spark master.  [default: local[cores + receivers]]")
@@ -85,8 +96,9 @@ def run(
 ) -> None:
     """Run a program with Java found and Spark configured.
 
-    Runs it as "python APP.py ARGS..." does, with the same exit code. What the program sets on its SparkConf overrides
-    the options given here. With --deploy-mode cluster, passes everything to spark-submit.
+    Runs it as "python APP.py ARGS..." does, with the same exit code. Options of this command come before APP.py; all
+    after it are the program's. What the program sets on its SparkConf overrides them. With --deploy-mode cluster,
+    everything is passed to spark-submit.
     """
     ensure_java()
     defaults = {PROGRESS: "false", UDS: "true"}

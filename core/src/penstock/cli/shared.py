@@ -1,13 +1,40 @@
-"""What subcommands share: the console, and the options ``--conf`` and ``--option``."""
+"""What subcommands share: the console, JSON, examples in help texts, and the options ``--conf`` and ``--option``."""
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 import click
 from rich.console import Console
 
 _UNFOLDED = 1000
+#: What the exit codes of all subcommands mean; ``penstock run`` exits with the program's own.
+EXIT_CODES = {
+    0: "done; for checks: nothing was found",
+    1: "an error, or a check found a problem",
+    2: "the command line is wrong: an unknown command or option, or an invalid value",
+    3: "plugins check: a check of level should failed",
+    4: "plugins check: a check of level must failed",
+    130: "stopped by Ctrl-C",
+}
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+
+def examples(*commands: tuple[str, str]) -> str:
+    """The end of a help text: commands to copy.
+
+    Args:
+        commands: the arguments of ``penstock``, and what they do.
+    """
+    lines = [f"  # {what}\n  penstock {arguments}" for arguments, what in commands]
+    return "\n".join(["\b", "Examples:", *lines])
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
 def is_live() -> bool:

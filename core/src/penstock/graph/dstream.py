@@ -159,7 +159,11 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         """
         node = require_stream("union", other)._node
         if self._node.slide_ms != node.slide_ms:
-            raise ValueError("the two DStream should have same slide duration")
+            raise ValueError(
+                "the two DStream should have same slide duration, and have "
+                f"{self._node.slide_ms / 1000:g} s and {node.slide_ms / 1000:g} s: give their windows the same "
+                "slideDuration"
+            )
         return self._derive(UnionDStream(self._node.graph, (self._node, node)))
 
     @overload

@@ -107,7 +107,10 @@ class DStreamGraph:
             ConfigurationError: the duration was set before.
         """
         if self.remember_ms is not None:
-            raise ConfigurationError("remember was set already")
+            raise ConfigurationError(
+                f"remember was set already, to {self.remember_ms / 1000:g} s: call ssc.remember once, with the longest "
+                "duration"
+            )
         self.remember_ms = duration_ms
 
     def set_checkpoint_directory(self, directory: str | None, state_home: str = "") -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark import RDD, StorageLevel
 
+from penstock import conf
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BatchInput
 from penstock.graph.call_site import call_site
@@ -62,10 +63,14 @@ class Node(OnDriver):
         self.graph, self._sc = graph, graph.spark_context
         self.parents, self.window_ms = tuple(parents), window_ms
         if any(parent.graph is not graph for parent in self.parents):
-            raise ValueError("All DStreams should belong to one StreamingContext")
+            raise ValueError("All DStreams should belong to one StreamingContext: create them all from the same one")
         parent_slides_ms = {parent.slide_ms for parent in self.parents} or {graph.batch_interval_ms}
         if len(parent_slides_ms) > 1:
-            raise ValueError("All DStreams should have same slide duration")
+            raise ValueError(
+                "All DStreams should have same slide duration, and these have "
+                f"{' and '.join(f'{slide_ms / 1000:g} s' for slide_ms in sorted(parent_slides_ms))}: "
+                "give their windows the same slideDuration"
+            )
         self.slide_ms: int = slide_ms or parent_slides_ms.pop()
         #: The line of the program that created the stream.
         self.call_site = call_site()
@@ -192,7 +197,8 @@ class Node(OnDriver):
             if self.graph.checkpoint_directory is None:
                 raise ConfigurationError(
                     f"{name}: The checkpoint directory has not been set. "
-                    "Please set it by StreamingContext.checkpoint(): state is carried from batch to batch."
+                    "Please set it by StreamingContext.checkpoint(): state is carried from batch to batch. The key "
+                    f"{conf.key('checkpoint_directory')} sets it as well."
                 )
             if interval_ms < self.slide_ms or interval_ms % self.slide_ms:
                 raise ConfigurationError(

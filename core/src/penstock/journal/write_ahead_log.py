@@ -17,6 +17,7 @@ from typing import Protocol
 
 from attrs import evolve, field, frozen
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
@@ -265,7 +266,8 @@ class WriteAheadLog:
                 if not left:
                     raise WriteAheadLogError(
                         f"the write-ahead log in {self._directory.location()} cannot be written, "
-                        f"{self._tries} attempts: {text_of(error)}"
+                        f"{self._tries} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
+                        f"{conf.key('driver_wal_max_failures')} sets the number of attempts"
                     ) from error
         return None
 

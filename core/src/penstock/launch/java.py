@@ -200,7 +200,7 @@ def _cache() -> Path:
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} is not owned by this user")
+        raise PermissionError(f"{folder} is not owned by this user: set XDG_CACHE_HOME to a folder of your own")
     folder.chmod(0o700)
     return folder
 
@@ -214,5 +214,7 @@ def _write_shim(home: Path, java: Path) -> Path:
             unfinished.write_bytes(script)
             unfinished.chmod(0o700)
     if not os.access(shim, os.X_OK):
-        raise PermissionError(f"{shim} cannot be executed; its file system may be mounted noexec")
+        raise PermissionError(
+            f"{shim} cannot be executed; if its file system is mounted noexec, set XDG_CACHE_HOME to another one"
+        )
     return home

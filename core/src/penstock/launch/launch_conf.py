@@ -12,6 +12,8 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from attrs import frozen
+
 from penstock.errors import ConfigurationError
 
 UDS = "spark.python.unix.domain.socket.enabled"
@@ -42,6 +44,32 @@ _SWITCHES = {"--load-spark-defaults", "--supervise", "--verbose", "-v"}
 # The program that PySpark asks spark-submit to run; the last argument.
 _SHELL = "pyspark-shell"
 _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*?)\s*")
+
+
+@frozen
+class Property:
+    """A line of a properties file.
+
+    Attributes:
+        key: before the first space, ``=`` or ``:``.
+        value: the rest.
+        line: its number, from 1.
+    """
+
+    key: str
+    value: str
+    line: int
+
+
+def read_properties(path: Path) -> list[Property]:
+    """The properties in a file such as ``spark-defaults.conf``.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    found = ((number, _PROPERTY.fullmatch(line)) for number, line in lines)
+    return [Property(match[1], match[2], number) for number, match in found if match]
 
 
 def set_submit_args(defaults: Mapping[str, str], options: Iterable[str]) -> None:
@@ -153,10 +181,9 @@ def _spark_defaults() -> dict[str, str]:
 
 def _properties(path: Path) -> dict[str, str]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        return {each.key: each.value for each in read_properties(path)}
     except OSError:
         return {}
-    return {match[1]: match[2] for match in map(_PROPERTY.fullmatch, lines) if match}
 
 
 def _conf_folder() -> Path | None:

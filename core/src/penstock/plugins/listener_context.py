@@ -74,6 +74,41 @@ class StorageInfo:
     checkpoint_failures: int = 0
 
 
+@frozen
+class JobInfo:
+    """One Spark job.
+
+    Attributes:
+        job_id: Spark's id.
+        batch_time: the batch that started it; ``None`` for a job of no batch, such as a receiver.
+        output_op_id: the output operation that started it; ``None`` for a job of no batch.
+        status: ``RUNNING``, ``SUCCEEDED``, ``FAILED`` or ``UNKNOWN``.
+        submitted_ms: when it was submitted, ms since the epoch.
+        completed_ms: when it ended, ms since the epoch; ``None`` while it runs.
+        num_stages: its stages, without those that were skipped because their output was available.
+        num_succeeded_stages: stages that succeeded.
+        num_failed_stages: failed attempts of stages.
+        num_skipped_stages: stages that were skipped.
+        num_tasks: the tasks of its stages, without those of skipped stages.
+        num_succeeded_tasks: tasks that succeeded.
+        num_failed_tasks: failed attempts of tasks.
+    """
+
+    job_id: int
+    batch_time: int | None = None
+    output_op_id: int | None = None
+    status: str = "UNKNOWN"
+    submitted_ms: int | None = None
+    completed_ms: int | None = None
+    num_stages: int = 0
+    num_succeeded_stages: int = 0
+    num_failed_stages: int = 0
+    num_skipped_stages: int = 0
+    num_tasks: int = 0
+    num_succeeded_tasks: int = 0
+    num_failed_tasks: int = 0
+
+
 class ListenerContext(ABC):
     """The handle that the hook ``listeners(context)`` gets: all that a listener plugin needs of the engine.
 
@@ -144,8 +179,13 @@ class ListenerContext(ABC):
         """Return what became of the events of every listener, plugins' and the program's."""
 
     @abstractmethod
-    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
-        """Return the Spark jobs of an output operation of a batch, as far as Spark retains them. Asks the JVM."""
+    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+        """Return Spark's jobs by id, ascending, as far as Spark retains them. Asks the JVM.
+
+        Args:
+            first: the lowest job id; Spark numbers the jobs of an application 0, 1, …
+            most: the largest number of jobs, to bound the cost.
+        """
 
     @abstractmethod
     def executor_backlogs(self) -> Mapping[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from penstock import conf
 from penstock.runtime.clock import Clock
 from penstock.runtime.threads import EngineThread
 
@@ -86,6 +87,12 @@ class OnStartCall:
             return False
         self._began_ms = None
         return True
+
+
+def not_returned(name: str, timeout_ms: float) -> str:
+    """That a method of the receiver exceeded its timeout, and the key that sets it."""
+    key = conf.key("start_timeout_ms" if name == "onStart" else "stop_timeout_ms")
+    return f"{name} has not returned for {timeout_ms / 1000:g} s ({key})"
 
 
 def call_within(

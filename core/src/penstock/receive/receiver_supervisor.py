@@ -26,7 +26,7 @@ from penstock.errors import (
 )
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.held_stores import HeldStores
-from penstock.receive.lifecycle_calls import OnStartCall, call_within
+from penstock.receive.lifecycle_calls import OnStartCall, call_within, not_returned
 from penstock.receive.messages import (
     DeregisterReceiver,
     ReceiverDriver,
@@ -286,7 +286,7 @@ class ReceiverSupervisor:
         """Notice an ``onStart`` that does not return. Called on the timer's thread."""
         if not self._start_call.is_overdue(self._start_timeout_ms):
             return
-        message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
+        message = f"{not_returned('onStart', self._start_timeout_ms)}; it must only start what receives"
         if self.stored_records > self._stored_before_start:
             # It receives in onStart: wrong, but no reason to lose what it receives.
             message = f"{message}: derive from ThreadReceiver, or start a thread"
@@ -349,7 +349,7 @@ class ReceiverSupervisor:
 
         if call_within(self._clock, self._stop_timeout_ms, name, method, on_error):
             return None
-        error = ReceiverStuckError(f"{name} has not returned for {self._stop_timeout_ms / 1000:g} s: {advice}")
+        error = ReceiverStuckError(f"{not_returned(name, self._stop_timeout_ms)}: {advice}")
         self.report_error(str(error), error)
         return error
 

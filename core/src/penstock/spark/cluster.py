@@ -161,14 +161,6 @@ def is_stopped(sc: SparkContext) -> bool:
         return True
 
 
-def jobs_with_tag(sc: SparkContext, tag: str) -> list[int]:
-    """The ids of the jobs that were started with a tag, ascending, as far as Spark retains them."""
-    if is_stopped(sc):
-        return []
-    scala: Any = sc._jsc.sc()
-    return sorted(int(job_id) for job_id in scala.statusTracker().getJobIdsForTag(tag))
-
-
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
     """The location of the single running task of a job group; ``None`` while there is none."""
     tracker = sc.statusTracker()

@@ -65,7 +65,10 @@ def session(sc: SparkContext) -> SparkSession:
     if found is None or found.sparkContext._jsc is None:
         found = SparkSession.builder.getOrCreate()
     if found.sparkContext is not sc:
-        raise ConfigurationError("the active SparkSession belongs to another SparkContext than the StreamingContext")
+        raise ConfigurationError(
+            "the active SparkSession belongs to another SparkContext than the StreamingContext: pass its "
+            "spark.sparkContext to StreamingContext, or stop that session first"
+        )
     return found
 
 

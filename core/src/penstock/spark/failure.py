@@ -10,13 +10,18 @@ _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # What follows in Spark's text advises on tracebacks: a worker that was killed has none.
 _ADVICE = ". Consider setting "
+_FRAME = re.compile(r'  File "')
+# A folder of the program may be named penstock, too. In an archive of `penstock pack` the package is penstock/penstock.
+_INTERNAL = re.compile(
+    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
+)
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
 
 
 def python_traceback(error: BaseException) -> str:
-    """The Python traceback from inside a task; empty when the error has none."""
+    """The Python traceback from inside a task, from the program's first frame on; empty when the error has none."""
     _, found, rest = text_of(error).rpartition(_TRACEBACK)
     if not found:
         return ""
@@ -25,7 +30,14 @@ def python_traceback(error: BaseException) -> str:
         if line.startswith(("\tat ", " SQLSTATE", "Driver stacktrace")):
             break
         lines.append(line)
-    return "\n".join([_TRACEBACK, *lines[1:]]).rstrip()
+    return "\n".join([_TRACEBACK, *_from_the_program(lines[1:])]).rstrip()
+
+
+def _from_the_program(lines: list[str]) -> list[str]:
+    """A traceback's lines without the frames of PySpark and Penstock above the program's; all if it has none."""
+    starts = [number for number, line in enumerate(lines) if _FRAME.match(line)]
+    programs = (number for number in starts if not _INTERNAL.search(lines[number]))
+    return lines[next(programs, 0) :]
 
 
 def reason(error: BaseException) -> str:

@@ -6,7 +6,8 @@ only; that must be an engine thread, because its earlier properties are overwrit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyspark import SparkContext
@@ -18,6 +19,7 @@ _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
 # Separated by commas.
 _JOB_TAGS = "spark.job.tags"
+_TAG = re.compile(r"penstock-batch-(\d+)-operation-(\d+)")
 #: Number of runs that have started the batch, including this one.
 ATTEMPT = "spark.penstock.batch.attempt"
 
@@ -25,6 +27,12 @@ ATTEMPT = "spark.penstock.batch.attempt"
 def job_tag(batch_time_ms: int, output_op_id: int) -> str:
     """The tag of the Spark jobs of an output operation."""
     return f"penstock-batch-{batch_time_ms}-operation-{output_op_id}"
+
+
+def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
+    """Batch time and output operation of a Spark job with these tags; ``None`` for a job of no batch."""
+    found = next(filter(None, map(_TAG.fullmatch, tags)), None)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 class LocalProperties:

@@ -80,7 +80,8 @@ def check_name(application: str, launched: str) -> None:
     name = launched_as()
     if name and name not in (application, launched):
         raise CheckpointError(
-            f"the checkpoint belongs to the application {application!r}, but this process was launched as {name!r}"
+            f"the checkpoint belongs to the application {application!r}, but this process was launched as {name!r}: "
+            f"launch it with --name {application!r}, or use another checkpoint directory"
         )
 
 

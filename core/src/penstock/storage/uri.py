@@ -59,7 +59,10 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     try:
         system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise ConfigurationError(f"no file system for {uri!r}: {first_line(error)}") from error
+        raise ConfigurationError(
+            f"no file system for {uri!r}: {first_line(error)}. Use a path, or a URI of a file system that Arrow "
+            "reaches: file:, hdfs:, s3:, gs:, abfs:"
+        ) from error
     return system, str(path)
 
 

@@ -12,7 +12,7 @@ from penstock.errors import ConfigurationError
 from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.listen.listener_counts import ListenerCounts
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
+from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, read_options, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
@@ -53,7 +53,7 @@ class FakeListenerContext(ListenerContext):
         limits: the rate limits by stream id.
         stored: the result of ``storage``.
         counts: the result of ``listener_counts``.
-        jobs: the result of ``job_ids``, by batch time and output operation.
+        spark_jobs: what ``jobs`` chooses from, by id.
         ui_url: the address that a listener has published; empty for none.
         batch_page: the address of the page of a batch that a listener has published; empty for none.
         executor_ids: the result of ``executors``; requests are granted at once.
@@ -81,7 +81,7 @@ class FakeListenerContext(ListenerContext):
         self.limits: dict[int, float] = {}
         self.stored = StorageInfo()
         self.counts: list[ListenerCounts] = []
-        self.jobs: dict[tuple[int, int], list[int]] = {}
+        self.spark_jobs: dict[int, JobInfo] = {}
         self.ui_url = self.batch_page = ""
         self._stop_callbacks: list[Callable[[], object]] = []
         self.executor_ids = ["1", "2"]
@@ -183,9 +183,9 @@ class FakeListenerContext(ListenerContext):
         """The value of ``counts``."""
         return list(self.counts)
 
-    def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
-        """The jobs in ``jobs``."""
-        return self.jobs.get((batch_time_ms, output_op_id), [])
+    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+        """The jobs in ``spark_jobs``."""
+        return [job for job_id, job in sorted(self.spark_jobs.items()) if job_id >= first][:most]
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """The value of ``backlogs``."""

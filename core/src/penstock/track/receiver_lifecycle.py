@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
+from penstock import conf
 from penstock.listen.events import PastError, ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import (
     DeregisterReceiver,
@@ -351,8 +352,8 @@ class _Transition:
         if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
-            f"receiver {self.record.name} has not registered within {timeout_ms / 1000:g} s of its launch: "
-            "is there a free slot for it?"
+            f"receiver {self.record.name} has not registered within {timeout_ms / 1000:g} s of its launch "
+            f"({conf.key('launch_timeout_ms')}): is there a free slot for it? Each receiver occupies a core"
         )
         self._become(Overdue(state.launch, state.candidates))
         self._log("error", "receiver not registered in time, job cancelled", reason=message)
@@ -387,8 +388,8 @@ class _Transition:
         if not self.record.exceeds_budget(self._now_ms):
             return
         often = (
-            f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
-            f"the last one: {self.record.last_end.message}"
+            f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s "
+            f"({conf.key('max_restarts')}); the last one: {self.record.last_end.message}"
         )
         if settings.on_receiver_failure == "restart":
             if not self.record.unhealthy:

@@ -36,6 +36,7 @@ _ASK_TIMEOUT_MS = 5000
 # How long a task searches for a block that no endpoint serves: a relaunched receiver serves it again within that time.
 # The task occupies a slot meanwhile, which that receiver may need.
 _SEARCH_S = 5.0
+_WITHOUT_IT = "With spark.penstock.blocks.onLost=skip batches run without lost blocks"
 
 R = TypeVar("R")
 
@@ -213,10 +214,14 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
     lost = f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not"
     if reference.checksum is not None:
         raise BlockGoneError(
-            f"{lost} in the receiver write-ahead log, or this host does not mount the checkpoint directory"
+            f"{lost} in the receiver write-ahead log, or this host does not mount the checkpoint directory. "
+            f"{_WITHOUT_IT}"
         )
     if not reference.source:
-        raise BlockGoneError(f"{lost} on this host, and no receiver runs on the host that stored it")
+        raise BlockGoneError(
+            f"{lost} on this host, and no receiver runs on the host that stored it. The receiver write-ahead log "
+            f"(spark.streaming.receiver.writeAheadLog.enable=true) keeps blocks when a host is lost. {_WITHOUT_IT}"
+        )
     from penstock.blocks.block_transfer import fetch_block
 
     return fetch_block(reference, reference.source, token)

@@ -27,7 +27,10 @@ _token = click.option(
 )
 @click.option("--count", default=0, type=click.IntRange(min=0), help="End after this many updates. 0: never.")
 def top(url: str, token: str, every: float, count: int) -> None:
-    """Watch a running application: URL is its dashboard's address, which ssc.uiWebUrl has."""
+    """Watch a running application here.
+
+    URL is the address of its dashboard, which ssc.uiWebUrl has.
+    """
     terminal: Any = import_module("penstock_ui.terminal")
     terminal.watch(url, token, every, count)
 
@@ -37,7 +40,9 @@ def top(url: str, token: str, every: float, count: int) -> None:
 @_token
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(url: str, token: str, as_json: bool) -> None:
-    """Print the state of a running application: URL is its dashboard's address.
+    """Print the state of a running application.
+
+    URL is the address of its dashboard, which ssc.uiWebUrl has.
 
     Exits with 1 if the last batch failed or a receiver is not active.
     """

@@ -18,6 +18,7 @@ from penstock import (
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
+    JobInfo,
     ListenerContext,
     OutputOperationCompleted,
     OutputOperationStarted,
@@ -38,6 +39,8 @@ log = get_logger("ui")
 
 # Minimum time between two questions to the engine, unless a batch ended.
 _SAMPLE_S = 1.0
+# Spark jobs read at a time: new ones, and those that ran when they were last read.
+_MOST_JOBS, _MOST_OPEN_JOBS = 500, 20
 _LAST_PHASE = "listeners"
 
 
@@ -74,7 +77,9 @@ class Monitor:
     ) -> None:
         self._context, self._store, self._sinks, self._now_ms = context, store, tuple(sinks), now_ms
         self._lock = threading.Lock()
-        self._sampled_ms = -1
+        self._asking = threading.Lock()
+        self._sampled_ms = self._asked_ms = -1
+        self._next_job, self._open_jobs = 0, dict[int, JobInfo]()
         self._is_closed = False
         self._receivers: dict[int, ReceiverInfo] = {}
         self._rate_limits: dict[int, float | None] = {}
@@ -83,6 +88,7 @@ class Monitor:
 
     def snapshot(self) -> Snapshot:
         """The state of the application now."""
+        self._ask_for_jobs()
         with self._lock:
             now_ms = self._now_ms()
             if not self._is_closed and now_ms - self._sampled_ms >= _SAMPLE_S * 1000:
@@ -132,12 +138,9 @@ class Monitor:
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """A batch ended: ask the engine for what changes with it."""
-        info = batchCompleted.batchInfo
-        job_ids = {number: self._job_ids(info.batchTime, number) for number in info.outputOperationInfos}
+        self._take(batchCompleted)
+        self._ask_for_jobs()
         with self._lock:
-            self._apply(batchCompleted)
-            if any(job_ids.values()):
-                self._apply(JobsRun(info.batchTime, job_ids))
             self._sample(self._now_ms())
 
     def onOutputOperationStarted(self, outputOperationStarted: OutputOperationStarted) -> None:
@@ -155,6 +158,8 @@ class Monitor:
     def onStopProgress(self, stopProgress: StopProgress) -> None:
         """The context stops; after the last phase nothing is left open."""
         self._take(stopProgress)
+        if not stopProgress.batches_left:
+            self._ask_for_jobs(is_last=True)
         if stopProgress.phase == _LAST_PHASE:
             self.close()
 
@@ -203,12 +208,33 @@ class Monitor:
         estimator = self._context.rate_estimator(stream_id)
         self._apply(RateChanged(now_ms, stream_id, limit, "" if estimator is None else str(estimator.reason)))
 
-    def _job_ids(self, batch_time_ms: int, output_op_id: int) -> tuple[int, ...]:
+    def _ask_for_jobs(self, *, is_last: bool = False) -> None:
+        """Ask Spark for jobs of batches, at most once a second and on one thread at a time."""
+        if self._is_closed or not self._asking.acquire(blocking=False):
+            return
         try:
-            return tuple(self._context.job_ids(batch_time_ms, output_op_id))
+            now_ms = self._now_ms()
+            if is_last or now_ms - self._asked_ms >= _SAMPLE_S * 1000:
+                self._asked_ms = now_ms
+                if changed := self._changed_jobs():
+                    self._take(JobsRun(changed))
         # Py4J has several errors for a JVM that has ended.
-        except Exception:
-            return ()
+        except Exception as error:
+            log.info("Spark jobs unknown", reason=str(error), throttle_s=60)
+        finally:
+            self._asking.release()
+
+    def _changed_jobs(self) -> tuple[JobInfo, ...]:
+        """The jobs of batches that are new, and those that ran when they were last seen."""
+        seen = [job for job_id in self._open_jobs for job in self._context.jobs(job_id, 1) if job.job_id == job_id]
+        new = self._context.jobs(self._next_job, _MOST_JOBS)
+        if new:
+            self._next_job = new[-1].job_id + 1
+        jobs = [job for job in (*seen, *new) if job.batch_time is not None]
+        changed = tuple(job for job in jobs if job != self._open_jobs.get(job.job_id))
+        open_jobs = [job for job in jobs if job.completed_ms is None]
+        self._open_jobs = {job.job_id: job for job in open_jobs[-_MOST_OPEN_JOBS:]}
+        return changed
 
 
 def describe(context: ListenerContext) -> ApplicationDescribed:

@@ -16,6 +16,7 @@ from penstock import (
     BatchSubmitted,
     CheckpointFailed,
     DStreamInfo,
+    JobInfo,
     OutputOperationCompleted,
     OutputOperationStarted,
     ReceiverError,
@@ -90,10 +91,9 @@ class Sampled:
 
 @frozen
 class JobsRun:
-    """The Spark jobs of a batch, by output operation."""
+    """Spark jobs of batches that are new, or have changed since they were last seen."""
 
-    batchTime: int
-    job_ids: Mapping[int, tuple[int, ...]]
+    jobs: tuple[JobInfo, ...]
 
 
 @frozen

@@ -94,7 +94,7 @@ def _batches(snapshot: Snapshot) -> Iterable[Metric]:
     yield _gauge("batches_unprocessed", "Batches that wait or run.", waiting + running)
     yield _gauge("batches_waiting", "Batches that wait.", waiting)
     yield _gauge("batches_running", "Batches that run.", running)
-    yield _gauge("batches_retained", "Completed batches that the quantiles are computed from.", len(completed))
+    yield _gauge("batches_retained", "Completed batches that the percentiles are computed from.", len(completed))
     last = completed[-1] if completed else None
     received = snapshot.batches[-1] if snapshot.batches else None
     yield from _batch("last_completed_batch", "The last completed batch", last)
@@ -118,7 +118,7 @@ def _batches(snapshot: Snapshot) -> Iterable[Metric]:
         ("processing_delay", "From the start of the first job to the end of the last", snapshot.processing_delay),
         ("total_delay", "From submission to the end of the last job", snapshot.total_delay),
     ):
-        yield _quantiles(f"batch_{name}_seconds", f"{help}, over the retained batches.", distribution)
+        yield _percentiles(f"batch_{name}_seconds", f"{help}, over the retained batches.", distribution)
 
 
 def _batch(name: str, what: str, batch: Batch | None) -> Iterable[Metric]:
@@ -141,12 +141,12 @@ def _delay(name: str, what: str, batch: Batch | None, attribute: str) -> Metric:
     )
 
 
-def _quantiles(name: str, help: str, distribution: Distribution | None) -> Metric:
+def _percentiles(name: str, help: str, distribution: Distribution | None) -> Metric:
     samples: dict[tuple[str, ...], float | None] = {}
     if distribution is not None:
-        ranks = {"0.5": distribution.p50, "0.95": distribution.p95, "0.99": distribution.p99, "1": distribution.maximum}
-        samples = {(quantile,): _seconds(value) for quantile, value in ranks.items()}
-    return Metric(name, "gauge", help, samples, ("quantile",))
+        ranks = {"50": distribution.p50, "95": distribution.p95, "99": distribution.p99, "100": distribution.maximum}
+        samples = {(percentile,): _seconds(value) for percentile, value in ranks.items()}
+    return Metric(name, "gauge", help, samples, ("percentile",))
 
 
 def _streams(snapshot: Snapshot) -> Iterable[Metric]:

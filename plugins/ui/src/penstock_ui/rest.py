@@ -183,7 +183,7 @@ def operation(operation: Operation) -> Json:
             "endTime": _date(operation.ended_ms),
             "duration": operation.duration_ms,
             "failureReason": operation.failure,
-            "jobIds": list(operation.job_ids),
+            "jobIds": [job.job_id for job in operation.jobs],
         }
     )
 

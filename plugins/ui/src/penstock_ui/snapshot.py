@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from math import ceil
+from typing import Protocol
 
 from attrs import field, frozen
 
-from penstock import DStreamInfo, ReceiverInfo, StreamInputInfo
+from penstock import DStreamInfo, JobInfo, ReceiverInfo, StreamInputInfo
 
 
 class BatchStatus(Enum):
@@ -55,7 +56,7 @@ class Operation:
         started_ms: when it started.
         ended_ms: when it ended.
         failure: the traceback when it failed; very long ones are cut.
-        job_ids: the Spark jobs that it ran, as far as they are known.
+        jobs: the Spark jobs that it ran by id, as far as they are known.
     """
 
     id: int
@@ -64,7 +65,7 @@ class Operation:
     started_ms: int | None = None
     ended_ms: int | None = None
     failure: str | None = None
-    job_ids: tuple[int, ...] = ()
+    jobs: tuple[JobInfo, ...] = ()
 
     @property
     def duration_ms(self) -> int | None:
@@ -372,6 +373,14 @@ class Snapshot:
             info = (batch.inputs or {}).get(stream_id)
             records = 0 if info is None else info.numRecords
         return records * 1000 / self.application.batch_interval_ms
+
+
+class Source(Protocol):
+    """Where pages and requests get the state: a running application, or a history. Any thread may call it."""
+
+    def snapshot(self) -> Snapshot:
+        """The state now."""
+        ...
 
 
 def _difference(start_ms: int | None, end_ms: int | None) -> int | None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from penstock import ConfigurationError, ListenerContext
 from penstock.helpers import get_logger
-from penstock_ui.event_log import EventLog
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer
@@ -76,9 +75,12 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
 
 
 def _event_log(options: EventLogOptions, application_id: str) -> Sink:
-    event_log = EventLog(options.dir, application_id, options.maxFileSize, options.maxFiles)
+    event_log: Any = import_module("penstock_ui.event_log").EventLog(
+        options.dir, application_id, options.maxFileSize, options.maxFiles
+    )
     event_log.start()
-    return event_log
+    sink: Sink = event_log
+    return sink
 
 
 def _has_sdk() -> bool:

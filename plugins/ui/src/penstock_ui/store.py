@@ -8,7 +8,7 @@ known is ignored. One thread at a time.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from attrs import evolve, frozen
@@ -19,6 +19,7 @@ from penstock import (
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
+    JobInfo,
     OutputOperationCompleted,
     OutputOperationInfo,
     OutputOperationStarted,
@@ -56,6 +57,10 @@ V = TypeVar("V")
 
 # The end of a traceback says what failed.
 _MOST_TEXT = 10_000
+# Spark jobs of an output operation: the newest stay.
+_MOST_JOBS = 1000
+# Batches whose jobs were seen before the batch: a program's `transform` runs jobs before its batch is submitted.
+_MOST_EARLY = 10
 # The last phase of a stop: nothing follows it.
 _LAST_PHASE = "listeners"
 
@@ -67,7 +72,8 @@ class Limits:
     Attributes:
         batches: completed batches.
         unfinished: batches that wait or run; more of them have lost their last event.
-        details: inputs and output operations of completed batches together; the oldest batches lose theirs first.
+        details: inputs, output operations and Spark jobs of completed batches together; the oldest batches lose
+            theirs first.
         rate_changes: changes of the rate limit of each stream.
     """
 
@@ -94,6 +100,7 @@ class MetricsStore:
         # By batch time; the completed ones in the order of their completion.
         self._unfinished: dict[int, Batch] = {}
         self._completed: dict[int, Batch] = {}
+        self._early_jobs: dict[int, list[JobInfo]] = {}
         # Completed batches that have their details, oldest first, and the number of these.
         self._detailed: deque[int] = deque()
         self._details = 0
@@ -149,8 +156,8 @@ class MetricsStore:
                 self._at(time)
             case Sampled():
                 self._on_sampled(event)
-            case JobsRun(batchTime=time_ms, job_ids=job_ids):
-                self._on_jobs(time_ms, job_ids)
+            case JobsRun(jobs=jobs):
+                self._on_jobs(jobs)
             case ApplicationDescribed():
                 self._application, self._graph, self._is_live = event.application, event, True
                 self._described = {stream.id: stream for stream in event.streams}
@@ -226,7 +233,7 @@ class MetricsStore:
     def _on_batch_submitted(self, info: BatchInfo) -> None:
         self._at(info.submissionTime)
         if info.batchTime not in self._completed and info.batchTime not in self._unfinished:
-            self._unfinished[info.batchTime] = _batch(info, BatchStatus.QUEUED)
+            self._unfinished[info.batchTime] = self._batch(info, BatchStatus.QUEUED)
             _drop_oldest(self._unfinished, self._limits.unfinished)
 
     def _on_batch_started(self, info: BatchInfo) -> None:
@@ -236,7 +243,7 @@ class MetricsStore:
         known = self._unfinished.get(info.batchTime)
         if known is None or known.status is BatchStatus.QUEUED:
             self._totals = evolve(self._totals, received_records=self._totals.received_records + info.numRecords)
-        self._unfinished[info.batchTime] = _batch(info, BatchStatus.PROCESSING, known)
+        self._unfinished[info.batchTime] = self._batch(info, BatchStatus.PROCESSING, known)
         _drop_oldest(self._unfinished, self._limits.unfinished)
 
     def _on_batch_completed(self, info: BatchInfo) -> None:
@@ -244,7 +251,7 @@ class MetricsStore:
         known = self._unfinished.pop(info.batchTime, None)
         if info.batchTime in self._completed:
             return
-        batch = _batch(info, BatchStatus.COMPLETED, known)
+        batch = self._batch(info, BatchStatus.COMPLETED, known)
         # Files and queues count their records only when they were read.
         uncounted = (
             batch.records if known is None or known.status is BatchStatus.QUEUED else batch.records - known.records
@@ -267,17 +274,35 @@ class MetricsStore:
             operations[info.id] = _operation(info, operations.get(info.id))
             self._unfinished[info.batchTime] = _with_operations(batch, operations)
 
-    def _on_jobs(self, time_ms: int, job_ids: Mapping[int, tuple[int, ...]]) -> None:
-        for batches in (self._unfinished, self._completed):
-            batch = batches.get(time_ms)
-            if batch is not None and batch.operations is not None:
-                changed = [evolve(each, job_ids=tuple(job_ids.get(each.id, each.job_ids))) for each in batch.operations]
-                batches[time_ms] = evolve(batch, operations=tuple(changed))
+    def _on_jobs(self, jobs: Iterable[JobInfo]) -> None:
+        by_batch: dict[int, list[JobInfo]] = {}
+        for job in jobs:
+            if job.batch_time is not None:
+                by_batch.setdefault(job.batch_time, []).append(job)
+        for time_ms, found in by_batch.items():
+            if time_ms in self._unfinished:
+                self._unfinished[time_ms] = _with_jobs(self._unfinished[time_ms], found)
+            elif time_ms in self._completed:
+                before = self._completed[time_ms]
+                self._completed[time_ms] = after = _with_jobs(before, found)
+                self._details += _num_details(after) - _num_details(before)
+            else:
+                self._early_jobs[time_ms] = [*self._early_jobs.get(time_ms, ()), *found][-_MOST_JOBS:]
+                _drop_oldest(self._early_jobs, _MOST_EARLY)
+        self._bound()
+
+    def _batch(self, info: BatchInfo, status: BatchStatus, known: Batch | None = None) -> Batch:
+        batch = _batch(info, status, known)
+        early = self._early_jobs.pop(info.batchTime, None)
+        return batch if early is None else _with_jobs(batch, early)
 
     def _retain(self, batch: Batch) -> None:
         self._completed[batch.time_ms] = batch
         self._detailed.append(batch.time_ms)
         self._details += _num_details(batch)
+        self._bound()
+
+    def _bound(self) -> None:
         while len(self._completed) > max(self._limits.batches, 1):
             oldest = next(iter(self._completed))
             self._details -= _num_details(self._completed.pop(oldest))
@@ -359,8 +384,29 @@ def _operation(info: OutputOperationInfo, known: Operation | None) -> Operation:
         info.startTime,
         info.endTime,
         failure,
-        () if known is None else known.job_ids,
+        () if known is None else known.jobs,
     )
+
+
+def _with_jobs(batch: Batch, jobs: Iterable[JobInfo]) -> Batch:
+    """A batch with jobs of its output operations, new ones or known ones that have changed."""
+    if batch.operations is None:
+        return batch
+    operations = {operation.id: operation for operation in batch.operations}
+    known = {operation.id: {job.job_id: job for job in operation.jobs} for operation in batch.operations}
+    for job in jobs:
+        number = job.output_op_id or 0
+        # The event of the operation follows, unless the batch has ended.
+        if number in operations or batch.status is not BatchStatus.COMPLETED:
+            known.setdefault(number, {})[job.job_id] = job
+    changed = {
+        number: evolve(
+            operations.get(number) or Operation(number),
+            jobs=tuple(found[job_id] for job_id in sorted(found)[-_MOST_JOBS:]),
+        )
+        for number, found in known.items()
+    }
+    return _with_operations(batch, changed)
 
 
 def _latency_ms(info: BatchInfo) -> int | None:
@@ -374,7 +420,8 @@ def _latency_ms(info: BatchInfo) -> int | None:
 
 
 def _num_details(batch: Batch) -> int:
-    return len(batch.inputs or ()) + len(batch.operations or ())
+    jobs = sum(len(operation.jobs) for operation in batch.operations or ())
+    return len(batch.inputs or ()) + len(batch.operations or ()) + jobs
 
 
 def _drop_oldest(values: dict[K, V], most: int) -> None:

@@ -7,8 +7,8 @@ must not need any of the earlier run's blocks. Used before the start.
 from __future__ import annotations
 
 from penstock import conf
-from penstock.checkpoint.directory import BLOCK_LOG, CheckpointDirectory
-from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.manifest import BLOCK_LOG, Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints
 from penstock.errors import ConfigurationError

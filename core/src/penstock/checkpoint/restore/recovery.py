@@ -18,14 +18,8 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.directory import (
-    BLOCK_LOG,
-    COMPLETED_OUTPUTS,
-    RECEIVED_DATA,
-    CheckpointDirectory,
-    require_checkpoint_directory,
-)
-from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.directory import CheckpointDirectory, require_checkpoint_directory
+from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.restore.program import load_program, save_program

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import bokeh
@@ -29,18 +29,10 @@ from penstock_ui.dashboard import units, views
 from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
 from penstock_ui.dashboard.measures import measures
 from penstock_ui.dashboard.query import Query
-from penstock_ui.snapshot import Snapshot
+from penstock_ui.snapshot import Snapshot, Source
 
 _UPDATE_MS = 1000
 _MEASURES = ("rate", "scheduling", "processing", "total")
-
-
-class Source(Protocol):
-    """Where the pages get the state."""
-
-    def snapshot(self) -> Snapshot:
-        """The state now."""
-        ...
 
 
 @frozen
@@ -237,7 +229,7 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
         "now": now_ms,
         "interval": snapshot.application.batch_interval_ms,
         "merged": merged,
-        "spark_ui": _web_address(snapshot.application.spark_ui_url),
+        "spark_ui": _spark_ui(snapshot),
         "spark_batches": views.SPARK_BATCHES,
     }
     parts = {}
@@ -257,7 +249,7 @@ def _frame(snapshot: Snapshot) -> dict[str, Any]:
         "js": _static("dashboard.js"),
         "bokeh_version": bokeh.__version__,
         "zone": units.zone(),
-        "spark_ui": _web_address(snapshot.application.spark_ui_url),
+        "spark_ui": _spark_ui(snapshot),
     }
 
 
@@ -297,6 +289,7 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else text[:300]
 
 
-def _web_address(url: str) -> str:
-    """An address that a link may have; empty for anything else, such as a script."""
-    return url.rstrip("/") if urlsplit(url).scheme in {"http", "https"} else ""
+def _spark_ui(snapshot: Snapshot) -> str:
+    """The address of Spark's UI; empty when it has ended with the application, and for a script or the like."""
+    url = snapshot.application.spark_ui_url
+    return url.rstrip("/") if snapshot.is_live and urlsplit(url).scheme in {"http", "https"} else ""

@@ -17,7 +17,7 @@ from penstock_ui.snapshot import Batch, Distribution, Snapshot, Stream
 #: Batches of the small chart of a stream.
 SPARK_BATCHES = 60
 BOX = (BOX_WIDTH, BOX_HEIGHT)
-_ROWS, _OVERVIEW_ROWS, _MAX_INPUTS = 50, 10, 100
+_ROWS, _OVERVIEW_ROWS, _MAX_INPUTS, _MAX_JOBS = 50, 10, 100, 100
 
 
 @frozen
@@ -147,6 +147,10 @@ def batch(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     inputs = sorted((found.inputs or {}).values(), key=lambda info: (-info.numRecords, info.inputStreamId))
     return {
         "batch": found,
+        "op_rows": [
+            (each, each.jobs[:_MAX_JOBS], max(len(each.jobs) - _MAX_JOBS, 0)) for each in found.operations or ()
+        ],
+        "has_jobs": any(each.jobs for each in found.operations or ()),
         "older": times[place - 1] if place else None,
         "newer": times[place + 1] if place + 1 < len(times) else None,
         "inputs": [

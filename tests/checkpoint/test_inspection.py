@@ -1,0 +1,170 @@
+"""Inspecting a checkpoint directory: what is there, what is damaged, and what a program would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from tests.checkpoint.samples import FIRST
+
+from penstock import Block, StoredBlock
+from penstock.blocks import arrow_form
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
+from penstock.checkpoint.inspection import inspect
+from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.store import CheckpointStore
+from penstock.conf import Settings
+from penstock.journal.frames import frame
+from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.runtime.clock import SystemClock
+from penstock.storage.directory import Directory
+from penstock.track.allocations import Allocations, batch_allocated, blocks_added
+
+
+def stored(directory: Path, number: int) -> StoredBlock:
+    """A block of ten records in the log of stream 0."""
+    handler = WriteAheadLogBlockHandler(stream_directory(str(directory), 0))
+    table = arrow_form.encode([f"{number}-{record}" for record in range(10)])
+    return handler.store(Block(f"input-0-1-{number}", 0, 10, table))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Checkpoint:
+    """A run with the write-ahead log on: two checkpoints, a batch with one block, and a block in no batch yet."""
+    directory = Directory.of(str(tmp_path))
+    wal = WriteAheadLog(directory.child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock())
+    wal.recover(Allocations())
+    wal.start()
+    wal.append(blocks_added([stored(tmp_path, 0)]))
+    wal.append(batch_allocated(1000, {0: ["input-0-1-0"]}))
+    wal.append(blocks_added([stored(tmp_path, 1)]))
+    wal.close()
+    store = CheckpointStore(directory)
+    # Not a pickle: nothing may open it.
+    program = store.write_program(b"cos\nsystem\n")
+    first = evolve(FIRST, program=program, inputs=[SavedInput("lines", "receiverStream", 0, 500.0)])
+    store.write(first)
+    newest = evolve(first, number=2, last_time_ms=1000, pending={1000: 1}, logged_events=wal.last_number)
+    store.write(newest)
+    return newest
+
+
+def damage_one(path: Path) -> None:
+    """Flip a bit in the middle of a file."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_sound_directory_is_described_in_full(tmp_path: Path, run: Checkpoint) -> None:
+    found = inspect(str(tmp_path), verifies_blocks=True)
+    assert found.newest == run
+    assert [(each.name, each.damage) for each in found.checkpoints] == [
+        ("checkpoint-0000000001", ""),
+        ("checkpoint-0000000002", ""),
+    ]
+    (log,) = found.logs
+    # The summary with which the log begins is an event, too.
+    assert (log.name, log.events, log.lost) == ("receivedBlockMetadata", 4, 0)
+    assert [name for name, _ in log.segments] == ["segment-0000000000"]
+    (blocks,) = found.blocks
+    assert (blocks.stream_id, blocks.blocks, blocks.records, blocks.unallocated) == (0, 2, 20, 10)
+    assert (blocks.files, blocks.missing) == (2, 0)
+    assert (found.damage, found.verdict) == ([], "yes")
+
+
+def test_inspection_changes_nothing(tmp_path: Path, run: Checkpoint) -> None:
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = content()
+    inspect(str(tmp_path), verifies_blocks=True)
+    assert content() == before
+
+
+def test_empty_directory_has_nothing_to_recover_from(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        found = inspect(str(path))
+        assert (found.verdict, found.newest, found.checkpoints) == ("nothing", None, [])
+
+
+def test_older_checkpoint_is_used_when_the_newest_is_damaged(tmp_path: Path, run: Checkpoint) -> None:
+    damage_one(tmp_path / "checkpoint-0000000002")
+    found = inspect(str(tmp_path))
+    assert found.newest is not None
+    assert found.newest.number == 1
+    assert found.damage == ["checkpoint-0000000002: it is truncated or damaged: its checksum does not match"]
+    assert (found.verdict, found.reason) == ("yes", "a program recovers from checkpoint 1; later batches run again")
+
+
+def test_checkpoints_of_another_format_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint-0000000001").write_bytes(frame(b'{"format":0}'))
+    found = inspect(str(tmp_path))
+    assert found.verdict == "refused"
+    assert "format version 0" in found.damage[0]
+
+
+@pytest.mark.parametrize(
+    ("damages", "verdict", "words"),
+    [
+        (lambda home: damage_one(next(home.glob("program-*"))), "yes", "its checksum does not match"),
+        (lambda home: next(home.glob("program-*")).unlink(), "yes", "cannot be read"),
+        (lambda home: (home / "receivedData/0/input-0-1-1.arrow").unlink(), "skip", "is missing: 10 records"),
+        (lambda home: damage_one(home / "receivedData/0/input-0-1-1.arrow"), "skip", "is damaged: its checksum"),
+        (lambda home: damage_one(home / "receivedBlockMetadata/segment-0000000000"), "skip", "damaged at byte"),
+        (
+            lambda home: (home / "receivedBlockMetadata/segment-0000000000").unlink(),
+            "skip",
+            "ends with event 0, and the checkpoint knows of 3",
+        ),
+    ],
+    ids=["program damaged", "program missing", "block missing", "block damaged", "log damaged", "log missing"],
+)
+def test_damage_is_named_with_what_a_program_would_do(
+    tmp_path: Path, run: Checkpoint, damages: Callable[[Path], None], verdict: str, words: str
+) -> None:
+    damages(tmp_path)
+    found = inspect(str(tmp_path), verifies_blocks=True)
+    assert any(words in each for each in found.damage), found.damage
+    assert found.verdict == verdict
+    assert found.reason != "a program can recover from here, and nothing is missing"
+
+
+def test_log_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
+    (tmp_path / "receivedBlockMetadata/segment-0000000001").write_bytes(frame(b'{"version":99}'))
+    found = inspect(str(tmp_path))
+    assert found.verdict == "refused"
+    assert "was written by another version of Penstock" in found.damage[0]
+
+
+def test_event_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
+    wal = WriteAheadLog(
+        Directory.of(str(tmp_path)).child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock()
+    )
+
+    class AnyState:
+        def apply(self, event: object) -> None:
+            pass
+
+        def events(self) -> list[dict[str, object]]:
+            return [{"what": "of the future"}]
+
+    wal.recover(AnyState())
+    wal.start()
+    wal.close()
+    found = inspect(str(tmp_path))
+    assert found.verdict == "refused"
+    assert "unknown event of blocks: 'of the future'" in found.damage[0]
+
+
+def test_checkpointed_rdd_without_all_partitions_is_named(tmp_path: Path) -> None:
+    state = SavedState("counts", "updateStateByKey", "app.py:9", 2, "portable_hash", {1000: "run/rdd-7"})
+    CheckpointStore(Directory.of(str(tmp_path))).write(evolve(FIRST, last_time_ms=1000, states=[state]))
+    (tmp_path / "run/rdd-7").mkdir(parents=True)
+    (tmp_path / "run/rdd-7/part-00000").touch()
+    (damage,) = inspect(str(tmp_path)).damage
+    assert "1 of 2 partitions of the state of counts at batch 1000 ms are here" in damage
+    (tmp_path / "run/rdd-7/part-00001").touch()
+    assert inspect(str(tmp_path)).damage == []
