@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import ListenerContext
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -35,6 +37,13 @@ def run_tests(page: str, given: dict[str, object]) -> int:
 @pytest.mark.parametrize("page", ["testing.md", "writing-a-listener.md"])
 def test_tests_of_the_page_pass(page: str, tmp_path: Path) -> None:
     assert run_tests(page, {"tmp_path": tmp_path})
+
+
+def test_listener_page_names_all_that_the_context_offers() -> None:
+    section = (DOCS / "writing-a-listener.md").read_text("utf-8").partition("## What the context offers")[2]
+    rows = re.findall(r"^\| \w.*?\| (`.*) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)", row)}
+    assert named == {name for name in vars(ListenerContext) if not name.startswith("_")}
 
 
 @pytest.mark.spark
