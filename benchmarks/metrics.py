@@ -29,6 +29,7 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("throughput", "records/s", is_more_better=True),
     "records_per_core_s": Metric("throughput of the receiver's process", "records/s a core", is_more_better=True),
+    "from_start_s": Metric("from start to last answer", "s"),
     "cpu_us_per_record": Metric("CPU", "µs a record"),
     "processing_p50_ms": Metric("processing p50", "ms"),
     "processing_p99_ms": Metric("processing p99", "ms"),
@@ -74,6 +75,8 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
         waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
         if waits_ms:
             found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
+    if result.started_s:
+        found["from_start_s"] = result.batches[-1].end_s - result.started_s
     if result.records:
         found["records_per_s"] = result.records / took_s
         found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6

@@ -124,6 +124,7 @@ def _drain(cores: int, num_lines: int, line_bytes: int = 100, receivers: int = 1
 def _drains(cores: int, is_quick: bool) -> list[Row]:
     lines = 3_000 if is_quick else 3_000_000
     metrics = ("records_per_s", "cpu_us_per_record", "memory_mb")
+    from_start = ("records_per_s", "from_start_s", "processing_p50_ms", "cpu_us_per_record", "memory_mb")
     drained = "{lines:,} lines of 100 bytes through one socket, as fast as they are taken; batches of 1 s. ".format
     return [
         Row(
@@ -143,7 +144,7 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
             "count",
             _STRUCTURED_ENGINES,
             (_drain(cores, lines),),
-            metrics,
+            from_start,
             goals=(
                 Goal("records_per_s", ">=", 5, "pyspark"),
                 Goal("records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
@@ -166,11 +167,12 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
             "wordcount",
             _STRUCTURED_ENGINES,
             (_drain(cores, lines),),
-            metrics,
+            from_start,
             goals=(
                 Goal("records_per_s", ">=", 3, "pyspark"),
                 Goal("records_per_s", ">=", 8, "pyspark", engine="penstock-dataframe"),
                 Goal("records_per_s", ">=", 8, "structured-python", engine="penstock-dataframe"),
+                Goal("records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
             ),
         ),
         Row(

@@ -86,15 +86,16 @@ def run_on(sc: SparkContext, task: Task) -> Result:
         else:
             ssc.checkpoint(folder)
             numbers = _on_keys(ssc, task, library)
+        started_s = time.time()
         ssc.start()
         try:
             _await(ssc, batches.done, task)
         finally:
             ssc.stop(False, False)
     if task.work not in LINE_WORKS:
-        return Result(batches.all, numbers[: task.batches])
+        return Result(batches.all, numbers[: task.batches], started_s=started_s)
     records = sum(batch.records for batch in batches.all)
-    return Result(batches.all, answers.answer(records), tuple(answers.delays_ms))
+    return Result(batches.all, answers.answer(records), tuple(answers.delays_ms), started_s=started_s)
 
 
 def _library(task: Task) -> Any:

@@ -149,6 +149,7 @@ def run(task: Task) -> Result:
 
     batches = Batches(task.records)
     spark.streams.addListener(batches)
+    started_s = time.time()
     query = lines.writeStream.foreachBatch(process).trigger(processingTime=f"{task.interval_s} seconds").start()
     try:
         deadline = time.monotonic() + task.deadline_s
@@ -158,7 +159,8 @@ def run(task: Task) -> Result:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{task.work} did not end within {task.deadline_s:g} s")
         ran = tuple(batches.all)
-        return Result(ran, answers.answer(sum(batch.records for batch in ran)), tuple(answers.delays_ms))
+        answer = answers.answer(sum(batch.records for batch in ran))
+        return Result(ran, answer, tuple(answers.delays_ms), started_s=started_s)
     finally:
         query.stop()
         spark.stop()

@@ -95,12 +95,14 @@ class Result:
         answer: what the program computed; equal for all programs of a task.
         delays_ms: end-to-end delay of each stamped line.
         reason: why there are no figures; empty if there are.
+        started_s: when the query or the context was started, in seconds of the epoch; 0 where there is neither.
     """
 
     batches: tuple[Batch, ...] = ()
     answer: Any = None
     delays_ms: tuple[float, ...] = ()
     reason: str = ""
+    started_s: float = 0.0
 
     @property
     def records(self) -> int:

@@ -71,10 +71,11 @@ def test_quick_rows_are_the_rows_at_fewer_points() -> None:
 def test_figures_leave_out_the_warm_up_and_small_batches() -> None:
     batches = [Batch(100, 0, 500, 1.0), Batch(100, 3, 20, 2.0), Batch(1, 0, 1, 3.0), Batch(100, 5, 30, 4.0)]
     usage = Usage(9.0, {"driver": 4.0}, {"driver": 0.2, "workers": 0.401}, busiest_worker_s=0.301)
-    found = figures(Result(tuple(batches)), usage, 1.0, warm_up=1)
+    found = figures(Result(tuple(batches), started_s=0.5), usage, 1.0, warm_up=1)
     assert found["processing_p50_ms"] == 25
     assert found["scheduling_p99_ms"] == 5
     assert found["records_per_s"] == pytest.approx(301 / 3)
+    assert found["from_start_s"] == pytest.approx(3.5)
     assert found["records_per_core_s"] == pytest.approx(1000)
     assert (found["memory_mb"], found["driver_mb"], found["jvm_mb"]) == (9, 4, 0)
 

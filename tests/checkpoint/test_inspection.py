@@ -132,6 +132,17 @@ def test_damage_is_named_with_what_a_program_would_do(
     assert found.reason != "a program can recover from here, and nothing is missing"
 
 
+def test_damage_of_log_and_blocks_is_answered_in_the_order_of_a_recovery(tmp_path: Path, run: Checkpoint) -> None:
+    damage_one(tmp_path / "receivedBlockMetadata/segment-0000000000")
+    for block in (tmp_path / "receivedData/0").iterdir():
+        block.unlink()
+    found = inspect(str(tmp_path))
+    assert found.verdict == "skip"
+    assert found.reason.index("spark.penstock.checkpoint.onDamage=skip") < found.reason.index(
+        "Then batches that need the lost blocks fail; with spark.penstock.blocks.onLost=skip"
+    )
+
+
 def test_log_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
     (tmp_path / "receivedBlockMetadata/segment-0000000001").write_bytes(frame(b'{"version":99}'))
     found = inspect(str(tmp_path))

@@ -25,7 +25,9 @@ def directory(tmp_path: Path) -> Path:
         SavedInput("lines", "receiverStream", 0, rate=1500.0),
         SavedInput("files", "textFileStream", 1, position={"read": 3}),
     ]
-    state = SavedState("counts", "updateStateByKey", "app.py:9", 1, "portable_hash", {2000: "run/rdd-7"})
+    state = SavedState(
+        "counts", "updateStateByKey", "updateStateByKey at app.py:9", 1, "portable_hash", {2000: "run/rdd-7"}
+    )
     (tmp_path / "run/rdd-7").mkdir(parents=True)
     (tmp_path / "run/rdd-7/part-00000").touch()
     checkpoint = evolve(FIRST, number=7, last_time_ms=3000, pending={2000: 2, 3000: 1}, inputs=inputs, states=[state])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -136,6 +137,13 @@ def test_failure_is_reported_with_output_batch_and_cause(engine: Engine) -> None
         error
     )
     assert isinstance(error.__cause__, ValueError)
+    # The program's own code comes first, not the engine's that calls it.
+    (first, *_) = traceback.extract_tb(error.__cause__.__traceback__)
+    assert first.name == "fail"
+    (completed,) = engine.log.of(BatchCompleted)
+    reason = completed.batchInfo.outputOperationInfos[1].failureReason
+    assert reason is not None
+    assert reason.splitlines()[1].endswith(", in fail")
 
 
 def test_next_batch_runs_after_a_failed_one(engine: Engine) -> None:

@@ -80,21 +80,9 @@ def collected(frame: DataFrame, checkpoint: Path, **trigger: Any) -> tuple[Strea
     return writer.option("checkpointLocation", str(checkpoint)).start(), rows
 
 
-def test_lines_reach_the_sink_and_after_a_stop_nothing_runs(spark: SparkSession, port: int, tmp_path: Path) -> None:
-    lines = source(spark, tmp_path / "blocks", "socket", host="127.0.0.1", port=port)
-    assert lines.dtypes == [("value", "string")]
-    query, rows = collected(lines, tmp_path / "checkpoint")
-    try:
-        wait_for(lambda: len(rows) >= len(LINES) or query.exception(), "the lines")
-        assert query.exception() is None
-        assert [row.value for row in rows] == LINES
-        assert len(sources_running()) == 1
-    finally:
-        query.stop()
-    wait_for(lambda: not sources_running(), "the end of the source's process")
-
-
-def test_the_program_of_the_page_counts_words(spark: SparkSession, port: int, tmp_path: Path) -> None:
+def test_the_program_of_the_page_counts_words_and_after_a_stop_nothing_runs(
+    spark: SparkSession, port: int, tmp_path: Path
+) -> None:
     (program, steering) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for old, new in {
         "SparkSession.builder.getOrCreate()": "session",
@@ -116,9 +104,12 @@ def test_the_program_of_the_page_counts_words(spark: SparkSession, port: int, tm
         assert query.exception() is None
         wait_for(lambda: names["steering"].rates, "a rate")
         assert (tmp_path / "blocks" / "rate").exists()
+        assert names["lines"].dtypes == [("value", "string")]
+        assert len(sources_running()) == 1
     finally:
         query.stop()
         spark.streams.removeListener(names["steering"])
+    wait_for(lambda: not sources_running(), "the end of the source's process")
 
 
 def test_available_now_ends_by_itself_and_the_next_run_continues(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
 from penstock.helpers import write_block_file
 from penstock_structured import block_directory, data_source, source_process, source_run
 from penstock_structured.block_directory import BlockDirectory, write_rate
-from penstock_structured.data_source import BlocksPartition, PenstockStreamReader
+from penstock_structured.data_source import BlocksPartition, PenstockDataSource, PenstockStreamReader
 from penstock_structured.options import Source, SourceOptions
 
 TEXT = StructType([StructField("value", StringType())])
@@ -277,11 +277,12 @@ def test_before_pyspark_4_2_offsets_have_no_start(make: Make) -> None:
     wait_for(lambda: raised_by(reader.latestOffset), "the failure of the query")
 
 
-def test_before_pyspark_4_2_limits_of_batches_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_before_pyspark_4_2_limits_of_batches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data_source, "limits", None)
-    make()
+    options = {"receiver": "synthetic", "blocks": "/blocks"}
+    PenstockDataSource(options)
     with pytest.raises(ConfigurationError, match=r"need PySpark 4\.2"):
-        make(maxBytesPerTrigger=5)
+        PenstockDataSource({**options, "maxBytesPerTrigger": "5"})
 
 
 def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

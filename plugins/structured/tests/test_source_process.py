@@ -69,6 +69,18 @@ with get_sock_file_to_executor(timeout=None) as file:
     main(file, file)
 """
 
+BEFORE_4_2 = """
+import importlib, os, pathlib, sys
+import pyspark.sql.streaming as streaming
+from penstock_structured import data_source
+
+sys.modules["pyspark.sql.streaming.datasource"] = None
+del streaming.datasource
+importlib.reload(data_source)
+assert data_source.limits is None
+pathlib.Path(os.environ["NOTE"]).touch()
+"""
+
 Run = Callable[[str, dict[str, str]], None]
 
 
@@ -99,6 +111,11 @@ def test_a_signal_stops_the_source_and_the_process_ends_although_a_thread_runs(r
     os.kill(pid, signal.SIGTERM)
     assert ends(pid)
     assert (tmp_path / "stopped").exists()
+
+
+def test_the_source_is_importable_without_the_read_limits_of_pyspark_4_2(run: Run, tmp_path: Path) -> None:
+    run(BEFORE_4_2, {"NOTE": str(tmp_path / "imported")})
+    wait_for((tmp_path / "imported").exists, "the import")
 
 
 class Source:

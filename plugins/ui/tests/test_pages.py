@@ -13,7 +13,7 @@ from plugins.ui.tests.snapshots import HOSTILE, snapshot
 from penstock import JobInfo
 from penstock_ui.dashboard.pages import PAGES, Page, render_parts
 from penstock_ui.dashboard.query import Query
-from penstock_ui.snapshot import Application, Snapshot
+from penstock_ui.snapshot import Application, Snapshot, error_line
 
 BY_PATH = {page.path: page for page in PAGES}
 TROUBLE = {0: "hostile", 3: "stopped", 7: "given up", 11: "unhealthy", 20: "lost"}
@@ -88,6 +88,17 @@ def test_hostile_names_and_errors_are_text() -> None:
     found = read("/batch", hostile, Query(id=state.batches[60].time_ms))
     assert not any("javascript" in address for address in found.addresses)
     assert "ConnectionRefusedError: [Errno 111] Connection refused: <b>sink-2</b>:5432" in found.text
+
+
+def test_the_row_of_a_failure_names_the_error_also_of_one_that_came_through_the_jvm() -> None:
+    python = 'Traceback (most recent call last):\n  File "a.py", line 1\nZeroDivisionError: division by zero\n'
+    assert error_line(python) == "ZeroDivisionError: division by zero"
+    frames = "\n\tat org.apache.spark.Task.run(Task.scala:1)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+    through_jvm = f"Py4JJavaError: calling o1.collect.\n: SparkException: Job aborted: {python}{frames}"
+    assert error_line(through_jvm) == "ZeroDivisionError: division by zero"
+    of_java = f": SparkException: failed{frames}Caused by: java.io.IOException: disk full{frames}\t... 1 more\n"
+    assert error_line(of_java) == "Caused by: java.io.IOException: disk full"
+    assert [error_line(text) for text in ("", " x ", "\tat y")] == ["", "x", "at y"]
 
 
 def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:

@@ -238,10 +238,12 @@ def _blocks(
         )
         if damaged:
             found.damage += damaged
-            found.verdict = "skip"
-            found.reason = (
+            lost = (
                 f"batches that need the lost blocks fail; with {conf.key('on_lost_blocks')}=skip they run without them"
             )
+            if lost not in found.reason:
+                found.reason = f"{found.reason}. Then {lost}" if found.verdict == "skip" else lost
+            found.verdict = "skip"
 
 
 def _damaged_blocks(

@@ -18,7 +18,7 @@ from penstock.runtime.clock import iso_time
 
 _STYLES = {"yes": "green", "skip": "yellow", "refused": "bold red", "nothing": "yellow"}
 # Of many pending batches, the first ones.
-_SHOWN = 10
+_SHOWN = 3
 
 
 @click.group(epilog=examples(("checkpoint inspect /data/checkpoints", "can a program recover from there?")))
@@ -138,7 +138,7 @@ def _of_streams(newest: Checkpoint) -> Iterator[tuple[str, str]]:
         last = f", the newest of batch {iso_time(max(state.files))}" if state.files else ""
         stored = f", state store {state.store}" if state.store else ""
         kept = f"{_count(len(state.files), 'checkpointed RDD')} of {_count(state.num_partitions, 'partition')}"
-        yield "state", f"{state.name} ({state.operation} at {state.call_site}): {kept}{last}{stored}"
+        yield "state", f"{state.name} ({state.call_site}): {kept}{last}{stored}"
     if newest.listeners:
         yield "listeners", f"values saved by {', '.join(sorted(newest.listeners))}"
 

@@ -389,5 +389,5 @@ class JobGenerator:
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
     failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
-    failed.__cause__ = error
+    failed.__cause__ = error.with_traceback(failure.from_the_program(error.__traceback__))
     return failed

@@ -210,7 +210,7 @@ class JobScheduler:
                 job.run()
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
-            error = caught
+            error = caught.with_traceback(failure.from_the_program(caught.__traceback__))
         self._loop.post(partial(self._on_job_completed, job_set, job, self._clock.now_ms(), error))
 
     # -- on the loop --

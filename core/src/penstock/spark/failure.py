@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import TracebackType
 
 from penstock.errors import text_of
 
@@ -38,6 +39,14 @@ def _from_the_program(lines: list[str]) -> list[str]:
     starts = [number for number, line in enumerate(lines) if _FRAME.match(line)]
     programs = (number for number in starts if not _INTERNAL.search(lines[number]))
     return lines[next(programs, 0) :]
+
+
+def from_the_program(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback of the driver without the frames of PySpark and Penstock above the program's; all if it has none."""
+    found = traceback
+    while found is not None and _INTERNAL.match(f'  File "{found.tb_frame.f_code.co_filename}"'):
+        found = found.tb_next
+    return found or traceback
 
 
 def reason(error: BaseException) -> str:

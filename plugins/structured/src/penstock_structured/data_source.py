@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
@@ -45,12 +46,18 @@ class PenstockDataSource(DataSource):
 
     Raises:
         UnknownNameError: the receiver or an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or its value is invalid.
+        ConfigurationError: an option is missing, its value is invalid, or it needs a newer PySpark.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._source = Source.of(options)
+        limited = self._source.options.maxRowsPerTrigger or self._source.options.maxBytesPerTrigger
+        if limits is None and limited:
+            raise ConfigurationError(
+                "the options maxRowsPerTrigger and maxBytesPerTrigger of the source 'penstock' need PySpark 4.2 or "
+                f"newer, and this is {pyspark.__version__}: leave them out, or limit the receiver by initialRate"
+            )
 
     @classmethod
     def name(cls) -> str:
@@ -82,24 +89,15 @@ class BlocksPartition(InputPartition):
         return f"BlocksPartition({[each.block_id for each in self.references]})"
 
 
-class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: ignore[misc]  # any or none
+class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]  # any or none
     """Reads the blocks that the receiver stores. An offset is ``{"block": n}``: the blocks below n are read.
 
     Args:
         source: the options.
         schema: of the rows; blocks are converted to it, columns by name.
-
-    Raises:
-        ConfigurationError: an option needs a newer PySpark.
     """
 
     def __init__(self, source: Source, schema: StructType) -> None:
-        options = source.options
-        if limits is None and (options.maxRowsPerTrigger or options.maxBytesPerTrigger):
-            raise ConfigurationError(
-                "the options maxRowsPerTrigger and maxBytesPerTrigger of the source 'penstock' need PySpark 4.2 or "
-                "newer: leave them out, or limit the receiver by initialRate"
-            )
         self._source, self._schema = source, schema
         self._run: SourceRun | None = None
         # The end and the rows of the batch that was planned last.

@@ -17,7 +17,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from penstock import BatchCompleted, BatchInfo, __version__
 from penstock_ui import prometheus
 from penstock_ui.own_events import ApplicationDescribed, Taken
-from penstock_ui.snapshot import Snapshot
+from penstock_ui.snapshot import Snapshot, error_line
 
 _NAME = "penstock"
 _FLUSH_MS = 2000
@@ -138,7 +138,7 @@ class _Callback:
 
 def _end(span: Span, end_ms: int, failure: str | None) -> None:
     if failure is not None:
-        span.set_status(Status(StatusCode.ERROR, failure.strip().rpartition("\n")[2]))
+        span.set_status(Status(StatusCode.ERROR, error_line(failure)))
     span.end(_ns(end_ms))
 
 

@@ -385,3 +385,11 @@ class Source(Protocol):
 
 def _difference(start_ms: int | None, end_ms: int | None) -> int | None:
     return None if start_ms is None or end_ms is None else end_ms - start_ms
+
+
+def error_line(text: str) -> str:
+    """The line of a traceback that names the error, also of one that came through the JVM."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    # Frames are indented.
+    named = [line for line in lines if not line[0].isspace() and not line.startswith(("at ", "... ", "Traceback "))]
+    return (named or lines or [text])[-1].strip()[:300]

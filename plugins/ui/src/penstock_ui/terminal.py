@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import PenstockError
+from penstock_ui.snapshot import error_line
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 64 << 20
@@ -172,7 +173,7 @@ def _receivers(state: State) -> Table:
 def _batches(batches: list[Json]) -> Table:
     table = _table("batch", "status", "records", "scheduling", "processing", "total", "error")
     for each in batches:
-        failure = str(each.get("firstFailureReason") or "").strip().rpartition("\n")[2]
+        failure = error_line(str(each.get("firstFailureReason") or ""))
         late = (each.get("totalDelay") or 0) > each["batchDuration"]
         table.add_row(
             Text(f"{datetime.fromtimestamp(each['batchId'] / 1000):%H:%M:%S.%f}"[:-3]),

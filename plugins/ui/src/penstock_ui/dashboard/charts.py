@@ -17,6 +17,7 @@ from bokeh.models import (
     FixedTicker,
     HoverTool,
     Model,
+    NoOverlap,
     OpenURL,
     Range1d,
     TapTool,
@@ -336,6 +337,7 @@ def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
     if with_times:
         plot.xgrid.visible = False
         plot.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=5)
+        plot.xaxis[0].major_label_policy = NoOverlap(min_distance=8)
         plot.xaxis[0].formatter = DatetimeTickFormatter(
             milliseconds="%H:%M:%S.%3N",
             seconds="%H:%M:%S",

@@ -29,7 +29,7 @@ from penstock_ui.dashboard import units, views
 from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
 from penstock_ui.dashboard.measures import measures
 from penstock_ui.dashboard.query import Query
-from penstock_ui.snapshot import Snapshot, Source
+from penstock_ui.snapshot import Snapshot, Source, error_line
 
 _UPDATE_MS = 1000
 _MEASURES = ("rate", "scheduling", "processing", "total")
@@ -277,16 +277,10 @@ def environment() -> Environment:
         "clock": units.clock_time,
         "ago": units.ago,
         "plural": units.plural,
-        "last_line": _last_line,
+        "error_line": error_line,
     }
     made.filters.update(filters)
     return made
-
-
-def _last_line(text: str) -> str:
-    """The line of a traceback that names the error."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else text[:300]
 
 
 def _spark_ui(snapshot: Snapshot) -> str:
