@@ -142,7 +142,7 @@ def steer(
         interval: how long a batch should take at most, s: the interval of a ``processingTime`` trigger.
         first_rate: records/s for a receiver without a limit, unless the estimator has an initial rate.
         conf: configuration by full key: ``spark.streaming.backpressure.<estimator>.<option>``.
-        options: of the estimator.
+        options: the estimator's, by name.
 
     Returns:
         The listener, added to the session; ``spark.streams.removeListener(it)`` ends the steering.
