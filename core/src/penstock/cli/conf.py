@@ -52,7 +52,7 @@ class Problem:
     """What is wrong with a configuration.
 
     Attributes:
-        key: the key; empty when the line is no property.
+        key: the key; empty for an error that names none.
         is_error: whether a program refuses to start; otherwise the key has no effect.
         text: what is wrong.
         remedy: what to do; empty when the text says it.
@@ -98,7 +98,7 @@ def conf() -> None:
 )
 @as_json_option
 def list_keys(text: str, group: str | None, as_json: bool) -> None:
-    """List configuration keys with their types, defaults and meanings.
+    """List configuration keys and what they mean.
 
     With TEXT, only the keys whose name or meaning contains it.
     """
@@ -126,9 +126,9 @@ def list_keys(text: str, group: str | None, as_json: bool) -> None:
 @click.argument("name", metavar="KEY", shell_complete=completes(lambda: _names()))
 @as_json_option
 def explain(name: str, as_json: bool) -> None:
-    """Explain a configuration key: type, default and meaning.
+    """Explain a configuration key.
 
-    Also says of a key of Spark Streaming that has no effect here what to do instead.
+    Prints type, default and meaning. Also says of a key of Spark Streaming that has no effect here what to do instead.
     """
     known = {each.name: each for each in known_keys(load_plugins(isolated=True))}
     if name.startswith(level := f"{key('log_level')}."):
@@ -166,10 +166,12 @@ def explain(name: str, as_json: bool) -> None:
 )
 @as_json_option
 def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
-    """Check configuration: unknown keys, keys that Penstock ignores, invalid values.
+    """Check configuration before a program starts.
 
-    Checks the properties in FILE, by default the configuration that programs get here. Exits with 1 if something is
-    wrong. Keys of Spark itself are not checked.
+    Finds unknown keys, keys that Penstock ignores and invalid values among the properties in FILE, by default in the
+    configuration that programs get here. Keys of Spark itself are not checked.
+
+    Exits with 1 if something is wrong.
     """
     properties = [] if file is None else read_properties(file)
     pairs = conf_here() if file is None else {each.key: each.value for each in properties}
@@ -315,8 +317,8 @@ def _print(found: list[Problem], file: str, pairs: Mapping[str, str]) -> None:
         if each.remedy:
             console.print(Text(f"      → {each.remedy}"), soft_wrap=True)
     ours = sum(name.startswith(("spark.penstock.", "spark.streaming.")) for name in pairs)
-    told = f"{len(found)} problem{'s' * (len(found) != 1)}" if found else "ok"
-    checked = f"{told}: {ours} keys of Penstock checked, {len(pairs) - ours} of Spark not"
+    result = f"{len(found)} problem{'s' * (len(found) != 1)}" if found else "ok"
+    checked = f"{result}: {ours} keys of Penstock checked, {len(pairs) - ours} of Spark not"
     console.print(checked if pairs else "ok: no configuration is set here", soft_wrap=True)
 
 
