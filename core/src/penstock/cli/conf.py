@@ -215,11 +215,16 @@ def problems(pairs: Mapping[str, str], plugins: Plugins) -> list[Problem]:
     """What is wrong with a configuration: values that are refused, and keys that have no effect."""
     found = list(_refused_values(pairs))
     valid = {name: text for name, text in pairs.items() if name not in {each.key for each in found}}
-    try:
-        settings = Settings.parse(valid)
-    except ConfigurationError as error:
-        # Of several keys together, such as a minimum above a maximum.
-        return [*found, Problem(_first_named(valid, error), True, str(error))]
+    while True:
+        try:
+            settings = Settings.parse(valid)
+            break
+        except ConfigurationError as error:
+            # Of several keys together, such as a minimum above a maximum, or of the level of a component.
+            name = _named(valid, error)
+            found.append(Problem(name, True, str(error)))
+            if valid.pop(name, None) is None:
+                return found
     # Which components there are is known where they run.
     known = plugins.known_options() | {f"{key('log_level')}.": None}
     for unused in keys_without_effect(settings, known):
@@ -259,7 +264,7 @@ def _refused_options(
             keys = {name: f"{prefix}{name}" for name in known}
             structure_options(owner, options, known, keys, f"set {prefix}{{option}}")
         except ConfigurationError as error:
-            yield Problem(_first_named(keys.values(), error), True, str(error))
+            yield Problem(_named(keys.values(), error), True, str(error))
         return
     # The program gives the missing ones, such as the host of a socket. Until then only types can be checked.
     for field in attrs.fields(options):
@@ -272,9 +277,9 @@ def _refused_options(
                 yield Problem(f"{prefix}{name}", True, refused(f"{prefix}{name}={shown}", known[name], str(error)))
 
 
-def _first_named(names: Iterable[str], error: Exception) -> str:
-    """The first of these keys that an error names; empty for none."""
-    return next((name for name in names if name in str(error)), "")
+def _named(names: Iterable[str], error: Exception) -> str:
+    """The key that an error names, the longest if it begins like others; empty for none."""
+    return max((name for name in names if name in str(error)), key=len, default="")
 
 
 def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
