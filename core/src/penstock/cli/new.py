@@ -23,8 +23,8 @@ class _Kind:
     """What differs between the kinds beside the two Python files.
 
     Attributes:
-        summary: what the plugin is.
-        target: of the entry point, in the module; empty for the module itself.
+        summary: one phrase about the plugin.
+        target: attribute that the entry point names; empty for the module itself.
         try_it: a command that shows the plugin at work.
         options: the README's table.
     """
