@@ -182,6 +182,10 @@ def check_pip(words: list[str]) -> None:
         if (each := tomllib.loads(path.read_text(encoding="utf-8")).get("project"))
     }
     for word in words:
+        if word.startswith("./"):
+            folder, _, several = word.partition("[")[0].partition("{")
+            for each in several.removesuffix("}").split(","):
+                assert (ROOT / folder / each / "pyproject.toml").exists(), word
         match = re.fullmatch(r"(penstock[\w-]*)(?:\[([\w,]+)\])?(?:[=<>].*)?", word)
         if match:
             assert match[1] in projects, word
