@@ -28,6 +28,7 @@ class Metric:
 
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("throughput", "records/s", is_more_better=True),
+    "warm_records_per_s": Metric("warm, after the first batch", "records/s", is_more_better=True),
     "records_per_core_s": Metric("throughput of the receiver's process", "records/s a core", is_more_better=True),
     "from_start_s": Metric("from start to last answer", "s"),
     "cpu_us_per_record": Metric("CPU", "µs a record"),
@@ -77,6 +78,10 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
             found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.started_s:
         found["from_start_s"] = result.batches[-1].end_s - result.started_s
+    filled = [batch for batch in result.batches if batch.records]
+    if len(filled) > 1 and filled[-1].end_s > filled[0].end_s:
+        after_first = sum(batch.records for batch in filled[1:])
+        found["warm_records_per_s"] = after_first / (filled[-1].end_s - filled[0].end_s)
     if result.records:
         found["records_per_s"] = result.records / took_s
         found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6

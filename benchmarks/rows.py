@@ -117,14 +117,23 @@ def make_rows(cores: int, *, is_quick: bool = False) -> dict[str, Row]:
 
 def _drain(cores: int, num_lines: int, line_bytes: int = 100, receivers: int = 1, x: float = 0.0) -> Point:
     """Lines as fast as they are taken; the same number for each receiver."""
-    task = {"records": num_lines // receivers * receivers, "cores": cores + receivers - 1}
+    # The Python data source keeps all that is to come in the heap.
+    heap = {"spark.driver.memory": "4g"}
+    task = {"records": num_lines // receivers * receivers, "cores": cores + receivers - 1, "conf": heap}
     return Point(x, task, line_bytes, receivers)
 
 
 def _drains(cores: int, is_quick: bool) -> list[Row]:
     lines = 3_000 if is_quick else 3_000_000
     metrics = ("records_per_s", "cpu_us_per_record", "memory_mb")
-    from_start = ("records_per_s", "from_start_s", "processing_p50_ms", "cpu_us_per_record", "memory_mb")
+    from_start = (
+        "records_per_s",
+        "warm_records_per_s",
+        "from_start_s",
+        "processing_p50_ms",
+        "cpu_us_per_record",
+        "memory_mb",
+    )
     drained = "{lines:,} lines of 100 bytes through one socket, as fast as they are taken; batches of 1 s. ".format
     return [
         Row(
@@ -147,7 +156,7 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
             from_start,
             goals=(
                 Goal("records_per_s", ">=", 5, "pyspark"),
-                Goal("records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
+                Goal("warm_records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
             ),
         ),
         Row(
@@ -172,7 +181,7 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
                 Goal("records_per_s", ">=", 3, "pyspark"),
                 Goal("records_per_s", ">=", 8, "pyspark", engine="penstock-dataframe"),
                 Goal("records_per_s", ">=", 8, "structured-python", engine="penstock-dataframe"),
-                Goal("records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
+                Goal("warm_records_per_s", ">=", 4, "structured-python", engine="structured-penstock"),
             ),
         ),
         Row(

@@ -107,6 +107,8 @@ class RateSteering(StreamingQueryListener):
             if progress.rate < 0:
                 advice = "set the option initialRate of the source"
                 log.warning("first batch without rate limit", directory=progress.blocks, advice=advice)
+            elif progress.rate > 0:
+                source.estimator.begin_with(progress.rate)
         late_ms, source.previous_ms = max(source.previous_ms - self._interval_ms, 0), progress.took_ms
         ended_ms = progress.started_ms + progress.took_ms
         rate = source.estimator.compute(ended_ms, progress.rows, progress.took_ms, late_ms) if progress.rows else None
