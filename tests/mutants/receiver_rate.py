@@ -121,7 +121,7 @@ class Hoards(MemoryReceiver):
 
 
 class DropsOverflow(Hoards):
-    """Drops what the queue has no room for."""
+    """Drops records that do not fit into the queue."""
 
     def make_queue(self) -> queue.Queue[_Found]:
         return queue.Queue(5)

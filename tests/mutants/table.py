@@ -12,10 +12,10 @@ PAGE = Path(__file__).with_name("README.md")
 _HEAD = """\
 # Mutants of the conformance checks
 
-A mutant is a plugin that breaks the rule of one check. Each check has at least one, which fails it with the words
+A mutant is a plugin that breaks the rule of one check. Each check has at least one mutant, which fails it with the text
 below. `make test` runs each mutant against its own check. `python -m tests.mutants` runs each against every check of
-its kind, and reports those that it fails and the last column does not name; with `--live` it runs the mutants of the
-checks that start Spark. `python -m tests.mutants.table` writes this page.
+its kind, and reports failures that the last column does not name. With `--live` it runs the mutants of the checks that
+start Spark. `python -m tests.mutants.table` writes this page.
 
 """
 
@@ -26,7 +26,7 @@ def page() -> str:
     rows = [_row(each) for each in mutants]
     total = f"{len(mutants)} mutants of {len({each.check for each in mutants})} checks.\n"
     columns = [
-        "| check | mutant | what it does | words of the failure | other checks that it fails |",
+        "| check | mutant | what it does | text of the failure | other checks that it fails |",
         "|---" * 5 + "|",
     ]
     return _HEAD + "\n".join([total, *columns, *rows, ""])

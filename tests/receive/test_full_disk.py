@@ -103,7 +103,7 @@ def test_stop_during_a_full_disk_retries_as_for_other_errors(
     storing = background(lambda: receiver.store_all([1]))
     log.await_count(ReportError)
     stopping = background(lambda: supervisor.stop("enough"))
-    with pytest.raises(StoreError, match=r"3 attempts: .*No space left on device"):
+    with pytest.raises(StoreError, match=r"3 attempts \(spark\.[A-Za-z.]+\): .*No space left on device"):
         drive(storing)
     drive(stopping)
     assert log.names[-1] == "DeregisterReceiver"
@@ -137,7 +137,7 @@ def test_another_error_after_a_full_disk_ends_the_pause(
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "1"})
     supervisor.start()
     fail_with(monkeypatch, store, FULL[0], BROKEN, BROKEN)
-    with pytest.raises(StoreError, match=r"2 attempts: .*Input/output error"):
+    with pytest.raises(StoreError, match=r"2 attempts \(spark\.[A-Za-z.]+\): .*Input/output error"):
         drive(background(lambda: receiver.store_all([1])))
     drive(background(lambda: receiver.store_all([2])))
     assert records() == [2]

@@ -74,8 +74,9 @@ def test_write_is_retried_as_configured(
 ) -> None:
     supervise(receiver, conf).start()
     store.failures = 10**9
+    key = "spark.streaming.receiver.writeAheadLog.maxFailures" if conf.keys() >= LOG.keys() else "storeRetries"
     with pytest.raises(
-        StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} attempts: .*Input/output"
+        StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} attempts \(.*{key}\): .*Input/output"
     ):
         drive(background(lambda: receiver.store_all([1])))
     assert store.tries == tries

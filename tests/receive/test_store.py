@@ -222,7 +222,9 @@ def test_a_block_that_cannot_be_stored_is_an_error_after_all_tries(
 ) -> None:
     receiver = started(conf={"spark.penstock.receiver.storeRetries": "2"})
     store.failures = 10
-    with pytest.raises(StoreError, match=r"block input-3-7-0 \(1 records\) .*3 attempts: .*Input/output") as caught:
+    with pytest.raises(
+        StoreError, match=r"block input-3-7-0 \(1 records\) .*3 attempts \(spark.*\): .*Input/output"
+    ) as caught:
         drive(background(lambda: receiver.store_all(["a"])))
     assert isinstance(caught.value.__cause__, OSError)
     assert store.tries == 3

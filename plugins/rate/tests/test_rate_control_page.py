@@ -28,5 +28,5 @@ def test_drawings_are_current(command: dict[str, Any]) -> None:
 
 def test_links_resolve() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (DOCS / "rate-control.md").read_text(encoding="utf-8"))
-    assert len(links) == 4
+    assert len(links) == 5
     assert all((DOCS / link).exists() for link in links)

@@ -56,40 +56,41 @@ Measure = Callable[[PlantReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
-        "From there on nine batches of ten end within 1.5 intervals of their time, and have, with the four before "
-        "them, at least 70 % of the records that were attainable. After the slowest of the plant's changes.",
+        "A run has settled when nine of ten further batches end within 1.5 intervals of their time and have, with the "
+        "four batches before each, at least 70 % of the attainable records. Counted after the slowest of the plant's "
+        "changes.",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),
     "Overshoot": (
-        "By how many intervals the longest batch was longer than the interval.",
+        "Processing time of the longest batch above one interval, in intervals.",
         lambda said: said.overshoot,
         lambda value: f"{value:.2f}",
     ),
     "Longest wait": (
-        "Of a batch for those before it, in intervals.",
+        "Longest time that a batch waited for earlier batches, in intervals.",
         lambda said: said.queue,
         lambda value: f"{value:.1f}",
     ),
     "Used in time": (
-        "Records processed in the whole run by batches that ended before the next was due, of the records that the "
-        "best of all rates would have had.",
+        "Records of batches that ended before the next one was due, as a share of those that the best possible rate "
+        "would have processed.",
         lambda said: said.in_time,
         lambda value: f"{value:.0%}",
     ),
     "Used nearly in time": (
-        "The same, of batches that ended within two intervals of their time.",
+        "The same for batches that ended within two intervals of their time.",
         lambda said: said.nearly_in_time,
         lambda value: f"{value:.0%}",
     ),
     "Used": (
-        "The same, whenever the batches ended. Those longer than the interval pay the fixed time less often: in "
-        "unstable runs they may have more than all.",
+        "The same for all batches. Batches longer than the interval pay the fixed time less often, so that an unstable "
+        "run may exceed 100 %.",
         lambda said: said.used,
         lambda value: f"{value:.0%}",
     ),
     "Oscillation": (
-        "Mean change of the rate from a batch to the next, in the last quarter of the run.",
+        "Mean change of the rate from one batch to the next, in the last quarter of the run.",
         lambda said: said.oscillation,
         lambda value: f"{value:.1%}",
     ),
@@ -101,71 +102,92 @@ MORE = {"Used in time", "Used nearly in time", "Used"}
 _INTRODUCTION = """\
 # Rate control
 
-Which estimator should I use?
+With backpressure a rate estimator computes, after each batch, how many records per second each receiver may store.
+Batches then finish within the batch interval, whatever the source sends.
 
-- **`model`** in most cases: it learns what a batch costs, needs no first rate, and leaves headroom (`share`).
-- **`pid`** to have what Spark has, number for number, or the last tenth of the capacity, where a short queue does no
-  harm; set `spark.streaming.backpressure.initialRate`, and below 100 records/s also
-  `spark.streaming.backpressure.pid.minRate`.
-- **`fixed`** if you know the capacity and it does not change: set `spark.streaming.backpressure.fixed.rate`.
-- None of them without `pip install penstock-rate` and `spark.streaming.backpressure.enabled=true`.
+## Use it
 
-With `spark.streaming.backpressure.enabled=true` an estimator says after each batch how many records a second a
-receiver may store. Which one is configuration: `spark.streaming.backpressure.rateEstimator`. Options, how `model`
-decides, and how to write one: [penstock-rate](../plugins/rate/README.md). `penstock plugins new rate-estimator NAME`
-writes a working one to change.
+```properties
+spark.streaming.backpressure.enabled=true
+spark.streaming.backpressure.rateEstimator=model
+```
 
-Limits that no estimate lifts: `spark.streaming.receiver.maxRate` for a receiver, `spark.penstock.maxTotalRate` for all
-of an application together. Over any time *t* a receiver stores no more than *rate x (t + burst)* records, whatever form
-of store it uses and from however many threads; the burst is `spark.penstock.receiver.burst`, one block interval when
-not set. [configuration.md](configuration.md) has the keys.
+and `pip install penstock-rate`. The estimator is chosen by configuration alone:
 
-Here estimators are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
-sources offer more, or now and then more, than can be processed. Medians of {seeds} seeds, {batches} batches each. This
-page is made by `python plugins/rate/tests/write_rate_control.py`; for a run in the terminal there is
-`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Only the section
-[Live](#live) was measured with Spark."""
+| estimator | use it | set |
+|---|---|---|
+| `model` | in most cases: it learns what a batch costs, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (0.85) |
+| `pid` | for Spark's behaviour, number for number; or for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
+| `fixed` | if the capacity is known and does not change | `spark.streaming.backpressure.fixed.rate` |
+
+[penstock-rate](../plugins/rate/README.md) lists all options, explains how `model` decides, and shows how to write an
+estimator of your own. `penstock plugins new rate-estimator NAME` writes a working one to change.
+
+To see what the estimator does, open the page "Rates" of the dashboard, or the page of a stream: "Why the limit is
+what it is" has the estimator's reasons ([Monitoring](monitoring.md)). With `spark.penstock.log.level=DEBUG` each
+estimate is logged as `rate estimated`.
+
+## Limits
+
+These limits hold for every estimate, and without an estimator:
+
+| key | limits |
+|---|---|
+| `spark.streaming.receiver.maxRate` | each receiver |
+| `spark.penstock.maxTotalRate` | all receivers of the application together |
+
+In any period *t* a receiver stores at most *rate x (t + burst)* records, for every form of `store` and any number of
+threads. The burst allowance is `spark.penstock.receiver.burst`, by default one block interval.
+[Configuration](configuration.md) has all keys.
+
+## Estimators on simulated plants
+
+A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise; sources
+offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
+{batches} batches each. `python plugins/rate/tests/write_rate_control.py` writes this page. `penstock rate simulate
+--estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only the section
+[Live](#live) was measured with Spark."""  # noqa: E501  # a row of a table is one line
 
 _FIRST = """\
-`pid` begins without a limit, as in Spark; much of what it suffers is from its first batches. With
-`spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants, marked \\*:"""
+`pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. A \\* marks runs
+with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants:"""
 
 _FINDINGS = """\
-- **How much of the capacity is used** depends on what is counted. Whoever keeps a queue that is never empty uses all of
-  it: plainly counted the most reckless estimator is the best. `model` uses more than `pid` under the strict count only:
-  of batches that ended before the next was due. That line runs where `pid` aims, at batches that take the whole
-  interval, so three quarters of what it processes on a steady plant are beyond it, mostly by a little; `model` aims at
-  0.85 of the interval and leaves the rest as headroom. A line that is a little more generous changes the picture:"""
+- **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
+  it: without a deadline, the most reckless estimator is the best. `model` uses more than `pid` under the strict count
+  only: batches that ended before the next one was due. `pid` aims at batches that take the whole interval. Three
+  quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims at 0.85 of the
+  interval and leaves the rest as headroom. A more generous deadline changes the result:"""
 
 _FURTHER = """\
-- Whoever needs batches in time gains by `model`'s headroom; whoever does not mind a short queue has more of the
-  capacity with `pid`, where nothing changes, or with a higher `share`.
-- Below a hundred records a second `pid` does not go unless `minRate` is set: there it does not keep up.
-- From a good first rate `pid` is often there sooner than `model`, which trusts what it has seen. A first rate that
-  is far too high makes a long queue, whoever steers.
-- `fixed`, here 5,000/s, is right where one knows the capacity, and wrong elsewhere.
-- Where times vary by half and one record more is much, or a pause of several intervals comes just before the end, a
-  few runs of `model` end with a queue when those of `pid` do not."""
+- For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
+  of the capacity where nothing changes; so does `model` with a higher `share`.
+- Below 100 records/s `pid` needs a lower `minRate`: otherwise it does not keep up.
+- From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
+  initial rate that is far too high makes a long queue with every estimator.
+- `fixed`, here 5,000/s, is right where the capacity is known, and wrong elsewhere.
+- Two kinds of plants leave a few runs of `model` with a queue that `pid` does not have: those whose times vary by
+  half while one record is a large part of a batch, and those with a pause of several intervals just before the end."""
 
 _LIVE = """\
-Measured by hand on 2026-11-21, unlike the simulations above, which the page is generated from.
+These numbers were measured by hand on 2026-11-21; the page's other numbers are generated.
 
-A job that takes 50 ms and 1 s for every 20,000 lines, from a server that sends without end; after a third of 90 s that
-becomes 10,000 lines, after two thirds 20,000 again. `python benchmarks/rate_live.py ENGINE --seconds 90
---initial-rate 5000`, once each, on a machine with 2 cores that did other work besides; everything, the sender included,
-is on these two.
+The job takes 50 ms and 1 s for every 20,000 lines, and its server sends without a pause. After a third of 90 s the
+capacity becomes 10,000 lines, after two thirds 20,000 again. The command was `python benchmarks/rate_live.py ENGINE
+--seconds 90 --initial-rate 5000`, once for each engine. Sender and program shared a machine with 2 cores, which did
+other work as well.
 
-| | settled in batch, of each third | longest wait, s | behind settling, s | used in the last half of each third |
+| | settled in batch, of each third | longest wait, s | longest wait once settled, s | used in the last half of each third |
 |---|---:|---:|---:|---:|
 | `model` | 11, 6, 1 | 1.41, 1.64, 0.28 | 0.74, 0.80, 0.28 | 80 %, 82 %, 76 % |
 | `pid` | 6, 11, 1 | 0.56, 2.80, 0.33 | 0.56, 0.92, 0.33 | 94 %, 97 %, 95 % |
 | `pyspark.streaming` | 1, 15, 1 | 0.29, 3.20, 0.37 | 0.29, 0.45, 0.37 | 84 %, 75 %, 86 % |
 
-Settled means that from that batch on all that were due came, had records and waited for less than one interval. When
-the capacity halves, `model` is there in about half the batches and with little more than half the wait; of the capacity
-`pid` uses more in each third."""
+*Settled* means: from that batch on every due batch ran, had records, and waited for less than one interval. When the
+capacity halves, `model` settles in about half as many batches, with little more than half the wait. `pid` uses more of
+the capacity in each third."""  # noqa: E501  # a row of a table is one line
 
-# A batch counts when it ended within so many intervals of its time.
+# A batch counts when it ended within this many intervals of its time.
 LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
 
 
@@ -215,7 +237,7 @@ def _table(reports: Reports, name: str) -> str:
 
 
 def _comparison(reports: Reports, one: str, other: str) -> str:
-    lines = [f"| {one} beside {other} | better | the same | worse |", "|---|---:|---:|---:|"]
+    lines = [f"| {one} against {other} | better | the same | worse |", "|---|---:|---:|---:|"]
     for name, (_, measure, write) in MEASURES.items():
         pairs = [(_middle(reports[plant, one], measure), _middle(reports[plant, other], measure)) for plant in PLANTS]
         same = sum(write(mine) == write(its) for mine, its in pairs)
@@ -236,8 +258,8 @@ def page(runs: Runs) -> str:
         _INTRODUCTION.format(seeds=len(SEEDS), batches=PLANTS["steady"].batches),
         "![pid on the plant step-down](rate-pid.svg)",
         "![model on the plant step-down](rate-model.svg)",
-        "## What it comes to",
-        "On how many of the plants, in which measure:",
+        "### Summary",
+        "On how many of the plants one estimator is better than the other, by measure:",
         _comparison(reports, "model", "pid"),
         _comparison(reports, "model", "fixed"),
         _FIRST.format(first=FIRST_RATE),
@@ -245,7 +267,7 @@ def page(runs: Runs) -> str:
         _FINDINGS,
         _lines(runs),
         _FURTHER,
-        "`!` marks runs that are unstable: at the end batches wait for more than five intervals.",
+        "`!` in the tables below marks unstable runs, whose batches wait for more than five intervals at the end.",
         "## Live",
         _LIVE,
         "## The plants",

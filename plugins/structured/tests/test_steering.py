@@ -65,6 +65,20 @@ def test_each_batch_is_given_to_the_estimator_and_its_rate_written(tmp_path: Pat
     assert listener.rates == {str(tmp_path): 800.0}
 
 
+def test_an_estimator_begins_with_the_rate_that_the_source_has(tmp_path: Path) -> None:
+    class Begins(Scripted):
+        began: tuple[float, ...] = ()
+
+        def begin_with(self, rate: float) -> None:
+            self.began = (*self.began, rate)
+
+    estimator = Begins(900.0, 800.0)
+    listener = steering(estimator)
+    for rate in (500, 900):
+        listener.onQueryProgress(progress(tmp_path, 1000, 1500, rate=rate))
+    assert estimator.began == (500,)
+
+
 def test_a_receiver_without_a_limit_gets_a_first_rate_and_a_warning_says_that_it_had_none(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -66,15 +66,3 @@ def test_every_page_and_command_is_described() -> None:
             assert f"| {page.name} |" in TEXT
     for name in set(re.findall(r"penstock (top|status|ui)\b", TEXT)):
         assert isinstance(getattr(commands, name), click.Command)
-
-
-@pytest.mark.parametrize(
-    "page", [PAGE, PAGE.parent.parent / "plugins" / "ui" / "README.md"], ids=lambda path: path.name
-)
-def test_links_and_pictures_exist_and_pictures_are_small(page: Path) -> None:
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)\)", page.read_text(encoding="utf-8"))
-    assert links
-    assert [link for link in links if not (page.parent / link).exists()] == []
-    for link in links:
-        if link.endswith(".png"):
-            assert (page.parent / link).stat().st_size < 120_000

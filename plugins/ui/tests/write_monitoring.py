@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import attrs
 from plugins.ui.tests.snapshots import snapshot as fake
+from tests.helpers.markdown import attributes, fields, names, summary, table
 
-from penstock import BatchInfo, DStreamInfo, JobInfo, OutputOperationInfo, PastError, ReceiverInfo, StreamInputInfo
+from penstock import DStreamInfo, JobInfo
 from penstock_ui import own_events, prometheus, rest, snapshot
 from penstock_ui.options import OPTIONS
-from penstock_ui.terminal import State, summary
+from penstock_ui.terminal import State
+from penstock_ui.terminal import summary as status_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "monitoring.md"
 START = "## Options\n"
-_INFOS = (BatchInfo, StreamInputInfo, OutputOperationInfo, ReceiverInfo, PastError)
 _STATE = (
     snapshot.Snapshot,
     snapshot.Application,
@@ -38,7 +37,7 @@ _STATE = (
 
 def reference() -> str:
     """The generated part of the page."""
-    return "\n".join([*_options(), *_events(), *_own_events(), *_metrics(), *_rest(), *_state()])
+    return "\n".join([*_options(), *_own_events(), *_metrics(), *_rest(), *_state()])
 
 
 def _options() -> Iterator[str]:
@@ -50,34 +49,18 @@ def _options() -> Iterator[str]:
                 default = "(see right)"
             rows.append((f"`{prefix}{option.name}`", default, option.metadata["help"]))
     yield START
-    yield _table(("key", "default", "meaning"), rows)
-
-
-def _events() -> Iterator[str]:
-    yield "## Events\n"
-    yield (
-        "What every listener gets (`ssc.addStreamingListener`, the hooks of a plugin). Names are Spark's; times are\n"
-        "milliseconds since the epoch, delays milliseconds, `None` is not known (yet).\n"
-    )
-    engine = [kind for kind in get_args(own_events.Taken) if kind.__module__.startswith("penstock.")]
-    yield _table(
-        ("event", "fields", "when"),
-        [(f"`{kind.__name__}`", _names(kind), _summary(kind)) for kind in engine],
-    )
-    for kind in (*(each for each in engine if _attributes(each)), *_INFOS):
-        yield f"### `{kind.__name__}`\n"
-        yield _table(("field", "meaning"), list(_fields(kind)))
+    yield table(("key", "default", "meaning"), rows)
 
 
 def _own_events() -> Iterator[str]:
     yield "## Records of the event log\n"
     yield (
-        "A line is a JSON object: `event` names the record, the other fields are those above, and of these records,\n"
-        "which only the event log has.\n"
+        "A line is a JSON object: `event` names the record. The other fields are those of the\n"
+        "[events](reference/events.md), and of these records, which only the event log has.\n"
     )
     own = [kind for kind in get_args(own_events.Taken) if kind.__module__ == own_events.__name__]
-    rows = [(f"`{kind.__name__}`", _names(kind), _summary(kind)) for kind in own]
-    yield _table(("record", "fields", "meaning"), rows)
+    rows = [(f"`{kind.__name__}`", names(kind), summary(kind)) for kind in own]
+    yield table(("record", "fields", "meaning"), rows)
 
 
 def _metrics() -> Iterator[str]:
@@ -87,7 +70,7 @@ def _metrics() -> Iterator[str]:
         (f"`{prometheus.PREFIX}{each.name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels), each.help)
         for each in prometheus.metrics(fake())
     ]
-    yield _table(("metric", "type", "labels", "meaning"), rows)
+    yield table(("metric", "type", "labels", "meaning"), rows)
 
 
 def _rest() -> Iterator[str]:
@@ -96,7 +79,7 @@ def _rest() -> Iterator[str]:
         "Below `/api/v1/applications/<application id>/streaming/`. Field names are Spark's; a field whose value is\n"
         "not known is left out. `monitoring` is what Spark's REST has no field for. The fields of\n"
         "`penstock status URL --json` are\n"
-        f"{', '.join(f'`{name}`' for name in summary(_answers()))}.\n"
+        f"{', '.join(f'`{name}`' for name in status_of(_answers()))}.\n"
     )
     state = fake(2, 70, ill={1: "lost"})
     batch = state.batches[60]
@@ -111,8 +94,8 @@ def _rest() -> Iterator[str]:
         "monitoring: latency and the like": rest.monitoring(state)["latency"],
         "monitoring: each of listeners": rest.monitoring(state)["listeners"][0],
     }
-    rows = [(f"`{path}`", ", ".join(f"`{name}`" for name in fields)) for path, fields in found.items()]
-    yield _table(("resource", "fields"), rows)
+    rows = [(f"`{path}`", ", ".join(f"`{name}`" for name in given)) for path, given in found.items()]
+    yield table(("resource", "fields"), rows)
 
 
 def _answers() -> State:
@@ -129,47 +112,10 @@ def _state() -> Iterator[str]:
     )
     for kind in _STATE:
         yield f"### `{kind.__name__}`\n"
-        if _attributes(kind):
-            yield _table(("field", "meaning"), list(_fields(kind)))
+        if attributes(kind):
+            yield table(("field", "meaning"), list(fields(kind)))
         else:
-            yield f"{_summary(kind)} Fields: {_names(kind)}.\n"
-
-
-def _names(kind: type) -> str:
-    return ", ".join(f"`{field.name}`" for field in attrs.fields(kind))
-
-
-def _fields(kind: type) -> Iterator[tuple[str, str]]:
-    """Each field and property of a class with its description."""
-    described = _attributes(kind)
-    for field in attrs.fields(kind):
-        yield f"`{field.name}`", described.get(field.name, "")
-    for name, value in vars(kind).items():
-        function = value.fget if isinstance(value, property) else getattr(value, "func", None)
-        if function is not None and function.__doc__ and not name.startswith("_"):
-            yield f"`{name}`", _plain(function.__doc__.strip())
-
-
-def _summary(kind: type) -> str:
-    return _plain((kind.__doc__ or "").split("\n\n")[0].strip())
-
-
-def _attributes(kind: type) -> dict[str, str]:
-    _, _, section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
-    found = re.findall(r"^    (\w+): (.*?)(?=^    \w+: |\Z|^\S)", section, re.DOTALL | re.MULTILINE)
-    return {name: _plain(text) for name, text in found}
-
-
-def _plain(text: str) -> str:
-    text = " ".join(text.split()).replace("``", "`").replace("|", "\\|")
-    return text[0].upper() + text[1:] if text[0].islower() else text
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return (
-        "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |").replace("| --- ", "|---") for line in lines) + "\n"
-    )
+            yield f"{summary(kind)} Fields: {names(kind)}.\n"
 
 
 def page() -> str:

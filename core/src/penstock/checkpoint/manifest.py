@@ -31,7 +31,7 @@ class SavedState:
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
         operation: the DStream method that made the stream.
-        call_site: where the program called it.
+        call_site: function, file and line of the call in the program.
         num_partitions: number of partitions in each of its RDDs.
         partitioned_by: full name of the partition function.
         files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.

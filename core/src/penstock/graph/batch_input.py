@@ -31,7 +31,7 @@ class BlocksInput:
     """The blocks of one batch of a receiver stream, or of several, in partitions.
 
     Attributes:
-        references: of each partition, pickled.
+        references: the pickled block references of each partition.
         hosts: preferred locations of each partition.
         num_bytes: size of the blocks.
         read: reads block references in tasks.

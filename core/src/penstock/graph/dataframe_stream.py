@@ -102,8 +102,8 @@ class DataFrameStream(OnDriver):
         Args:
             other: a DataFrame; a function that returns one, called for each batch, which a program with checkpoints
                 needs; or another stream, whose batch of the same time is joined.
-            on: as in Spark.
-            how: as in Spark; ``inner`` by default.
+            on: the join columns or condition, as in Spark.
+            how: the join type, as in Spark; ``inner`` by default.
 
         Raises:
             TypeError: ``other`` is nothing of these.
@@ -205,7 +205,7 @@ class GroupedDataFrameStream(OnDriver):
 
     Args:
         stream: the batches.
-        columns: what to group by.
+        columns: the grouping columns and expressions.
     """
 
     def __init__(self, stream: DataFrameStream, columns: Sequence[Any]) -> None:

@@ -220,7 +220,7 @@ class Plugins:
 
         Args:
             context: goes to the hook.
-            extra: what ``spark.streaming.extraListeners`` names.
+            extra: the value of ``spark.streaming.extraListeners``.
 
         Returns:
             Each listener with its plugin, distribution and version.

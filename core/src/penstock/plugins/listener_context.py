@@ -40,7 +40,7 @@ class DStreamInfo:
         name: given by ``setName``; empty when there is none.
         call_site: file and line where the program made it.
         parents: numbers of the streams it is computed from; empty for an input stream.
-        stream_id: of an input stream: the id in ``BatchInfo.streamIdToInputInfo``; ``None`` for all others.
+        stream_id: an input stream's id in ``BatchInfo.streamIdToInputInfo``; ``None`` for all others.
     """
 
     number: int

@@ -218,7 +218,7 @@ class Option:
 
     Attributes:
         name: the name in calls and in configuration.
-        type: what values it takes, such as ``integer`` or ``replace or refuse``.
+        type: the accepted values, such as ``integer`` or ``replace or refuse``.
         default: its text; ``None`` when the option is required.
         help: the field's ``metadata["help"]``.
     """
@@ -269,7 +269,7 @@ def read_options(
         spec: has the options class.
         given: option → value; text is converted to the field's type.
         configured: option → text from the configuration; ``given`` overrides it.
-        prefix: of the keys of ``configured``; errors name the key.
+        prefix: start of the keys of ``configured``; errors name the full key.
         way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
     Returns:

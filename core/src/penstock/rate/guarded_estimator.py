@@ -150,7 +150,7 @@ def make_rate_estimator(
         interval_ms: the batch interval.
         conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
             not, ``spark.streaming.backpressure.initialRate`` the first rate.
-        options: of the estimator.
+        options: the estimator's, by name.
 
     Raises:
         UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.

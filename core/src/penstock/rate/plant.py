@@ -65,13 +65,13 @@ def _alternating(*phases: tuple[int, float], until: int) -> Steps:
 
 _ALL = (
     Plant("steady", "10,000/s, twice as much offered", ((0, 10_000),), (((0, 20_000),),)),
-    Plant("high-fixed-cost", "60 % of the interval goes without records", ((0, 10_000),), (((0, 20_000),),), 600),
+    Plant("high-fixed-cost", "the fixed time is 60 % of the interval", ((0, 10_000),), (((0, 20_000),),), 600),
     Plant("small-capacity", "60/s, less than pid's floor", ((0, 60),), (((0, 200),),)),
     Plant("below-one", "one record takes 2 s, batches every 5 s", ((0, 0.5),), (((0, 5),),), 100, interval_ms=5000),
-    Plant("large-capacity", "2,000,000/s, a long way from a slow start", ((0, 2e6),), (((0, 3e6),),), 100),
+    Plant("large-capacity", "2,000,000/s, far above the initial rate", ((0, 2e6),), (((0, 3e6),),), 100),
     Plant(
         "short-batches",
-        "every 100 ms, 40 ms of them go without records",
+        "every 100 ms, with a fixed time of 40 ms",
         ((0, 50_000),),
         (((0, 80_000),),),
         40,

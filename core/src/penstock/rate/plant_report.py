@@ -41,7 +41,7 @@ class PlantReport:
     """The measures of a run.
 
     Attributes:
-        run: what they were measured on.
+        run: the measured run.
         settling: batches until the run settled, after the slowest of the plant's changes; ``None`` for never.
         overshoot: by how much the longest batch exceeded the interval, in intervals.
         queue: the longest wait of a batch, in intervals.

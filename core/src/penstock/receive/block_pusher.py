@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field
 
+from penstock import conf
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
@@ -67,8 +68,9 @@ class BlockPusher:
         on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
         self._stream_id, self._epoch = launch.stream_id, launch.epoch
-        self._report_retries = settings.store_retries
-        self._store_retries = settings.wal_max_failures - 1 if settings.wal_enabled else settings.store_retries
+        # By the attribute of the key that sets them.
+        self._retries = {"store_retries": settings.store_retries, "wal_max_failures": settings.wal_max_failures - 1}
+        self._set_by = "wal_max_failures" if settings.wal_enabled else "store_retries"
         self._driver, self._blocks = driver, blocks
         self._clock, self._ending, self._on_disk_full = clock, ending, on_disk_full
         self._log = log.bind(stream_id=launch.stream_id)
@@ -92,17 +94,17 @@ class BlockPusher:
         """
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
-        what = f"block {block_id} ({count} records)"
-        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._store_retries)
+        what = f"block {block_id} ({count} records) could not be stored"
+        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
         reply = self._reporter.report(evolve(stored, arrival_ms=arrival_ms))
         if not reply.accepted:
             self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
-        what = f"the report of block {', '.join(block.block_id for block in blocks)}"
+        what = f"block {', '.join(block.block_id for block in blocks)} could not be reported to the driver"
         message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
-        return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
+        return self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
@@ -149,7 +151,7 @@ class BlockPusher:
             if not before or not self._waiting:
                 self._on_disk_full(error)
 
-    def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
+    def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
             self._log.warning("store retried", what=what, error=text_of(error), delay_ms=round(delay_ms), throttle_s=10)
 
@@ -157,13 +159,14 @@ class BlockPusher:
             return retry(
                 action,
                 Backoff(_FIRST_MS, _LONGEST_MS),
-                retries=retries,
+                retries=self._retries[set_by],
                 retry_if=lambda error: isinstance(error, Exception | SystemExit),
                 on_retry=on_retry,
                 clock=self._clock,
             )
         except (Exception, SystemExit) as error:
-            raise StoreError(f"{what} could not be stored, {retries + 1} attempts: {text_of(error)}") from error
+            attempts = f"{self._retries[set_by] + 1} attempts ({conf.key(set_by)})"
+            raise StoreError(f"{what}, {attempts}: {text_of(error)}") from error
 
 
 @define(eq=False)

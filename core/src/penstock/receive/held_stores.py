@@ -30,8 +30,8 @@ class HeldStores:
 
     Args:
         clock: times the waits.
-        module: of the receiver's class; its threads may wait.
-        stream_id: for the log.
+        module: the module of the receiver's class; its threads may wait.
+        stream_id: names the stream in the log.
     """
 
     def __init__(self, clock: Clock, module: str, stream_id: int) -> None:

@@ -15,7 +15,7 @@ def check_picklable(receiver: Receiver[Any], owner: str = "") -> bytes:
     """Pickle a receiver as Spark does.
 
     Args:
-        receiver: as the program created it.
+        receiver: the program's instance.
         owner: which one it is, for the message, such as `` of stream 3``.
 
     Raises:

@@ -172,7 +172,7 @@ class Receiver(Generic[T]):
 
     @property
     def application_id(self) -> str:
-        """Spark's id of the application: the same in every launch, another one when the program is started again."""
+        """Spark's id of the application: the same in every launch, and another one after a restart of the program."""
         return self.__running().application_id
 
     @property

@@ -59,7 +59,7 @@ class ReceiverSupervisor:
     Args:
         receiver: a new instance for each supervisor.
         launch: the message that registers the receiver, also after each restart.
-        settings: of the application.
+        settings: the application's.
         driver: accepts the receiver and its blocks, and gets its errors.
         blocks: stores blocks, and deletes those that the driver did not accept.
         clock: the system's by default.

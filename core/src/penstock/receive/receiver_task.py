@@ -79,7 +79,7 @@ class ReceiverTask:
         epoch: number of the launch.
         run_id: names the directory of the run's blocks; differs between contexts.
         driver: reports of the receiver go there.
-        settings: of the application.
+        settings: the application's.
         log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     """
 

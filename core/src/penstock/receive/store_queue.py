@@ -56,8 +56,8 @@ class StoreQueue(Generic[T]):
         """Take one record without waiting.
 
         Args:
-            record: as for ``store``.
-            on_stored: as for ``store``; called with an error also when the receiver stops before the record is stored.
+            record: the record, which ``store`` gets later.
+            on_stored: ``store`` gets it, too; called with an error if the receiver stops before the record is stored.
 
         Returns:
             Whether it was taken. When the queue is full or stopped it was not: drop it, or have the source send it

@@ -45,7 +45,7 @@ class SupervisedThread(Receiver[T], ABC):
         """Say that the source has ended, so that ``receive`` may return: otherwise its return is logged as a warning.
 
         Args:
-            reason: for the log.
+            reason: the text in the log.
         """
         self.__is_explained = True
         log.info("source ended", stream_id=self.streamId, reason=reason)

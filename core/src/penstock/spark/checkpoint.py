@@ -50,7 +50,7 @@ def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
     Args:
         sc: its Hadoop configuration applies.
         directory: a path or URI.
-        given_by: see ``unusable``.
+        given_by: the argument or key that named it, for the error.
 
     Raises:
         ConfigurationError: Hadoop has no file system for it.
@@ -66,9 +66,9 @@ def unusable(directory: str, given_by: str, reason: str) -> ConfigurationError:
     """The error to raise if a checkpoint directory cannot be read or written.
 
     Args:
-        directory: as the program named it.
+        directory: the program's text for it.
         given_by: the argument or the configuration key that named it, if known.
-        reason: what went wrong.
+        reason: the system's reason.
     """
     return ConfigurationError(
         f"the checkpoint directory {directory!r}{given_by and f' ({given_by})'} cannot be used: {reason}; name a "

@@ -146,7 +146,7 @@ class BatchFrames:
         """A DataFrame of what tasks read from elements.
 
         Args:
-            elements: of the batch.
+            elements: the batch's elements, which tasks read from.
             read: from a column of elements, and one of the partition's index if ``elements`` has a function, to columns
                 of the schema.
             schema: the columns of the DataFrame.

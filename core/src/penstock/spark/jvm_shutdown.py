@@ -45,7 +45,7 @@ class JvmShutdown:
         """Set the hooks; a failure is logged.
 
         Args:
-            sc: of the JVM.
+            sc: names the JVM.
             timeout_s: the JVM waits no longer for this process.
         """
         jvm: Any = sc._jvm
@@ -112,7 +112,7 @@ class StopRequests(StopSignals):
         """Set the handlers of this process, and the hooks in the JVM.
 
         Args:
-            sc: of the JVM.
+            sc: names the JVM.
             timeout_s: the JVM waits no longer for this process.
         """
         self.install()

@@ -95,7 +95,7 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
 
     Args:
         slots: an RDD with that many partitions, and with the preferred locations of the blocks.
-        number: of partitions.
+        number: the number of partitions.
         read: the partition function that reads the blocks of a partition.
         count: the partition function that gives the number of records.
         blocks: the same as one value, from which DataFrames are read.
@@ -180,7 +180,7 @@ def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
 
     Args:
         chunks: the number of a partition and a pickled chunk for it, alternately.
-        num_partitions: of the result.
+        num_partitions: the number of partitions of the result.
 
     Returns:
         The chunks.

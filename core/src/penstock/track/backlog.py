@@ -84,7 +84,7 @@ class Backlog:
         """Count blocks that were stored, each once.
 
         Args:
-            host: whose disk they are on.
+            host: the host that stores them.
             blocks: the blocks.
             executor_id: the executor that stores them; empty for none.
         """

@@ -40,7 +40,7 @@ def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
     Args:
         num_bytes: size of the batch.
         slots: task slots that receivers leave free, at least one.
-        bounds: of the partitions.
+        bounds: the configured bounds of a partition's size.
     """
     if bounds.number:
         return bounds.number

@@ -220,7 +220,7 @@ class ReceiverTrackingInfo:
         unhealthy: the restart budget is exceeded, and the receiver is relaunched further.
         last_end: why the receiver stopped or failed last, with the time of the last error.
         recent_errors: oldest first.
-        last_log_lines: of the receiver's process when it last reported an error itself.
+        last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
         lost_records: records in the lost blocks.
         backlog_reported_ms: when the receiver's backlog was reported last, monotonic.

@@ -34,7 +34,7 @@ class Client:
         token: the application's.
         timeout_ms: how long one ``ask`` may take, retries included.
         retry: whether to retry while the endpoint cannot be reached; otherwise the first failure is an error.
-        advice: what to do when it cannot be reached; ends the error.
+        advice: the remedy when the endpoint cannot be reached; ends the error.
     """
 
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True, advice: str = "") -> None:

@@ -43,7 +43,7 @@ class Ports:
     Attributes:
         first: 0 for any.
         retries: how many of the following ones to try while they are in use.
-        advice: what to do when none is free.
+        advice: the remedy when none is free.
     """
 
     first: int = 0

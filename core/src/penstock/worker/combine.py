@@ -227,7 +227,7 @@ class Buckets:
     """A partition function, the end of the map side: keys and combiners in pickled chunks for the shuffle.
 
     Attributes:
-        num_partitions: of the result.
+        num_partitions: the number of partitions of the result.
     """
 
     num_partitions: int

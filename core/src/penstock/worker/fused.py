@@ -157,8 +157,8 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
     """The function for a sequence of operators.
 
     Args:
-        operators: of a run.
-        ending: what is done with each record after it.
+        operators: the operators between two shuffles, in order.
+        ending: the kind of the step after the last operator.
 
     Returns:
         For the ending ``yield`` a generator function; it takes the records, then the program's functions. Otherwise a

@@ -33,7 +33,7 @@ class ReadColumns:
 
     Attributes:
         reader: reads what the elements refer to.
-        schema: of the record batches that it yields; types that Spark reads.
+        schema: the schema of the yielded record batches, with types that Spark reads.
         is_declared: whether the program declared the schema, to which all input is converted.
         are_values: each record is the value of the only column.
         is_grouped: each element of the input column is a pickled list of references.
@@ -71,7 +71,7 @@ class ReadRows:
     Attributes:
         function: the partition function that makes the records of the elements, and gets the index of the partition,
             which is the second column of the input; ``None`` where the elements are the records.
-        schema: of the record batches that it yields; types that Spark reads.
+        schema: the schema of the yielded record batches, with types that Spark reads.
         are_values: each record is the value of the only column.
         is_grouped: each element of the first column is a pickled list of elements.
     """

@@ -77,8 +77,8 @@ class BlocksPartition(InputPartition):
     """Some blocks of a batch, read by one task.
 
     Args:
-        references: of the blocks.
-        token: of the endpoint that serves them.
+        references: the references of its blocks.
+        token: the token of the endpoint that serves them.
     """
 
     def __init__(self, references: list[BlockReference], token: Token) -> None:
@@ -94,7 +94,7 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
 
     Args:
         source: the options.
-        schema: of the rows; blocks are converted to it, columns by name.
+        schema: the schema of the rows; blocks are converted to it, columns by name.
     """
 
     def __init__(self, source: Source, schema: StructType) -> None:

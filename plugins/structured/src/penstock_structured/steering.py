@@ -107,6 +107,8 @@ class RateSteering(StreamingQueryListener):
             if progress.rate < 0:
                 advice = "set the option initialRate of the source"
                 log.warning("first batch without rate limit", directory=progress.blocks, advice=advice)
+            elif progress.rate > 0:
+                source.estimator.begin_with(progress.rate)
         late_ms, source.previous_ms = max(source.previous_ms - self._interval_ms, 0), progress.took_ms
         ended_ms = progress.started_ms + progress.took_ms
         rate = source.estimator.compute(ended_ms, progress.rows, progress.took_ms, late_ms) if progress.rows else None
@@ -140,7 +142,7 @@ def steer(
         interval: how long a batch should take at most, s: the interval of a ``processingTime`` trigger.
         first_rate: records/s for a receiver without a limit, unless the estimator has an initial rate.
         conf: configuration by full key: ``spark.streaming.backpressure.<estimator>.<option>``.
-        options: of the estimator.
+        options: the estimator's, by name.
 
     Returns:
         The listener, added to the session; ``spark.streams.removeListener(it)`` ends the steering.

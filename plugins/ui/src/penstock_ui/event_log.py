@@ -33,7 +33,7 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
-# Where a file cannot be appended to it is put again with every change, at most this often and at most so many bytes/s.
+# Where a file cannot be appended to it is put again with every change, at most this often, at this many bytes/s.
 _PUT_EVERY_S = 10.0
 _PUT_BYTES_PER_S = 1_000_000
 
@@ -281,7 +281,7 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
     Args:
         location: the directory of event logs, or one file in it, whose application is read then.
         application_id: which application; needed when the directory has several.
-        limits: of the store.
+        limits: the limits of the store.
 
     Raises:
         ConfigurationError: there is no such log, or the directory has several and none was chosen.

@@ -104,9 +104,9 @@ class CountsCarried:
         time: when the file was begun.
         started: when the context started.
         totals: the application's counts.
-        records: of each stream.
-        starts: of each receiver.
-        errors: of each receiver.
+        records: the records of each stream.
+        starts: the number of starts of each receiver.
+        errors: the number of errors of each receiver.
         rate_limits: now in force.
         running: records, counted as received, of the batches that had started and not ended, by batch time.
     """

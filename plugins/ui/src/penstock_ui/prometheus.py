@@ -28,7 +28,7 @@ class Metric:
     Attributes:
         name: without the prefix.
         kind: ``gauge`` or ``counter``.
-        help: what it is.
+        help: the description.
         samples: values by the values of the labels; a value that is not known is left out.
         labels: names of the labels.
     """

@@ -31,7 +31,7 @@ class UIServer:
         host: address to listen on.
         port: first port to try; 0 for any.
         retries: how many ports after it to try.
-        token: what every request must carry; empty for nothing.
+        token: the secret that every request must carry; empty for none.
         name: of this host, for the address when the server listens on all of the host's.
 
     Attributes:

@@ -286,7 +286,7 @@ class Snapshot:
         is_live: whether the application runs; false after its stop and for a history.
         stop_phase: the phase of the stop that the application is in, empty before.
         started_ms: when the context started.
-        application: what does not change.
+        application: the constant values: names, addresses, interval.
         streams: the input streams by id.
         batches: every waiting and running batch and the retained completed ones, by batch time.
         totals: counts since the start.

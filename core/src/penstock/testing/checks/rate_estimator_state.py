@@ -139,7 +139,7 @@ def state_round_trips(kit: RateEstimatorKit) -> None:
 
 @check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
 def cheap_and_pure(kit: RateEstimatorKit) -> None:
-    """A call of compute is cheap, memory and state stay small, and there are no side effects.
+    """A call of compute is cheap and without side effects, and memory and state stay small.
 
     Purpose: one thread calls compute for each stream and batch, and each checkpoint saves the state.
     Method: call compute with 1,000 batches; measure the CPU time of 100 calls, the length of the saved state, threads,

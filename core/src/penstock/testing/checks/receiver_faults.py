@@ -195,8 +195,8 @@ def fatal_error_reported_once(kit: ReceiverKit) -> None:
     """The receiver reports an error that ends a connection once.
 
     Purpose: operators and the restart budget count errors.
-    Method: store a record; cut the source while the manual clock stands still, so that there is no further attempt;
-        then stop the receiver.
+    Method: store a record; cut the source while the manual clock stands still, so that the receiver makes no further
+        attempt; then stop the receiver.
     Condition: the receiver reports one error, or one for each attempt that the source has seen.
     Requires: Feeder.cut.
     """

@@ -46,8 +46,8 @@ class Layout:
     """A picture.
 
     Attributes:
-        width: of the whole.
-        height: of the whole.
+        width: total width.
+        height: total height.
         places: upper left corner of each group, by its number.
         lines: an SVG path from each parent to each child.
         columns: groups in the widest row.

@@ -1,0 +1,137 @@
+"""Hook of MkDocs: takes files outside ``docs`` into the site, so that every link of the repository works there.
+
+Each Markdown file of ``PAGES`` becomes a page. So does every other file that a page links to: as its source, or as a
+list of files if it is a folder. Links are rewritten from the repository's paths to those of the site.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files, InclusionLevel
+
+ROOT = Path(__file__).parents[1]
+#: Path in the repository → path in the site.
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
+    "core/README.md": "plugins/core.md",
+    **{
+        f"plugins/{each.parent.name}/README.md": f"plugins/{each.parent.name}.md"
+        for each in ROOT.glob("plugins/*/README.md")
+    },
+}
+#: Draws the diagrams; `make docs` puts it there. Only pages with a diagram load it.
+MERMAID = ROOT / ".venv" / "docs" / "mermaid.min.js"
+_MERMAID_URI = "assets/javascripts/mermaid.min.js"
+_LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
+_FENCE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
+
+
+class _Site:
+    """What the site has of the repository."""
+
+    def __init__(self, files: Files) -> None:
+        self.uris = {f"docs/{file.src_uri}": file.src_uri for file in files} | PAGES
+        self.paths = {uri: path for path, uri in self.uris.items()}
+        self.texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in self.uris if path.endswith(".md")}
+        waiting = list(self.texts)
+        for path in waiting:
+            for target, _ in _links(self.texts[path]):
+                file = self.of(path, target)
+                if file not in self.uris and (ROOT / file).exists():
+                    self.uris[file] = f"source/{file}.md"
+                    self.paths[f"source/{file}.md"] = file
+                    self.texts[file] = _source(file)
+                    waiting.append(file)
+
+    def of(self, page: str, target: str) -> str:
+        """The path in the repository of a page's link."""
+        base = page if (ROOT / page).is_dir() else posixpath.dirname(page)
+        path = posixpath.normpath(posixpath.join(base, target))
+        return f"{path}/README.md" if (ROOT / path / "README.md").exists() else path
+
+    def rewritten(self, text: str, uri: str) -> str:
+        """A page's text with links to the site's own pages."""
+        page = self.paths[uri]
+
+        def rewrite(match: re.Match[str]) -> str:
+            target = self.uris.get(self.of(page, match[1]))
+            if target is None:
+                return match[0]  # MkDocs reports it
+            return posixpath.relpath(target, posixpath.dirname(uri) or ".") + (match[2] or "")
+
+        return _outside_fences(text, lambda part: _LINK.sub(rewrite, part))
+
+
+def _outside_fences(text: str, change: Any) -> str:
+    parts, end = [], 0
+    for fence in _FENCE.finditer(text):
+        parts += [change(text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, change(text[end:])])
+
+
+def _links(text: str) -> list[tuple[str, str]]:
+    return _LINK.findall(_FENCE.sub("", text))
+
+
+def _source(path: str) -> str:
+    """A page that shows a file, or lists the files of a folder."""
+    file = ROOT / path
+    if file.is_dir():
+        names = sorted(each.name for each in file.iterdir() if each.suffix in _LANGUAGES and each.name != "__init__.py")
+        return f"# {path}\n\n" + "\n".join(f"- [{name}]({name})" for name in names)
+    text = file.read_text(encoding="utf-8")
+    fence = "````" if "```" in text else "```"
+    return f"# {path}\n\n{fence}{_LANGUAGES.get(file.suffix, 'text')}\n{text.rstrip()}\n{fence}\n"
+
+
+_site: _Site
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of files outside ``docs``."""
+    global _site
+    _site = _Site(files)
+    for path, uri in _site.uris.items():
+        if files.get_file_from_path(uri) is None:
+            level = InclusionLevel.INCLUDED if path in PAGES else InclusionLevel.NOT_IN_NAV
+            files.append(File.generated(config, uri, content=_site.texts[path], inclusion=level))
+    if MERMAID.exists():
+        files.append(File.generated(config, _MERMAID_URI, abs_src_path=os.fspath(MERMAID)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Rewrite the links and the indentation of lists."""
+    return _indented(_site.rewritten(markdown, page.file.src_uri))
+
+
+def _indented(markdown: str) -> str:
+    """What belongs to a numbered item, indented by four spaces: fewer end the list for MkDocs, and only there."""
+    lines, is_in_item = list[str](), False
+    for line in markdown.split("\n"):
+        if re.match(r"\d\. ", line):
+            is_in_item = True
+        elif line and not line.startswith("   "):
+            is_in_item = False
+        elif line and is_in_item:
+            line = f" {line}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Load what draws diagrams where there are some."""
+    if 'class="mermaid"' not in output:
+        return output
+    script = posixpath.relpath(_MERMAID_URI, posixpath.dirname(page.file.dest_uri) or ".")
+    return output.replace("</body>", f'<script src="{script}"></script></body>')

@@ -1,0 +1,121 @@
+"""Writes the tables of docs/operators.md: ``python -m tests.docs.write_operators``.
+
+What an operator does is the first sentence of its docstring. Example, input and result are of the first program of
+docs/operators-compared.md; those of operators that PySpark lacks are in ``OWN``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.markdown import summary, table
+
+from penstock import DStream, StateSpec
+from penstock.graph.dstream import MapWithStateDStream
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "operators.md"
+START = "## Records\n"
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Records": ("map", "flatMap", "filter", "mapPartitions", "mapPartitionsWithIndex", "glom"),
+    "Batches": ("count", "countByValue", "reduce", "union", "transform", "transformWith", "repartition"),
+    "Pairs": ("mapValues", "flatMapValues", "reduceByKey", "combineByKey", "groupByKey", "partitionBy"),
+    "Joins": ("join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin", "cogroup"),
+    "Windows": (
+        "window",
+        "reduceByWindow",
+        "countByWindow",
+        "countByValueAndWindow",
+        "reduceByKeyAndWindow",
+        "groupByKeyAndWindow",
+    ),
+    "State": ("updateStateByKey", "mapWithState", "stateSnapshots"),
+    "Outputs": ("foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "foreachDataFrame"),
+    "Persistence, names and DataFrames": (
+        "cache",
+        "persist",
+        "checkpoint",
+        "slice",
+        "context",
+        "id",
+        "setName",
+        "toDF",
+    ),
+}
+NOTES = {
+    "Windows": "Durations are in seconds: multiples of the batch interval `s`. "
+    "[Windows and state](windows-and-state.md) has the cost of each.\n",
+    "State": "`total` is the function above. All three need a checkpoint directory.\n",
+    "Outputs": "An output operation makes a batch run: a stream without one is not computed.\n",
+    "Persistence, names and DataFrames": "[DataFrames](dataframes.md) has the operators of `DataFrameStream`.\n",
+}
+PAIRS: list[list[Any]] = [[("a", 1), ("a", 2), ("b", 3)], [], [("a", 4)]]
+#: Operators that PySpark lacks: a program with the stream of PAIRS, and the batches of its stream.
+OWN: dict[str, tuple[str, list[list[Any]]]] = {
+    "mapWithState": (
+        "stream.mapWithState(StateSpec.function(total))",
+        [[("a", 1), ("a", 3), ("b", 3)], [], [("a", 7)]],
+    ),
+    "stateSnapshots": (
+        "stream.mapWithState(StateSpec.function(total)).stateSnapshots()",
+        [[("a", 3), ("b", 3)], [("a", 3), ("b", 3)], [("a", 7), ("b", 3)]],
+    ),
+    "setName": ("stream.map(str).setName('texts').count()", [[3], [0], [1]]),
+}
+# Output operations, and what has no result of its own.
+_WITHOUT_RESULT = {
+    "saveAsPickleFiles": "stream.saveAsPickleFiles(folder + '/out')",
+    "foreachDataFrame": "stream.toDF('key string, n int').foreachDataFrame(lambda df: df.show())",
+    "id": "ssc.receiverStream(receiver).id()",
+    "toDF": "stream.toDF('key string, n int').where('n > 1').pprint()",
+}
+
+
+def operators() -> set[str]:
+    """The public operators of the code."""
+    return {name for kind in (DStream, MapWithStateDStream) for name in dir(kind) if not name.startswith("_")}
+
+
+def make(program: str, folder: str, stream: Any) -> Any:
+    """The stream that a program of ``OWN`` makes."""
+    names: dict[str, Any] = {"stream": stream, "StateSpec": StateSpec, "folder": folder}
+    (block,) = re.findall(r"^```python\n(def total.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    exec(block, names)
+    if program == OWN["setName"][0]:
+        eval(_WITHOUT_RESULT["saveAsPickleFiles"], names)
+    return eval(program, names)
+
+
+def page() -> str:
+    """The whole page, with its written part."""
+    prose, _, _ = PAGE.read_text(encoding="utf-8").partition(START)
+    return prose + "\n".join(_tables())
+
+
+def _tables() -> Iterator[str]:
+    compared: dict[str, tuple[str, str, str]] = {}
+    for line in (DOCS / "operators-compared.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            operator, program, given, _theirs, ours, _same = re.split(r" (?<!\\)\| ", line[2:-2])
+            compared.setdefault(operator, (program, given, ours))
+    for title, names in GROUPS.items():
+        yield f"## {title}\n"
+        if title in NOTES:
+            yield NOTES[title]
+        rows = []
+        for name in names:
+            if name in OWN:
+                program, result = OWN[name]
+                example = (f"`{program}`", f"`{PAIRS}`", f"`{result}`")
+            else:
+                example = compared.get(name) or (f"`{_WITHOUT_RESULT[name]}`", "", "")
+            rows.append((f"`{name}`", summary(getattr(MapWithStateDStream, name)), *example))
+        yield table(("operator", "what it does", "example", "input", "result"), rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,328 @@
+"""Writes docs/reference/ from the code: ``python -m tests.docs.write_reference``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import click
+from tests.helpers.markdown import attributes, fields, names, paragraph, summary, table
+
+import penstock
+from penstock import helpers, hookspecs, testing
+from penstock.cli.command import penstock as command
+from penstock.listen import events
+from penstock.plugins import listener_context
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+_NOTE = "<!-- Written by `python -m tests.docs.write_reference`. -->\n"
+_HOOK_GROUPS = {
+    "Offering plugins": ("receivers", "input_streams", "rate_estimators", "listeners"),
+    "Storing blocks": ("store",),
+}
+_WIDTH = 100
+#: Group → the public names in it.
+_API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
+    penstock: {
+        "Programs": (
+            "StreamingContext",
+            "DStream",
+            "DataFrameStream",
+            "StateSpec",
+            "State",
+            "StorageLevel",
+            "StreamingContextState",
+        ),
+        "Receivers": (
+            "Receiver",
+            "ThreadReceiver",
+            "AsyncReceiver",
+            "ReceiverHost",
+            "RelaunchingReceiverHost",
+            "BlockSink",
+        ),
+        "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
+        "Plugins": (
+            "hookimpl",
+            "ReceiverSpec",
+            "RateEstimatorSpec",
+            "RateEstimator",
+            "InputStreamSpec",
+            "InputSource",
+            "RecoverableSource",
+            "SourceBatch",
+            "ArrowInput",
+            "ArrowReader",
+            "Block",
+            "StoredBlock",
+        ),
+        "Errors": ("PenstockError", "ConfigurationError", "ReceiverStoppedError", "StoreError", "SchemaError"),
+    },
+    testing: {
+        "Harnesses": ("StreamHarness", "ReceiverHarness", "ManualClock"),
+        "Suites": (
+            "ReceiverSuite",
+            "RateEstimatorSuite",
+            "ListenerSuite",
+            "BlockStoreSuite",
+            "ConformanceSuite",
+            "Capabilities",
+        ),
+        "Running checks": (
+            "run_checks",
+            "run_subject",
+            "all_checks",
+            "Check",
+            "CheckFailure",
+            "Report",
+            "Result",
+            "Subject",
+        ),
+        "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "HttpFeeder", "MemoryFeeder", "MemorySource"),
+        "Listeners and block stores": (
+            "FakeListenerContext",
+            "listener_events",
+            "ListenerProbe",
+            "Backend",
+            "MemoryBackend",
+            "BlockStore",
+            "LeakMeter",
+        ),
+        "Simulated plants": (
+            "PLANTS",
+            "Plant",
+            "PlantRun",
+            "SimulatedBatch",
+            "simulate",
+            "MakeEstimator",
+            "report",
+            "PlantReport",
+            "processed",
+            "draw",
+        ),
+        "Logging": ("throttle",),
+    },
+    helpers: {
+        "Receivers and streams": (
+            "StoreQueue",
+            "split_lines",
+            "Lines",
+            "LineRules",
+            "ErrorCounts",
+            "make_receiver",
+            "receiver_spec",
+        ),
+        "Files and directories": (
+            "atomic_write",
+            "absolute_location",
+            "is_remote",
+            "connect",
+            "Directory",
+            "Appender",
+            "Durability",
+        ),
+        "Options, logs and errors": (
+            "get_logger",
+            "text_of",
+            "UnknownNameError",
+            "structure_options",
+            "keys",
+            "PositiveBytes",
+            "PositiveDurationS",
+            "make_rate_estimator",
+        ),
+        "Blocks": (
+            "BlockReference",
+            "open_block",
+            "open_block_file",
+            "write_block_file",
+            "read_block",
+            "is_pickled",
+            "conform",
+            "Endpoint",
+            "Token",
+        ),
+    },
+}
+# Names that docs/reference/events.md describes.
+_EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
+_INFOS = (
+    events.BatchInfo,
+    events.StreamInputInfo,
+    events.OutputOperationInfo,
+    events.ReceiverInfo,
+    events.PastError,
+    listener_context.ReceiverStreamInfo,
+    listener_context.DStreamInfo,
+    listener_context.JobInfo,
+    listener_context.StorageInfo,
+    penstock.ListenerCounts,
+)
+#: Names that are values, or somebody else's.
+_VALUES = {
+    "StorageLevel": "PySpark's. [Storage levels](../writing-a-receiver.md#storage-levels) says what they mean here",
+    "hookimpl": "Decorator that marks a function or method as the implementation of a hook",
+    "PLANTS": "The simulated plants by name",
+    "MakeEstimator": "Type of a function that gets the batch interval in ms and returns a rate estimator",
+    "throttle": "Counts repeated log events; call `throttle.reset()` before each test that checks a log",
+    "PositiveBytes": "Type of an option that is a size, such as `64m`",
+    "PositiveDurationS": "Type of an option that is a time, in seconds unless it has a unit",
+}
+
+
+def pages() -> dict[str, str]:
+    """Each file's name and text."""
+    return {
+        name: f"# {title}\n\n{_NOTE}\n" + "\n".join(parts).rstrip() + "\n"
+        for name, title, parts in (
+            ("hooks.md", "Hooks", _hooks()),
+            ("events.md", "Events", _events()),
+            ("cli.md", "Command line", _cli()),
+            ("api.md", "API", _api()),
+        )
+    }
+
+
+def _hooks() -> Iterator[str]:
+    found = hook_functions()
+    listening = tuple(name for name in found if name.startswith("on"))
+    yield paragraph(
+        "A plugin is a module, class or object that an entry point of the group `penstock` names. It "
+        "implements any of these hooks with `@penstock.hookimpl`. Hooks are called per plugin, per block "
+        "or per event, never per record. [Writing a receiver](../writing-a-receiver.md#a-plugin) and "
+        "[Writing a listener](../writing-a-listener.md) have examples; `penstock plugins new` writes a "
+        "plugin that works."
+    )
+    yield "Two attributes of that object are optional:\n"
+    yield table(
+        ("attribute", "meaning"),
+        [
+            (
+                "`penstock_api`",
+                f"the version of this contract that the plugin was written for, now `{hookspecs.API_VERSION!r}`. "
+                "A plugin with another version is left out",
+            ),
+            (
+                "`penstock_options`",
+                "dictionary: prefix of configuration keys → options class that its listeners read there with "
+                "`ListenerContext.options`",
+            ),
+        ],
+    )
+    yield "Further entry-point groups:\n"
+    yield table(
+        ("group", "names"),
+        [
+            (f"`{hookspecs.SUITES_GROUP}`", "the conformance suite of a plugin, for `penstock plugins check`"),
+            (f"`{hookspecs.COMMANDS_GROUP}`", "a subcommand of `penstock`: a click command"),
+        ],
+    )
+    for title, group in {**_HOOK_GROUPS, "Listening": listening}.items():
+        yield f"## {title}\n"
+        if group is listening:
+            yield paragraph(
+                "A module or object that implements these hooks itself is one listener. The hook "
+                "`listeners(context)` may return any number of objects with methods of these names. "
+                "[Events](events.md) lists the fields."
+            )
+            yield table(("hook", "when"), [(f"`{found[name]}`", summary(getattr(hookspecs, name))) for name in group])
+            continue
+        for name in group:
+            function = getattr(hookspecs, name)
+            yield f"### `{found[name]}`\n"
+            yield inspect.getdoc(function).replace("``", "`") + "\n"  # type: ignore[union-attr]  # each has one
+            if function.penstock_spec["firstresult"]:
+                yield "The first plugin that returns a value other than `None` answers.\n"
+
+
+def hook_functions() -> dict[str, str]:
+    """Every hook with its signature, in the order of the file."""
+    tree = ast.parse(inspect.getsource(hookspecs))
+    return {
+        node.name: f"{node.name}({ast.unparse(node.args).replace('events.', '')}) -> {ast.unparse(node.returns)}"
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.returns is not None
+    }
+
+
+def _events() -> Iterator[str]:
+    yield paragraph(
+        "Every listener gets these events: one that `ssc.addStreamingListener` adds, and one of a plugin. "
+        "Names are Spark's; times are milliseconds since the epoch, delays milliseconds, `None` is not "
+        "known (yet). [Writing a listener](../writing-a-listener.md) shows how to use them."
+    )
+    kinds = get_args(events.Event)
+    yield table(
+        ("callback", "event", "fields", "when"),
+        [
+            (f"`{events.HOOK_OF[kind]}`", f"`{kind.__name__}`", names(kind), summary(kind))
+            for kind in sorted(kinds, key=_order)
+        ],
+    )
+    for kind in (*(each for each in sorted(kinds, key=_order) if attributes(each)), *_INFOS):
+        yield f"## `{kind.__name__}`\n"
+        yield f"{summary(kind)}\n"
+        yield table(("field", "meaning"), list(fields(kind)))
+
+
+def _order(kind: type) -> int:
+    return list(hook_functions()).index(events.HOOK_OF[kind])
+
+
+def _cli() -> Iterator[str]:
+    yield paragraph(
+        "`penstock` checks a machine, runs programs, and lists, checks and creates plugins. Every command "
+        "prints this text with `--help`."
+    )
+    yield from _commands("penstock", command, None)
+
+
+def _commands(name: str, each: click.Command, parent: click.Context | None) -> Iterator[str]:
+    settings = {**each.context_settings, "terminal_width": _WIDTH, "max_content_width": _WIDTH}
+    context = click.Context(each, info_name=name.rpartition(" ")[2], parent=parent, **settings)
+    yield f"## {name}\n"
+    yield f"```text\n{each.get_help(context).rstrip()}\n```\n"
+    if isinstance(each, click.Group):
+        for inner in each.list_commands(context):
+            found = each.get_command(context, inner)
+            assert found is not None
+            yield from _commands(f"{name} {inner}", found, context)
+
+
+def _api() -> Iterator[str]:
+    yield paragraph(
+        "The public names, from their docstrings. Plugins import `penstock`, `penstock.helpers` and, in "
+        "tests, `penstock.testing`; every other module may change without notice. [Events](events.md) has "
+        "the events and infos, [Hooks](hooks.md) the hooks."
+    )
+    for module, groups in _API.items():
+        yield f"## {module.__name__}\n"
+        for title, group in groups.items():
+            yield f"### {title}\n"
+            yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
+            yield from (f"::: {module.__name__}.{name}\n" for name in group if name not in _VALUES)
+
+
+def _is(module: ModuleType, name: str) -> str:
+    return _VALUES.get(name) or summary(getattr(module, name))
+
+
+def described() -> Mapping[ModuleType, list[str]]:
+    """The public names of each module that the reference describes, each as often as it does."""
+    return {
+        module: [
+            *(name for group in groups.values() for name in group),
+            *((*_EVENTS, *(kind.__name__ for kind in _INFOS)) if module is penstock else ()),
+        ]
+        for module, groups in _API.items()
+    }
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for file, text in pages().items():
+        (FOLDER / file).write_text(text, encoding="utf-8")
