@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import do_nothing, wait_for
+from tests.helpers.line_server import LineServer, line_server
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -135,23 +135,8 @@ def run_example(
         active.stop(stopSparkContext=False)
 
 
-class LineServer:
-    """Sends lines to the one client that connects."""
-
-    def __init__(self, listening: socket.socket) -> None:
-        self._listening = listening
-        self.address: tuple[str, int] = listening.getsockname()
-
-    def accept(self) -> socket.socket:
-        """The client's connection."""
-        connection, _ = self._listening.accept()
-        connection.settimeout(120)
-        return connection
-
-
 @pytest.fixture
 def server() -> Iterator[LineServer]:
     """A TCP server on a port of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(120)
-        yield LineServer(listening)
+    with line_server() as serving:
+        yield serving

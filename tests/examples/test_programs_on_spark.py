@@ -11,8 +11,9 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from tests.examples.conftest import LineServer, RunExample, Running
+from tests.examples.conftest import RunExample, Running
 from tests.helpers import wait_for
+from tests.helpers.line_server import LineServer
 
 pytestmark = pytest.mark.spark
 

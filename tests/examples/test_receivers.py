@@ -22,7 +22,8 @@ from tests.helpers import wait_for
 from penstock.testing import ReceiverHarness
 
 if TYPE_CHECKING:
-    from tests.examples.conftest import LineServer, RunExample, Running
+    from tests.examples.conftest import RunExample, Running
+    from tests.helpers.line_server import LineServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -8,19 +8,16 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.helpers import wait_for
 from tests.helpers.forked import Fork
+from tests.helpers.line_server import LineServer, line_server
 from tests.helpers.shared_jvm import SharedJvm
-
-if TYPE_CHECKING:
-    from tests.examples.conftest import LineServer
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 # Two slots: one for the receiver, one for batches.
 CONF = {
     "spark.master": "local[2]",
@@ -28,6 +25,13 @@ CONF = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.streaming.gracefulStopTimeout": "100s",
 }
+
+
+@pytest.fixture
+def server() -> Iterator[LineServer]:
+    """A TCP server on a port of its own."""
+    with line_server() as serving:
+        yield serving
 
 
 class Program:
