@@ -46,8 +46,10 @@ OWN_TESTS = {
     "docs/conformance.md": "tests/docs/test_conformance_page.py",
     "docs/dataframes.md": "tests/dataframes/test_checkpoints.py",
     "docs/structured-streaming.md": "tests/structured/test_queries.py",
+    "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
     "docs/tutorial-receiver.md": "tests/docs/test_tutorial_receiver.py",
+    "docs/writing-a-listener.md": "tests/docs/test_pages_with_tests.py",
     "docs/writing-a-receiver.md": "tests/testing/test_receiver_harness.py",
     "plugins/rate/README.md": "tests/plugins/test_rate_readme.py",
 }
