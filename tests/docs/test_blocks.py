@@ -49,7 +49,6 @@ OWN_TESTS = {
     "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
     "docs/tutorial-receiver.md": "tests/docs/test_tutorial_receiver.py",
-    "docs/writing-a-listener.md": "tests/docs/test_pages_with_tests.py",
     "docs/writing-a-receiver.md": "tests/testing/test_receiver_harness.py",
     "plugins/rate/README.md": "tests/plugins/test_rate_readme.py",
 }
