@@ -111,8 +111,22 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links."""
-    return _site.rewritten(markdown, page.file.src_uri)
+    """Rewrite the links and the indentation of lists."""
+    return _indented(_site.rewritten(markdown, page.file.src_uri))
+
+
+def _indented(markdown: str) -> str:
+    """What belongs to a numbered item, indented by four spaces: fewer end the list for MkDocs, and only there."""
+    lines, is_in_item = list[str](), False
+    for line in markdown.split("\n"):
+        if re.match(r"\d\. ", line):
+            is_in_item = True
+        elif line and not line.startswith("   "):
+            is_in_item = False
+        elif line and is_in_item:
+            line = f" {line}"
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

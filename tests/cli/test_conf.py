@@ -158,6 +158,20 @@ def test_problem_is_found_in_its_line(check: Callable[..., Result], line: str, l
     assert "\n1 problem: " in result.stdout
 
 
+def test_all_problems_of_a_file_are_found_at_once(check: Callable[..., Result]) -> None:
+    result = check(
+        "spark.penstock.log.level INFO\nspark.penstock.log.level.stats loud\nspark.penstock.partition.minBytes 1g\n"
+        "spark.penstock.maxFailedBatch 1\nspark.penstock.receiver.well.dept 1\n",
+        "--json",
+    )
+    assert [(each["line"], each["is_error"]) for each in json.loads(result.stdout)] == [
+        (2, True),
+        (3, True),
+        (4, False),
+        (5, False),
+    ]
+
+
 def test_required_options_of_the_chosen_estimator_must_be_configured(check: Callable[..., Result]) -> None:
     chosen = "spark.streaming.backpressure.enabled true\nspark.streaming.backpressure.rateEstimator "
     assert "needs the option 'level': set spark.streaming.backpressure.same.level" in check(f"{chosen}same").stdout

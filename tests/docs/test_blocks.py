@@ -49,6 +49,7 @@ OWN_TESTS = {
     "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
     "docs/tutorial-receiver.md": "tests/docs/test_tutorial_receiver.py",
+    "docs/writing-a-listener.md": "tests/docs/test_pages_with_tests.py",
     "docs/writing-a-receiver.md": "tests/testing/test_receiver_harness.py",
     "plugins/rate/README.md": "tests/plugins/test_rate_readme.py",
 }
@@ -183,6 +184,10 @@ def check_pip(words: list[str]) -> None:
         if (each := tomllib.loads(path.read_text(encoding="utf-8")).get("project"))
     }
     for word in words:
+        if word.startswith("./"):
+            folder, _, several = word.partition("[")[0].partition("{")
+            for each in several.removesuffix("}").split(","):
+                assert (ROOT / folder / each / "pyproject.toml").exists(), word
         match = re.fullmatch(r"(penstock[\w-]*)(?:\[([\w,]+)\])?(?:[=<>].*)?", word)
         if match:
             assert match[1] in projects, word

@@ -1,4 +1,4 @@
-"""docs/testing.md: the tests that it shows pass. docs/writing-a-listener.md: it names all that a listener may use."""
+"""docs/testing.md and docs/writing-a-listener.md: the tests that they show pass."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def run_tests(page: str, given: dict[str, object]) -> int:
     return len(chosen)
 
 
-def test_tests_without_spark_pass(tmp_path: Path) -> None:
-    assert run_tests("testing.md", {"tmp_path": tmp_path})
+@pytest.mark.parametrize("page", ["testing.md", "writing-a-listener.md"])
+def test_tests_of_the_page_pass(page: str, tmp_path: Path) -> None:
+    assert run_tests(page, {"tmp_path": tmp_path})
 
 
 def test_listener_page_names_all_that_the_context_offers() -> None:

@@ -41,11 +41,13 @@ def checkpoint() -> None:
 @click.option("--verify-blocks", is_flag=True, help="Read each received block and compare its checksum.")
 @as_json_option
 def inspect_command(directory: str, verify_blocks: bool, as_json: bool) -> None:
-    """Show what a checkpoint directory holds, and whether a program can recover from it.
+    """Show what a checkpoint directory holds.
 
-    DIRECTORY is a path or a URI (file:, hdfs:, s3:, gs:, abfs:). Shows the checkpoints, the batches that are pending,
-    the streams, the write-ahead logs and the received blocks, and every damage found. Changes nothing, and runs no code
-    from the directory: the saved program, which is pickled, is not opened.
+    Can a program recover from it, and if not, why? Shows the checkpoints, the batches that are pending, the streams,
+    the write-ahead logs and the received blocks, and every damage found. DIRECTORY is a path or a URI (file:, hdfs:,
+    s3:, gs:, abfs:).
+
+    Changes nothing, and runs no code from the directory: the saved program, which is pickled, is not opened.
 
     Exits with 1 if there is damage, or nothing to recover from.
     """

@@ -52,7 +52,7 @@ class Problem:
     """What is wrong with a configuration.
 
     Attributes:
-        key: the key; empty when the line is no property.
+        key: the key; empty for an error that names none.
         is_error: whether a program refuses to start; otherwise the key has no effect.
         text: what is wrong.
         remedy: what to do; empty when the text says it.
@@ -98,7 +98,7 @@ def conf() -> None:
 )
 @as_json_option
 def list_keys(text: str, group: str | None, as_json: bool) -> None:
-    """List configuration keys with their types, defaults and meanings.
+    """List configuration keys and what they mean.
 
     With TEXT, only the keys whose name or meaning contains it.
     """
@@ -126,9 +126,9 @@ def list_keys(text: str, group: str | None, as_json: bool) -> None:
 @click.argument("name", metavar="KEY", shell_complete=completes(lambda: _names()))
 @as_json_option
 def explain(name: str, as_json: bool) -> None:
-    """Explain a configuration key: type, default and meaning.
+    """Explain a configuration key.
 
-    Also says of a key of Spark Streaming that has no effect here what to do instead.
+    Prints type, default and meaning. Also says of a key of Spark Streaming that has no effect here what to do instead.
     """
     known = {each.name: each for each in known_keys(load_plugins(isolated=True))}
     if name.startswith(level := f"{key('log_level')}."):
@@ -166,10 +166,12 @@ def explain(name: str, as_json: bool) -> None:
 )
 @as_json_option
 def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
-    """Check configuration: unknown keys, keys that Penstock ignores, invalid values.
+    """Check configuration before a program starts.
 
-    Checks the properties in FILE, by default the configuration that programs get here. Exits with 1 if something is
-    wrong. Keys of Spark itself are not checked.
+    Finds unknown keys, keys that Penstock ignores and invalid values among the properties in FILE, by default in the
+    configuration that programs get here. Keys of Spark itself are not checked.
+
+    Exits with 1 if something is wrong.
     """
     properties = [] if file is None else read_properties(file)
     pairs = conf_here() if file is None else {each.key: each.value for each in properties}
@@ -213,11 +215,16 @@ def problems(pairs: Mapping[str, str], plugins: Plugins) -> list[Problem]:
     """What is wrong with a configuration: values that are refused, and keys that have no effect."""
     found = list(_refused_values(pairs))
     valid = {name: text for name, text in pairs.items() if name not in {each.key for each in found}}
-    try:
-        settings = Settings.parse(valid)
-    except ConfigurationError as error:
-        # Of several keys together, such as a minimum above a maximum.
-        return [*found, Problem(_first_named(valid, error), True, str(error))]
+    while True:
+        try:
+            settings = Settings.parse(valid)
+            break
+        except ConfigurationError as error:
+            # Of several keys together, such as a minimum above a maximum, or of the level of a component.
+            name = _named(valid, error)
+            found.append(Problem(name, True, str(error)))
+            if valid.pop(name, None) is None:
+                return found
     # Which components there are is known where they run.
     known = plugins.known_options() | {f"{key('log_level')}.": None}
     for unused in keys_without_effect(settings, known):
@@ -257,7 +264,7 @@ def _refused_options(
             keys = {name: f"{prefix}{name}" for name in known}
             structure_options(owner, options, known, keys, f"set {prefix}{{option}}")
         except ConfigurationError as error:
-            yield Problem(_first_named(keys.values(), error), True, str(error))
+            yield Problem(_named(keys.values(), error), True, str(error))
         return
     # The program gives the missing ones, such as the host of a socket. Until then only types can be checked.
     for field in attrs.fields(options):
@@ -270,9 +277,9 @@ def _refused_options(
                 yield Problem(f"{prefix}{name}", True, refused(f"{prefix}{name}={shown}", known[name], str(error)))
 
 
-def _first_named(names: Iterable[str], error: Exception) -> str:
-    """The first of these keys that an error names; empty for none."""
-    return next((name for name in names if name in str(error)), "")
+def _named(names: Iterable[str], error: Exception) -> str:
+    """The key that an error names, the longest if it begins like others; empty for none."""
+    return max((name for name in names if name in str(error)), key=len, default="")
 
 
 def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
@@ -315,8 +322,8 @@ def _print(found: list[Problem], file: str, pairs: Mapping[str, str]) -> None:
         if each.remedy:
             console.print(Text(f"      → {each.remedy}"), soft_wrap=True)
     ours = sum(name.startswith(("spark.penstock.", "spark.streaming.")) for name in pairs)
-    told = f"{len(found)} problem{'s' * (len(found) != 1)}" if found else "ok"
-    checked = f"{told}: {ours} keys of Penstock checked, {len(pairs) - ours} of Spark not"
+    result = f"{len(found)} problem{'s' * (len(found) != 1)}" if found else "ok"
+    checked = f"{result}: {ours} keys of Penstock checked, {len(pairs) - ours} of Spark not"
     console.print(checked if pairs else "ok: no configuration is set here", soft_wrap=True)
 
 

@@ -80,10 +80,10 @@ _KINDS = {
     help="Where to make the folder penstock-NAME; by default here.",
 )
 def new(kind: str, name: str, into: Path) -> None:
-    """Write a new plugin: a module, a test file, pyproject.toml and README.md.
+    """Write a new plugin to start from.
 
-    It works and passes every conformance check as it is: install it, look at it, change it. NAME is what programs will
-    call it.
+    Writes a module, a test file, pyproject.toml and README.md. The plugin works and passes every conformance check as
+    it is: install it, look at it, change it. NAME is what programs will call it.
     """
     try:
         folder = write_plugin(kind, name, into)

@@ -100,10 +100,11 @@ def simulate_command(
     svg: Path | None,
     as_json: bool,
 ) -> None:
-    """Simulate a rate estimator, without Spark, to see what it would do before a program relies on it.
+    """Simulate a rate estimator.
 
-    A plant simulates sources that offer records and batches that take time. The estimator sets the sources' rates from
-    the delays of each batch, as in a program. Its options come from the configuration here and from --conf.
+    Shows what it would do before a program relies on it. A plant simulates sources that offer records and batches that
+    take time. The estimator sets the sources' rates from the delays of each batch, as in a program. Its options come
+    from the configuration here and from --conf.
     """
     settings = Settings.parse({**conf_here(), **conf})
     plugins = load_plugins()
