@@ -28,7 +28,6 @@ class Metric:
 
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("throughput", "records/s", is_more_better=True),
-    "warm_records_per_s": Metric("warm, after the first batch", "records/s", is_more_better=True),
     "records_per_core_s": Metric("throughput of the receiver's process", "records/s a core", is_more_better=True),
     "from_start_s": Metric("from start to last answer", "s"),
     "cpu_us_per_record": Metric("CPU", "µs a record"),
@@ -59,7 +58,8 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
     Args:
         result: of the program.
         usage: CPU and memory of its processes since ``began_s``.
-        began_s: when the first receiver connected, or the first batch was due, in seconds of the epoch.
+        began_s: when the first receiver connected or its warm-up ended, or the first batch was due, in seconds of the
+            epoch.
         warm_up: batches at the beginning that the delays leave out.
     """
     took_s = max(result.batches[-1].end_s - began_s, 1e-3)
@@ -78,10 +78,6 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
             found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.started_s:
         found["from_start_s"] = result.batches[-1].end_s - result.started_s
-    filled = [batch for batch in result.batches if batch.records]
-    if len(filled) > 1 and filled[-1].end_s > filled[0].end_s:
-        after_first = sum(batch.records for batch in filled[1:])
-        found["warm_records_per_s"] = after_first / (filled[-1].end_s - filled[0].end_s)
     if result.records:
         found["records_per_s"] = result.records / took_s
         found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6

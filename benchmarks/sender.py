@@ -23,11 +23,15 @@ class Pace:
         burst: lines that are sent together; 0: all at once, as fast as they are taken.
         period_s: from one burst to the next.
         is_stamped: whether the last line of a burst ends with a word that says when it was sent.
+        warm_up: without bursts, lines that are sent first.
+        pause_s: from these to the others, for a program to run its first batches.
     """
 
     burst: int = 0
     period_s: float = 0.0
     is_stamped: bool = False
+    warm_up: int = 0
+    pause_s: float = 0.0
 
 
 class Sender:
@@ -47,7 +51,7 @@ class Sender:
         self._closed = threading.Event()
         self._failed: list[OSError] = []
         self._lock = threading.Lock()
-        self._connected_at: list[float] = []
+        self._began_at: list[float] = []
         self._sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(ports)]
         self._block = lines.encoded(0, lines.period) if num_lines >= lines.period and not self._pace.burst else b""
         for listener in self._sockets:
@@ -59,10 +63,10 @@ class Sender:
         return [int(each.getsockname()[1]) for each in self._sockets]
 
     @property
-    def connected_at(self) -> float:
-        """When the first client connected, in seconds of the epoch; 0 before."""
+    def began_at(self) -> float:
+        """When the first client connected, or its warm-up ended, in seconds of the epoch; 0 before."""
         with self._lock:
-            return min(self._connected_at, default=0.0)
+            return min(self._began_at, default=0.0)
 
     def close(self) -> None:
         """Send nothing more."""
@@ -86,10 +90,12 @@ class Sender:
                 break
         else:
             return
-        with self._lock:
-            self._connected_at.append(time.time())
         with connection, suppress(OSError):
             connection.settimeout(None)
+            connection.sendall(self._lines.encoded(0, self._pace.warm_up))
+            self._closed.wait(self._pace.pause_s)
+            with self._lock:
+                self._began_at.append(time.time())
             if self._pace.burst:
                 self._send_bursts(connection)
             else:
@@ -97,10 +103,12 @@ class Sender:
             self._closed.wait()
 
     def _send_all(self, connection: socket.socket) -> None:
-        whole, rest = divmod(self._num_lines, self._lines.period)
+        first = min(self._pace.warm_up, self._num_lines)
+        whole, rest = divmod(self._num_lines - first, self._lines.period)
         for _ in range(whole):
             connection.sendall(self._block)
-        connection.sendall(self._lines.encoded(0, rest))
+        # After a warm-up in another order, and all of them.
+        connection.sendall(self._lines.encoded(first, first + rest))
 
     def _send_bursts(self, connection: socket.socket) -> None:
         due = time.monotonic()

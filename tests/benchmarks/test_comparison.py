@@ -76,7 +76,6 @@ def test_figures_leave_out_the_warm_up_and_small_batches() -> None:
     assert found["scheduling_p99_ms"] == 5
     assert found["records_per_s"] == pytest.approx(301 / 3)
     assert found["from_start_s"] == pytest.approx(3.5)
-    assert found["warm_records_per_s"] == pytest.approx(201 / 3)
     assert found["records_per_core_s"] == pytest.approx(1000)
     assert (found["memory_mb"], found["driver_mb"], found["jvm_mb"]) == (9, 4, 0)
 

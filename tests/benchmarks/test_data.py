@@ -64,9 +64,9 @@ def test_sender_sends_every_line_as_fast_as_it_is_taken() -> None:
     lines = Lines(seed=3)
     expected = lines.encoded(0, 10_005)
     with Sender(lines, 10_005) as sender:
-        assert sender.connected_at == 0
+        assert sender.began_at == 0
         assert received(sender, len(expected)) == expected
-        assert sender.connected_at > 0
+        assert sender.began_at > 0
 
 
 def test_paced_sender_stamps_the_last_line_of_each_burst() -> None:
