@@ -119,7 +119,9 @@ def _indented(markdown: str) -> str:
     """What belongs to a numbered item, indented by four spaces: fewer end the list for MkDocs, and only there."""
     lines, is_in_item = list[str](), False
     for line in markdown.split("\n"):
-        if re.match(r"\d\. ", line):
+        if re.match(r"\d+\. ", line):
+            if is_in_item and lines[-1].startswith("    "):
+                lines.append("")
             is_in_item = True
         elif line and not line.startswith("   "):
             is_in_item = False
