@@ -6,7 +6,8 @@ Receivers are simulated by processes that register and report blocks as supervis
 of its own; no block is written and no Spark runs. The tracker runs in this process, on one core, with batches of one
 second: blocks are allocated, packed into partitions, processed and cleaned up as the JobGenerator does it. ``--rates``
 also sends each receiver a new rate per batch. Processor time per block is what counts on a busy machine: where the
-simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block.
+simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block. The same
+messages over as many connections are first sent to a Flight server that does nothing: what Arrow Flight itself takes.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ RECORDS, BLOCK_BYTES = 1000, 100_000
 REMEMBERED = 3
 # Batches before the first block: what receivers cost that store nothing.
 IDLE = 5
+# How long the server that does nothing is measured.
+BARE_S = 5
 
 
 class Silent(Receiver):
@@ -92,14 +95,22 @@ class Job:
         return self._ended.wait(timeout_s)
 
 
-def simulate(pipe, location, secret, stream_ids, options):
+class Nothing(flight.FlightServerBase):
+    """Answers at once."""
+
+    def do_action(self, _context, _action):
+        """Answer."""
+        yield flight.Result(b"{}")
+
+
+def simulate(pipe, location, bare_location, secret, stream_ids, options):
     """Register receivers, then report their blocks at an even pace; send how long the reports took."""
-    token, took = Token(secret), []
+    token = Token(secret)
     kinds = (UpdateRateLimit, CleanUpBlocks, ReleaseReceiver, StopReceiver)
     endpoint = Endpoint("127.0.0.1", token, dict.fromkeys(kinds, lambda _message: Reply()))
     # Each with a connection of its own, as receivers in different processes have.
     own = [("grpc.use_local_subchannel_pool", 1)]
-    clients = {each: flight.FlightClient(location, generic_options=own) for each in stream_ids}
+    clients = {each: flight.FlightClient(bare_location, generic_options=own) for each in stream_ids}
     call = flight.FlightCallOptions(timeout=60, headers=token.headers())
 
     def ask(stream_id, message, kind):
@@ -107,6 +118,24 @@ def simulate(pipe, location, secret, stream_ids, options):
         (result,) = clients[stream_id].do_action(action, call)
         return from_json(kind, result.body.to_pybytes())
 
+    def add_blocks(stream_id, number):
+        name = f"input-{stream_id}-1-{number}"
+        path = f"/local/host-{stream_id % options.hosts}/penstock/run/{name}.arrow"
+        return AddBlocks(stream_id, 1, [StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)])
+
+    for stream_id in stream_ids:
+        ask(stream_id, add_blocks(stream_id, 0), Reply)
+    pipe.send(None)
+    begin = pipe.recv()
+    for number in range(BARE_S * options.blocks_per_s):
+        for position, stream_id in enumerate(stream_ids):
+            due = begin + (number + position / len(stream_ids)) / options.blocks_per_s
+            time.sleep(max(due - time.time(), 0))
+            ask(stream_id, add_blocks(stream_id, number), Reply)
+    pipe.send(None)
+    for each in clients.values():
+        each.close()
+    clients.update({each: flight.FlightClient(location, generic_options=own) for each in stream_ids})
     for stream_id in stream_ids:
         directory = f"/local/host-{stream_id % options.hosts}/penstock/run"
         message = RegisterReceiver(stream_id, 1, "Silent", endpoint.port, "127.0.0.1", directory, 1 << 40)
@@ -114,7 +143,7 @@ def simulate(pipe, location, secret, stream_ids, options):
     pipe.send(None)
     begin = pipe.recv()
     period = 1 / options.blocks_per_s
-    reported, behind = 0, 0.0
+    reported, behind, took = 0, 0.0, []
     for number in range(options.seconds * options.blocks_per_s):
         for position, stream_id in enumerate(stream_ids):
             due = begin + (number + position / len(stream_ids)) * period
@@ -122,11 +151,8 @@ def simulate(pipe, location, secret, stream_ids, options):
             if wait > 0:
                 time.sleep(wait)
             behind = max(behind, -wait)
-            name = f"input-{stream_id}-1-{number}"
-            path = f"/local/host-{stream_id % options.hosts}/penstock/run/{name}.arrow"
             asked = time.perf_counter()
-            blocks = [StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)]
-            assert ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply).accepted
+            assert ask(stream_id, add_blocks(stream_id, number), Reply).accepted
             took.append(time.perf_counter() - asked)
             reported += 1
         if (number + 1) % options.blocks_per_s == 0:
@@ -158,15 +184,20 @@ def run(options):
     tracker.start()
     print(f"{options.receivers} receivers on {options.hosts} hosts, {options.blocks_per_s} blocks/s each")
     print(f"launched: {time.process_time() - started:.2f} s of processor time")
-    launcher, simulators = tracker._launcher, []
+    launcher, simulators, nothing = tracker._launcher, [], Nothing("grpc://127.0.0.1:0")
     context = multiprocessing.get_context("spawn")
     for number in range(SIMULATORS):
         ours, theirs = context.Pipe()
         streams = list(range(number, options.receivers, SIMULATORS))
-        arguments = (theirs, launcher.driver_location, launcher.token.secret, streams, options)
+        bare_location = f"grpc://127.0.0.1:{nothing.port}"
+        arguments = (theirs, launcher.driver_location, bare_location, launcher.token.secret, streams, options)
         process = context.Process(target=simulate, args=arguments)
         process.start()
         simulators.append((process, ours))
+    launched = time.process_time() - started
+    bare = bare_call_s(simulators, options)
+    nothing.shutdown()
+    started = time.process_time() - launched
     for _process, pipe in simulators:
         pipe.recv()
     print(f"registered: {time.process_time() - started:.2f} s of processor time")
@@ -203,6 +234,7 @@ def run(options):
     print(f"blocks: {blocks} in {wall:.1f} s, {blocks / wall:.0f}/s; the simulation was {late:.1f} s late at most")
     each = max(cpu - fixed * wall, 0) / blocks
     print(f"processor time of the tracker: {fixed:.3f} s a second without blocks, {each * 1e6:.0f} us a block")
+    print(f"a Flight server that does nothing: {bare * 1e6:.0f} us a call; ratio {each / bare:.2f}")
     print(f"share of a core at {wanted} blocks/s: {fixed + each * wanted:.2f}")
     middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
     print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
@@ -219,6 +251,18 @@ def run(options):
     # Without a stop and a release, which wait for jobs: these are simulated.
     sys.stdout.flush()
     os._exit(0)
+
+
+def bare_call_s(simulators, options):
+    """The processor time that a call takes in a Flight server that does nothing."""
+    for _process, pipe in simulators:
+        pipe.recv()
+    begin, cpu = time.time() + 0.5, time.process_time()
+    for _process, pipe in simulators:
+        pipe.send(begin)
+    for _process, pipe in simulators:
+        pipe.recv()
+    return (time.process_time() - cpu) / (BARE_S * options.blocks_per_s * options.receivers)
 
 
 def batch(tracker, number, stream_ids, *, rates):

@@ -6,19 +6,37 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from attrs import frozen
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers.waiting import wait_for
 
 from penstock.launch.java import ensure_java
 
 
+@frozen
+class Host:
+    """Where a process of the cluster runs.
+
+    Attributes:
+        address: the address that it listens on.
+        command: what precedes its command line.
+    """
+
+    address: str
+    command: tuple[str, ...] = ()
+
+
 @contextmanager
 def standalone_cluster(
-    folder: Path, workers: int = 1, host: str = "127.0.0.1", environment: Mapping[str, str] | None = None
+    folder: Path,
+    workers: int = 1,
+    host: str = "127.0.0.1",
+    environment: Mapping[str, str] | None = None,
+    hosts: Sequence[Host] = (),
 ) -> Iterator[str]:
     """Start a cluster; yields the master's URL.
 
@@ -27,14 +45,17 @@ def standalone_cluster(
         workers: each has two cores and 1 GB.
         host: the address that master and workers listen on.
         environment: of the workers, and so of executors, besides this process's.
+        hosts: the master's, then one for each worker, in place of ``workers`` and ``host``.
     """
     ensure_java()
     started: list[subprocess.Popen[bytes]] = []
-    url_line = re.compile(rf"Starting Spark master at (spark://{re.escape(host)}:\d+)\s")
+    of_master, *of_workers = hosts or [Host(host)] * (1 + workers)
+    url_line = re.compile(rf"Starting Spark master at (spark://{re.escape(of_master.address)}:\d+)\s")
 
-    def start(name: str, *arguments: str | Path) -> Path:
+    def start(name: str, on: Host, *arguments: str | Path) -> Path:
         spark_class = Path(_find_spark_home()) / "bin" / "spark-class"
-        command = (spark_class, f"org.apache.spark.deploy.{name}", "--host", host, "--webui-port", "0", *arguments)
+        where = ("--host", on.address, "--webui-port", "0")
+        command = (*on.command, spark_class, f"org.apache.spark.deploy.{name}", *where, *arguments)
         log = folder / f"{name}-{len(started)}.log"
         with log.open("w") as said:
             own = {**os.environ, **(environment or {})}
@@ -42,12 +63,12 @@ def standalone_cluster(
         return log
 
     try:
-        log = start("master.Master", "--port", "0")
+        log = start("master.Master", of_master, "--port", "0")
         wait_for(lambda: url_line.search(log.read_text()), "the master listens", 120)
         (url,) = set(url_line.findall(log.read_text()))
-        for number in range(workers):
+        for number, each in enumerate(of_workers):
             work = folder / f"work-{number}"
-            start("worker.Worker", "--cores", "2", "--memory", "1g", "--work-dir", work, url)
+            start("worker.Worker", each, "--cores", "2", "--memory", "1g", "--work-dir", work, url)
         yield url
     finally:
         for process in started:

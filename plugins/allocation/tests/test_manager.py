@@ -59,6 +59,21 @@ def test_an_unanswered_request_is_not_repeated(monkeypatch: pytest.MonkeyPatch) 
     assert context.commands == [("request_executors", 1)]
 
 
+def test_further_request_counts_from_the_executors_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, manager = managed()
+    monkeypatch.setattr(FakeListenerContext, "executors", lambda _self: ["1", "2"])
+    run(manager, *[1000] * 4)
+    run(manager, *[2000] * 3, first=4)
+    assert context.commands == [("request_executors", 1), ("request_executors", 2)]
+
+
+def test_release_withdraws_an_unanswered_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, manager = managed(**{f"{KEY}minExecutors": "1"})
+    monkeypatch.setattr(FakeListenerContext, "executors", lambda _self: ["1", "2"])
+    run(manager, *[1000] * 3, *[1] * 3, *[1000] * 4)
+    assert context.commands == [("request_executors", 1), ("kill_executor", "2"), ("request_executors", 1)]
+
+
 def test_failed_batches_count_for_nothing() -> None:
     context, manager = managed()
     run(manager, *[5000] * 4, failure="Traceback")

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from penstock import StreamingContext, StreamingListener, ThreadReceiver
+from penstock import StoreError, StreamingContext, StreamingListener, ThreadReceiver
 
 
 class Counting(ThreadReceiver[int]):
@@ -29,17 +29,25 @@ class Counting(ThreadReceiver[int]):
             notes.seek(0)
             number = len(notes.read().split())
             while not self.wait(0.01):
-                self.store_all([number])
+                try:
+                    self.store_all([number])
+                except StoreError as error:
+                    Path(f"{self.notes}.refused").write_text(str(error))
+                    raise
                 notes.write(f"{number}\n")
                 number += 1
 
 
 class Launches(StreamingListener):
-    """Prints where the receiver is started."""
+    """Prints where the receiver is started, and when it is no longer active."""
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
         """Print the executor."""
         print("receiver on", receiverStarted.receiverInfo.executorId, flush=True)
+
+    def onReceiverStopped(self, receiverStopped: Any) -> None:
+        """Print that it is not active any more."""
+        print("receiver stopped", flush=True)
 
     def onReceiverError(self, receiverError: Any) -> None:
         """Print the error."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import venv
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
+from tests.faults.clusters.running import Running, properties
 from tests.helpers import wait_for
 from tests.helpers.standalone import standalone_cluster
 
@@ -45,66 +43,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("packed") / "penstock.tar.gz"
     command: list[str | Path] = ["pack", "--output", path, "--exclude", "pandas", "--exclude", "numpy", "socket"]
     subprocess.run([sys.executable, "-m", "penstock", *command], check=True, timeout=120)
-    return path
-
-
-class Running:
-    """A program that runs in a process of its own."""
-
-    def __init__(self, command: Sequence[str | Path], folder: Path, python: str) -> None:
-        self.output, self.errors = folder / "stdout", folder / "stderr"
-        with self.output.open("w") as stdout, self.errors.open("w") as stderr:
-            self.process = subprocess.Popen(
-                command,
-                stdout=stdout,
-                stderr=stderr,
-                env={**os.environ, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": sys.executable},
-                cwd=folder,
-                start_new_session=True,
-            )
-
-    def await_line(self, pattern: str, count: int = 1) -> list[str]:
-        """Wait for lines; return what the groups of the pattern match."""
-
-        def found() -> bool:
-            assert self.process.poll() is None, self.errors.read_text()[-3000:] + self.output.read_text()
-            return len(re.findall(pattern, self.output.read_text())) >= count
-
-        wait_for(found, f"{count} times {pattern}", 240)
-        return re.findall(pattern, self.output.read_text())
-
-    def stop(self) -> dict[str, object]:
-        """Send SIGTERM; return what the program reports at its end."""
-        os.kill(self.process.pid, signal.SIGTERM)
-        self.process.wait(120)
-        lines = self.output.read_text().splitlines()
-        # Under spark-submit the log is between the lines of standard output.
-        reports = [line for line in lines if line.startswith("{")]
-        assert len(reports) == 1, "\n".join(lines + self.errors.read_text().splitlines()[-50:])
-        report: dict[str, object] = json.loads(reports[0])
-        return report
-
-    def close(self) -> None:
-        """End it and what it has started."""
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10)
-
-
-def properties(folder: Path, pairs: Mapping[str, str]) -> Path:
-    """A file of configuration for every program here."""
-    common = {
-        "spark.cores.max": "4",
-        "spark.executor.cores": "2",
-        "spark.executor.memory": "512m",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.streaming.stopGracefullyOnShutdown": "true",
-        "spark.streaming.gracefulStopTimeout": "60s",
-        "spark.streaming.receiver.writeAheadLog.enable": "true",
-    }
-    path = folder / "program.conf"
-    path.write_text("".join(f"{key} {value}\n" for key, value in {**common, **pairs}.items()))
     return path
 
 

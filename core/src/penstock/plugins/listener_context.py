@@ -256,7 +256,7 @@ class ListenerContext(ABC):
 
     @abstractmethod
     def request_executors(self, count: int) -> bool:
-        """Ask the cluster manager for this many more executors. Asks the JVM.
+        """Ask the cluster manager for this many more executors than are registered. Asks the JVM.
 
         Returns:
             Whether the cluster manager accepted the request; always false in local mode.
@@ -264,7 +264,7 @@ class ListenerContext(ABC):
 
     @abstractmethod
     def kill_executor(self, executor_id: str) -> bool:
-        """Ask the cluster manager to end an executor. Asks the JVM.
+        """Ask the cluster manager to end an executor, and for no others than those registered. Asks the JVM.
 
         Returns:
             Whether the cluster manager accepted the request; always false in local mode.

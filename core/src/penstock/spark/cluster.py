@@ -99,13 +99,25 @@ def executor_ids(sc: SparkContext) -> frozenset[str]:
 
 
 def request_executors(sc: SparkContext, count: int) -> bool:
-    """Ask the cluster manager for this many more executors; returns whether it accepted (never in local mode)."""
-    return bool(sc._jsc.sc().requestExecutors(count))
+    """Ask for this many more executors than run now; returns whether Spark accepted (never in local mode)."""
+    return _request_total(sc, len(executors(sc)) + count)
 
 
 def kill_executor(sc: SparkContext, executor_id: str) -> bool:
     """Ask the cluster manager to end an executor; returns whether it accepted (never in local mode)."""
-    return bool(sc._jsc.sc().killExecutor(executor_id))
+    others = sum(each.executor_id != executor_id for each in executors(sc))
+    killed = bool(sc._jsc.sc().killExecutor(executor_id))
+    if killed:
+        # Spark counts only executors that were requested while the program runs, and from now on wants none of the
+        # others: the cluster manager would neither replace one that is lost nor start one that is requested.
+        _request_total(sc, others)
+    return killed
+
+
+def _request_total(sc: SparkContext, count: int) -> bool:
+    jvm: Any = sc._jvm
+    no_preferences = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+    return bool(sc._jsc.sc().requestTotalExecutors(count, 0, no_preferences))
 
 
 def expected_executors(sc: SparkContext) -> int:

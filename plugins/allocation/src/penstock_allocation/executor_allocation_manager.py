@@ -78,7 +78,7 @@ class ExecutorAllocationManager:
         numbers = {"executors": len(cluster.executors), "ratio": load.ratio(self._context.batch_interval_ms)}
         match decision:
             case Request(total) if total > self.requested:
-                count = total - max(len(cluster.executors), self.requested)
+                count = total - len(cluster.executors)
                 if self._context.request_executors(count):
                     self.requested = total
                     log.info("executors requested", count=count, **numbers)
@@ -86,6 +86,9 @@ class ExecutorAllocationManager:
                     log.warning("executors not granted", count=count, throttle_s=600, **numbers)
             case Release(executor_id):
                 released = self._context.kill_executor(executor_id)
+                if released:
+                    # It withdraws what was requested and has not come.
+                    self.requested = 0
                 level = log.info if released else log.warning
                 level("executor released" if released else "executor not released", executor_id=executor_id, **numbers)
 

@@ -1,0 +1,89 @@
+"""A receiver's host is cut off from the others and comes back: a driver and two workers, each with its own address.
+
+The hosts are network namespaces, which takes root and iproute2's ``ip``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.faults.clusters.running import Running, properties
+from tests.helpers import wait_for
+from tests.helpers.namespaces import NOT_HERE, network
+from tests.helpers.standalone import standalone_cluster
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.programs,
+    pytest.mark.usefixtures("pysparks_daemon"),
+    pytest.mark.skipif(bool(NOT_HERE), reason=NOT_HERE),
+]
+
+PROGRAM = Path(__file__).with_name("cluster_program.py")
+
+
+def test_host_that_is_cut_off_and_returns_loses_nothing_and_receives_no_more(tmp_path: Path) -> None:
+    notes, checkpoint, refused = tmp_path / "notes", tmp_path / "checkpoint", tmp_path / "notes.refused"
+
+    def stored() -> int:
+        return len(notes.read_text().split()) if notes.exists() else 0
+
+    with network(["driver", "a", "b"]) as hosts:
+        driver, *workers = hosts.hosts.values()
+        conf = properties(
+            tmp_path,
+            {
+                "spark.driver.host": driver.address,
+                "spark.driver.bindAddress": driver.address,
+                "spark.ui.enabled": "false",
+                # How soon Spark gives up an executor that it does not hear from, and how often it looks.
+                "spark.executor.heartbeatInterval": "1s",
+                "spark.network.timeout": "6s",
+                "spark.network.timeoutInterval": "1s",
+                # Otherwise the executor ends by itself meanwhile: its requests to the driver have no answer.
+                "spark.rpc.io.connectionTimeout": "120s",
+            },
+        )
+        with standalone_cluster(tmp_path, hosts=[driver, *workers]) as url:
+            command: list[str | Path] = ["run", "--master", url, "--properties-file", conf]
+            program: list[str | Path] = [PROGRAM, notes, checkpoint]
+            start = [*driver.command, sys.executable, "-m", "penstock", *command, *program]
+            running = Running(start, tmp_path, sys.executable)
+            try:
+                (first,) = running.await_line(r"receiver on (\d+)")
+                wait_for(lambda: stored() > 100, "numbers are stored", 120)
+                (cut,) = {path.parents[2].name for path in tmp_path.glob(f"work-*/app-*/{first}/stderr")}
+                name = ["a", "b"][int(cut.removeprefix("work-"))]
+                hosts.cut(name)
+                second = running.await_line(r"receiver on (\d+)", 2)[-1]
+                before = stored()
+                wait_for(lambda: stored() > before + 100, "numbers are stored by the other host", 120)
+                # Spark would end the old receiver: its report is to reach the driver first.
+                jvms = [each for each in map(psutil.Process, hosts.pids(name)) if each.name() == "java"]
+                for each in jvms:
+                    each.suspend()
+                hosts.heal(name)
+                wait_for(lambda: refused.exists() and refused.read_text(), "its report is refused", 120)
+                for each in jvms:
+                    each.resume()
+                before = stored()
+                wait_for(lambda: stored() > before + 100, "the other one is not disturbed", 120)
+                report = running.stop()
+            finally:
+                running.close()
+    assert second != first
+    assert "launch 1 of stream 0 was replaced" in refused.read_text()
+    # Active on one host at a time, as the driver saw it ...
+    changes = re.findall(r"^receiver (?:on|stopped)", running.output.read_text(), re.MULTILINE)
+    assert changes == ["receiver on", "receiver stopped", "receiver on", "receiver stopped"]
+    # ... and as the receivers did: the second continues after the first, which had no report accepted any more.
+    numbers, seen = [int(line) for line in notes.read_text().split()], report["seen"]
+    assert numbers == list(range(len(numbers)))
+    assert isinstance(seen, list)
+    assert set(numbers) <= set(seen)
+    # Noted after it was accepted: the last one before the cut, and before the stop, may not be.
+    assert len(seen) <= len(numbers) + 2
