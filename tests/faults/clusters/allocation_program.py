@@ -50,7 +50,7 @@ if __name__ == "__main__":
     def report(rdd: Any) -> None:
         """Run the batch, print the executors."""
         rdd.mapPartitions(take_time).count()
-        print("executors", *sorted(str(sc._jsc.sc().getExecutorIds().mkString(" ")).split()), flush=True)  # type: ignore[union-attr]
+        print("executors", *sorted(str(sc._jsc.sc().getExecutorIds().mkString(" ")).split()), flush=True)
 
     ssc.receiverStream(Ticking()).foreachRDD(report)
     ssc.start()

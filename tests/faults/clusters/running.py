@@ -39,10 +39,10 @@ class Running:
         wait_for(found, f"{count} times {pattern}", 240)
         return re.findall(pattern, self.output.read_text())
 
-    def stop(self) -> dict[str, object]:
+    def stop(self, timeout_s: float = 120) -> dict[str, object]:
         """Send SIGTERM; return what the program reports at its end."""
         os.kill(self.process.pid, signal.SIGTERM)
-        self.process.wait(120)
+        self.process.wait(timeout_s)
         lines = self.output.read_text().splitlines()
         # Under spark-submit the log is between the lines of standard output.
         reports = [line for line in lines if line.startswith("{")]

@@ -19,6 +19,7 @@ from tests.helpers.standalone import standalone_cluster
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.programs,
+    pytest.mark.timeout(620),
     pytest.mark.usefixtures("pysparks_daemon"),
     pytest.mark.skipif(bool(NOT_HERE), reason=NOT_HERE),
 ]
@@ -46,6 +47,9 @@ def test_host_that_is_cut_off_and_returns_loses_nothing_and_receives_no_more(tmp
                 "spark.network.timeoutInterval": "1s",
                 # Otherwise the executor ends by itself meanwhile: its requests to the driver have no answer.
                 "spark.rpc.io.connectionTimeout": "120s",
+                # On a busy machine there are batches to catch up with.
+                "spark.streaming.gracefulStopTimeout": "200s",
+                "spark.penstock.log.level": "INFO",
             },
         )
         with standalone_cluster(tmp_path, hosts=[driver, *workers]) as url:
@@ -72,7 +76,7 @@ def test_host_that_is_cut_off_and_returns_loses_nothing_and_receives_no_more(tmp
                     each.resume()
                 before = stored()
                 wait_for(lambda: stored() > before + 100, "the other one is not disturbed", 120)
-                report = running.stop()
+                report = running.stop(240)
             finally:
                 running.close()
     assert second != first
