@@ -22,7 +22,6 @@ def test_executors_follow_the_load_and_the_receivers_is_never_released(tmp_path:
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.executor.cores": "1",
-            "spark.executor.memory": "450m",
             "spark.streaming.receiver.writeAheadLog.enable": "false",
             "spark.streaming.dynamicAllocation.enabled": "true",
             "spark.streaming.dynamicAllocation.scalingInterval": "3",
