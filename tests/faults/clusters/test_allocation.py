@@ -34,8 +34,8 @@ def test_executors_follow_the_load_and_the_receivers_is_never_released(tmp_path:
         running = Running([sys.executable, "-m", "penstock", *command], tmp_path, sys.executable)
 
         def executors() -> list[set[str]]:
-            """Those of each batch so far."""
-            lines = [line.split() for line in running.output.read_text().splitlines()]
+            """Those of each batch since the receiver was started."""
+            lines = [line.split() for line in running.output.read_text().partition("receiver on")[2].splitlines()]
             return [set(words[1:]) for words in lines if words[:1] == ["executors"]]
 
         def have(count: int) -> None:
