@@ -55,11 +55,11 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 docs: $(DOCS)/.ready $(DOCS)/mermaid.min.js  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# Three parts at a time; with more, programs take longer, and use the processor for longer. `types` comes early, since one
-# of the commands uses the cache that it fills.
-PARTS := on-spark types programs without-spark commands
-test: $(if $(ARGS),lint,style $(ARCHIVE))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
+# Four parts at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is
+# written, which the others use the time of. `types` comes early: one of the commands uses the cache that it fills.
+PARTS := on-spark programs types without-spark commands style
+test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait: beside the others they use what those leave of two processors.
 STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
@@ -144,7 +144,7 @@ clean:  ## remove all that these commands made: .venv, .tools, builds, caches, w
 # .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) venv --quiet --clear --python '$(python)' .venv
-	$(UV) pip sync --compile-bytecode --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
+	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
 	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	@printf '%s\n' '$(CURDIR)' > $@
 

@@ -101,8 +101,9 @@ def measure(
         return Measurement(reason=problem, is_wrong=True)
     first = result.batches[0]
     began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
+    sent_before = point.pace.warm_up * point.receivers
     usage = watch.usage(began_s, result.batches[-1].end_s)
-    return Measurement(figures(result, usage, began_s, row.warm_up), tuple(trend(result.batches)))
+    return Measurement(figures(result, usage, began_s, row.warm_up, sent_before), tuple(trend(result.batches)))
 
 
 def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[str, str]) -> Task:

@@ -52,7 +52,7 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[str, float]:
+def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_before: int = 0) -> dict[str, float]:
     """All figures that a measurement gives, by metric.
 
     Args:
@@ -61,6 +61,7 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
         began_s: when the first receiver connected or its warm-up ended, or the first batch was due, in seconds of the
             epoch.
         warm_up: batches at the beginning that the delays leave out.
+        sent_before: records that were processed before ``began_s``.
     """
     took_s = max(result.batches[-1].end_s - began_s, 1e-3)
     later = _later(result.batches, warm_up)
@@ -78,11 +79,11 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
             found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.started_s:
         found["from_start_s"] = result.batches[-1].end_s - result.started_s
-    if result.records:
-        found["records_per_s"] = result.records / took_s
-        found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6
+    if (records := result.records - sent_before) > 0:
+        found["records_per_s"] = records / took_s
+        found["cpu_us_per_record"] = usage.cpu_s / records * 1e6
         if usage.busiest_worker_s:
-            found["records_per_core_s"] = result.records / usage.busiest_worker_s
+            found["records_per_core_s"] = records / usage.busiest_worker_s
     if result.delays_ms:
         # Half of them at most, for an engine that has no batches or few.
         skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)

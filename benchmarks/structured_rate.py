@@ -41,7 +41,7 @@ class Batch:
     began_s: float
     records: int
     took_s: float
-    rate: float = 0.0
+    rate: float = 0.0  # as before
 
 
 def capacity(elapsed_s: float, seconds: float) -> float:
@@ -116,6 +116,10 @@ def run(estimator: str, seconds: float) -> list[Batch]:
     folder.cleanup()
     if error is not None or not batches:
         raise SystemExit(f"FAILED: the query ended: {error}")
+    # The report of a batch may come when the next one has ended, or not before the query.
+    rate = float(FIRST_RATE)
+    for each in batches:
+        rate = each.rate = each.rate or rate
     return batches
 
 

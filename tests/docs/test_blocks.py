@@ -64,6 +64,7 @@ PRELUDES = {
 }
 #: Pages about a plugin that is not installed.
 OWN_PLUGINS = {page for page in OWN_TESTS if "tutorial" in page} | {
+    "examples/estimator/README.md",
     "examples/plugin/README.md",
     "plugins/rate/README.md",
 }

@@ -56,6 +56,16 @@ def test_traceback_of_a_task_begins_with_the_program(files: tuple[str, ...], sho
     assert python_traceback(error) == traceback_of(*files[shown:])
 
 
+def test_frames_in_the_message_are_no_frames_of_the_task() -> None:
+    of_task = f'Traceback (most recent call last):\n  File "{OURS}", line 3, in update\n    fail(errors)\n'
+    message = (
+        "StateError: key 'a': ValueError: no\n  File \"/home/me/app.py\", line 7, in f\n    raise ValueError('no')"
+    )
+    error = RuntimeError(f"Job aborted: {of_task}{message}\n\n\tat org.apache.spark")
+    assert python_traceback(error) == of_task + message
+    assert reason(error) == "StateError: key 'a': ValueError: no"
+
+
 def test_other_error_is_reported_with_its_type() -> None:
     assert reason(ValueError("\nfirst\nsecond")) == "ValueError: first"
     assert reason(ValueError()) == "ValueError"

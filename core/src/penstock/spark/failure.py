@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from types import TracebackType
 
@@ -36,9 +37,10 @@ def python_traceback(error: BaseException) -> str:
 
 def _from_the_program(lines: list[str]) -> list[str]:
     """A traceback's lines without the frames of PySpark and Penstock above the program's; all if it has none."""
-    starts = [number for number, line in enumerate(lines) if _FRAME.match(line)]
-    programs = (number for number in starts if not _INTERNAL.search(lines[number]))
-    return lines[next(programs, 0) :]
+    # The error's message, which may have frames of its own, follows the indented lines.
+    frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
+    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not _INTERNAL.search(line))
+    return lines[next(starts, 0) :]
 
 
 def from_the_program(traceback: TracebackType | None) -> TracebackType | None:
