@@ -86,7 +86,9 @@ def test_host_that_is_cut_off_and_returns_loses_nothing_and_receives_no_more(tmp
     assert changes == ["receiver on", "receiver stopped", "receiver on", "receiver stopped"]
     # ... and as the receivers did: the second continues after the first, which had no report accepted any more.
     numbers, seen = [int(line) for line in notes.read_text().split()], report["seen"]
-    assert numbers == list(range(len(numbers)))
+    assert sorted(set(numbers)) == list(range(max(numbers) + 1))
+    # A report that was accepted just before the cut is answered after the healing: both note its number.
+    assert len(numbers) <= len(set(numbers)) + 1
     assert isinstance(seen, list)
     assert set(numbers) <= set(seen)
     # Noted after it was accepted: the last one before the cut, and before the stop, may not be.
