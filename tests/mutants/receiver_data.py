@@ -136,7 +136,14 @@ MUTANTS = [
     line_mutant("RC-13", ForgetsLast, "after the last record without terminator", 0.1),
     line_mutant("RC-14", DropsQuietly, "the receiver reported no error for a record above its size limit", 0.1),
     memory_mutant("RC-15", Spins, "the receiver's threads are busy", 0.1),
-    memory_mutant("RC-16", EndsWhenIdle, "is not stored after a quiet period", 0.2),
+    memory_mutant(
+        "RC-16",
+        EndsWhenIdle,
+        "is not stored after a quiet period",
+        0.2,
+        "RC-30",
+        because="RC-30 waits until the receiver is idle, and this one has ended by then",
+    ),
     memory_mutant(
         "RC-17",
         OtherInGroups,
