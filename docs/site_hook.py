@@ -6,6 +6,7 @@ list of files if it is a folder. Links are rewritten from the repository's paths
 
 from __future__ import annotations
 
+import json
 import os
 import posixpath
 import re
@@ -27,10 +28,16 @@ PAGES = {
         for each in ROOT.glob("plugins/*/README.md")
     },
 }
-#: Draws the diagrams; `make docs` puts it there. Only pages with a diagram load it.
-MERMAID = ROOT / ".venv" / "docs" / "mermaid.min.js"
-_MERMAID_URI = "assets/javascripts/mermaid.min.js"
+#: URI in the site → what `make docs` has fetched: the first draws the diagrams, and only pages with one load it; the
+#: second lets the search run from a disk.
+SCRIPTS = {
+    f"assets/javascripts/{name}": ROOT / ".venv" / "docs" / name for name in ("mermaid.min.js", "iframe-worker.js")
+}
+_MERMAID_URI, _ = SCRIPTS
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
+#: Diagrams in their natural size: one that is wider than the text scrolls (site.css) and is not shrunk until nobody can
+#: read it.
+_NATURAL_SIZE = json.dumps({kind: {"useMaxWidth": False} for kind in ("flowchart", "sequence", "state")})
 _FENCE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
@@ -105,14 +112,16 @@ def on_files(files: Files, config: Any) -> Files:
         if files.get_file_from_path(uri) is None:
             level = InclusionLevel.INCLUDED if path in PAGES else InclusionLevel.NOT_IN_NAV
             files.append(File.generated(config, uri, content=_site.texts[path], inclusion=level))
-    if MERMAID.exists():
-        files.append(File.generated(config, _MERMAID_URI, abs_src_path=os.fspath(MERMAID)))
+    for uri, script in SCRIPTS.items():
+        if script.exists():
+            files.append(File.generated(config, uri, abs_src_path=os.fspath(script)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links and the indentation of lists."""
-    return _indented(_site.rewritten(markdown, page.file.src_uri))
+    """Rewrite the links, the indentation of lists and the size of diagrams."""
+    markdown = _indented(_site.rewritten(markdown, page.file.src_uri))
+    return markdown.replace("```mermaid\n", f"```mermaid\n%%{{init: {_NATURAL_SIZE}}}%%\n")
 
 
 def _indented(markdown: str) -> str:
