@@ -155,9 +155,9 @@ with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most 
 _FINDINGS = """\
 - **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
   it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` under the
-  strict count only: batches that ended before the next one was due. `pid` aims at batches that take the whole interval. Three
-  quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims at 0.85 of the
-  interval and leaves the rest as headroom. A more generous deadline changes the result:"""
+  strict count only: batches that ended before the next one was due. `pid` aims at batches that take the whole
+  interval. Three quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims
+  at 0.85 of the interval and leaves the rest as headroom. A more generous deadline changes the result:"""
 
 _FURTHER = """\
 - For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
