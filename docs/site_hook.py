@@ -6,7 +6,6 @@ list of files if it is a folder. Links are rewritten from the repository's paths
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import re
@@ -35,9 +34,9 @@ SCRIPTS = {
 }
 _MERMAID_URI, _ = SCRIPTS
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
-#: Diagrams in their natural size: one that is wider than the text scrolls (site.css) and is not shrunk until nobody can
-#: read it.
-_NATURAL_SIZE = json.dumps({kind: {"useMaxWidth": False} for kind in ("flowchart", "sequence", "state")})
+_MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: A diagram with more arrows keeps its natural size.
+_MANY_ARROWS = 20
 _FENCE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
@@ -119,9 +118,14 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links, the indentation of lists and the size of diagrams."""
-    markdown = _indented(_site.rewritten(markdown, page.file.src_uri))
-    return markdown.replace("```mermaid\n", f"```mermaid\n%%{{init: {_NATURAL_SIZE}}}%%\n")
+    """Rewrite the links, the indentation of lists and the boxes of diagrams."""
+    return _MERMAID.sub(_diagram, _indented(_site.rewritten(markdown, page.file.src_uri)))
+
+
+def _diagram(match: re.Match[str]) -> str:
+    """A diagram in a box in which it scrolls, because shrunk to the width of a phone nobody can read it (site.css)."""
+    kind = "diagram large" if match[1].count("-->") > _MANY_ARROWS else "diagram"
+    return f'<div class="{kind}" markdown>\n\n{match[0]}\n\n</div>'
 
 
 def _indented(markdown: str) -> str:
