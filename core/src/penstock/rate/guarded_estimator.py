@@ -197,7 +197,7 @@ def _is_json(value: Any) -> bool:
     kind = type(value)
     if kind is list or kind is tuple:
         # all(…) would allocate memory for each of a long list.
-        for each in value:
+        for each in value:  # noqa: SIM110
             if type(each) not in _PLAIN and not _is_json(each):
                 return False
         return True
