@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.dataframes.conftest import FRUGAL
 from tests.helpers import wait_for
 
 if TYPE_CHECKING:
@@ -31,10 +30,7 @@ def spark(sc: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
     # Its views and configuration concern no other test.
-    session = SparkSession.builder.getOrCreate().newSession()
-    for key, value in FRUGAL.items():
-        session.conf.set(key, value)
-    return session
+    return SparkSession.builder.getOrCreate().newSession()
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +94,7 @@ def test_the_program_of_the_page_counts_words_and_after_a_stop_nothing_runs(
     }.items():
         assert old in program
         program = program.replace(old, new)
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
     names: dict[str, Any] = {"session": spark}
     exec(program + steering, names)
     query = names["query"]

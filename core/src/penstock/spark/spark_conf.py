@@ -26,7 +26,8 @@ def entries_of(sc: SparkContext) -> dict[str, str]:
         return dict(conf.getAll())
     # A value may contain any separator that is known beforehand.
     separator = uuid4().hex
-    text = str(sc._jvm.scala.Predef.wrapRefArray(java.getAll()).mkString(separator))  # type: ignore[union-attr]
+    jvm: Any = sc._jvm
+    text = str(jvm.scala.collection.mutable.ArraySeq.make(java.getAll()).mkString(separator))
     # Each is Scala's notation of a pair: (key,value).
     pairs = (entry[1:-1].partition(",") for entry in text.split(separator) if entry)
     return {key: value for key, _comma, value in pairs}
