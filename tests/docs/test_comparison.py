@@ -11,7 +11,7 @@ import pyspark.streaming
 import pytest
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql.datasource import DataSourceStreamReader
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.docs.pages import ROOT
 
 from penstock import DataFrameStream, DStream, StreamingContext
