@@ -5,14 +5,17 @@ Each suite, ``run_checks`` and ``penstock plugins check`` make one and hand it t
 
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
+import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from attrs import field, frozen
 
 from penstock.errors import ConfigurationError
+from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, Plugins
 from penstock.plugins.specs import options_of, read_options
 from penstock.testing.capabilities import Capabilities
@@ -99,7 +102,8 @@ class Subject:
     def _from_plugin(
         self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
     ) -> Callable[[], Any]:
-        spec = Plugins().spec(HOOKS[self.kind], self.name)
+        found = _plugins(tuple(sys.path), tuple(importlib.metadata.entry_points(group=GROUP)))
+        spec = found.spec(HOOKS[self.kind], self.name)
         given = dict(self.options)
         feeder = arguments[0] if arguments and isinstance(arguments[0], Feeder) else None
         if feeder is not None:
@@ -113,6 +117,17 @@ class Subject:
                 _refuse(f"{kind} {self.name!r} needs the option {option.name!r}", feeder, given)
         options = read_options(kind, spec, given)
         return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
+
+
+@lru_cache(maxsize=1)
+def _plugins(_path: tuple[str, ...], _entry_points: tuple[importlib.metadata.EntryPoint, ...]) -> Plugins:
+    """The installed plugins, loaded once as in a program. A check may make dozens of instances.
+
+    Args:
+        _path: the search path; the plugins are loaded again when it changes.
+        _entry_points: the entry points of plugins; so are they when these change.
+    """
+    return Plugins()
 
 
 def _refuse(needed: str, feeder: Feeder | None, given: Mapping[str, Any]) -> NoReturn:
