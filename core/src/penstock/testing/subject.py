@@ -5,17 +5,14 @@ Each suite, ``run_checks`` and ``penstock plugins check`` make one and hand it t
 
 from __future__ import annotations
 
-import importlib.metadata
 import inspect
-import sys
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from attrs import field, frozen
 
 from penstock.errors import ConfigurationError
-from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, Plugins
 from penstock.plugins.specs import options_of, read_options
 from penstock.testing.capabilities import Capabilities
@@ -99,11 +96,15 @@ class Subject:
         """Whether ``make`` has an argument of this name; true for an installed plugin."""
         return self.make is None or name in inspect.signature(self.make).parameters
 
+    @cached_property
+    def _spec(self) -> Any:
+        """The installed plugin's spec. A check may make many instances."""
+        return Plugins().spec(HOOKS[self.kind], self.name)
+
     def _from_plugin(
         self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
     ) -> Callable[[], Any]:
-        found = _plugins(tuple(sys.path), tuple(importlib.metadata.entry_points(group=GROUP)))
-        spec = found.spec(HOOKS[self.kind], self.name)
+        spec = self._spec
         given = dict(self.options)
         feeder = arguments[0] if arguments and isinstance(arguments[0], Feeder) else None
         if feeder is not None:
@@ -117,17 +118,6 @@ class Subject:
                 _refuse(f"{kind} {self.name!r} needs the option {option.name!r}", feeder, given)
         options = read_options(kind, spec, given)
         return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
-
-
-@lru_cache(maxsize=1)
-def _plugins(_path: tuple[str, ...], _entry_points: tuple[importlib.metadata.EntryPoint, ...]) -> Plugins:
-    """The installed plugins, loaded once as in a program. A check may make dozens of instances.
-
-    Args:
-        _path: the search path; the plugins are loaded again when it changes.
-        _entry_points: the entry points of plugins; so are they when these change.
-    """
-    return Plugins()
 
 
 def _refuse(needed: str, feeder: Feeder | None, given: Mapping[str, Any]) -> NoReturn:
