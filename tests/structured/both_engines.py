@@ -69,6 +69,7 @@ def functions(thread: int) -> set[str]:
 def new_context() -> SparkContext:
     """A SparkContext with room for the receivers and a batch; plans of queries are not compiled."""
     conf = SparkConf().setMaster("local[5]").setAppName("both engines").set("spark.ui.enabled", "false")
+    conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.sql.codegen.wholeStage", "false").set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     context = SparkContext(conf=conf)
     context.setLogLevel("OFF")
@@ -79,7 +80,7 @@ def in_streaming_context(
     context: SparkContext, receivers: dict[str, dict[str, Any]], counts: dict[str, int]
 ) -> dict[str, list[str]]:
     """What each receiver stores in a StreamingContext."""
-    ssc = StreamingContext(context, 0.2)
+    ssc = StreamingContext(context, 0.5)
     found: dict[str, list[str]] = {name: [] for name in receivers}
     for name, options in receivers.items():
         records = found[name]
