@@ -32,7 +32,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test dist-test matrix audit without-spark commands on-spark engine-on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test dist-test matrix audit without-spark commands on-spark streams-on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -58,7 +58,7 @@ docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken
 
 # Five parts at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is
 # written, which the others use the time of. `types` comes early: one of the commands uses the cache that it fills.
-PARTS := on-spark engine-on-spark programs types without-spark commands style
+PARTS := on-spark streams-on-spark programs types without-spark commands style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=5 --output-sync=line $(PARTS))
 
@@ -74,13 +74,13 @@ commands: $(READY)
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
-# Two processes with a Spark each, which take about as long.
-ENGINE := tests/checkpoint tests/operators tests/cli tests/docs
+# Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
+STREAMS := tests/integration tests/operators
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(ENGINE:%=%/),$(wildcard tests/*/)) plugins)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/),$(wildcard tests/*/)) plugins)
 
-engine-on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(ENGINE))
+streams-on-spark: $(ARCHIVE)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
 	$(BIN)/pytest -m programs $(call marked,programs,tests plugins)
