@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -10,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.badplugins.zoo import FAULTY, LATE, SPOILERS, Zoo
-from tests.helpers.forked import Fork
-from tests.helpers.java_options import DAEMON_FOLDER
-from tests.helpers.shared_jvm import SharedJvm
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -68,20 +65,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_plugin_runs_on_a_separate_executor_beside_every_bad_plugin(
     site: Path, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
-    shared_jvm.prepare({})
-    program, executors, out, errors = (tmp_path / name for name in ("program.py", "executors", "out", "errors"))
+    shared_jvm.prepare(PYSPARKS_DAEMON)
+    program, executors = tmp_path / "program.py", tmp_path / "executors.log"
     program.write_text(PROGRAM)
-    arguments = ["local-cluster[1,2,1024]", f"{site}{os.pathsep}{DAEMON_FOLDER}", str(executors)]
-    environment = {**shared_jvm.environment, "PYTHONPATH": str(site)}
-    fork = Fork(program, arguments, cwd=tmp_path, env=environment, stdout=out, stderr=errors)
-    try:
-        fork.wait(240)
-    finally:
-        fork.kill()
-    assert out.read_text().splitlines()[-1:] == ["seen all"], out.read_text() + errors.read_text()[-3000:]
-    for log in (errors.read_text(), executors.read_text()):
+    done = subprocess.run(
+        [sys.executable, str(program), "local-cluster[1,2,1024]", str(site), str(executors)],
+        env={**shared_jvm.environment, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:] == ["seen all"], done.stdout + done.stderr[-3000:]
+    for log in (done.stderr, executors.read_text()):
         unnamed = [name for name in (*FAULTY, *SPOILERS) if f"plugin='{name} (bad-{name} 2.5)'" not in log]
         assert unnamed == []
         assert "aaa (bad-clash 2.5)" in log
     listeners = [name for name in LATE if name.startswith("listener")]
-    assert [name for name in listeners if f"{name} (bad-{name} 2.5)" not in errors.read_text()] == []
+    assert [name for name in listeners if f"{name} (bad-{name} 2.5)" not in done.stderr] == []
