@@ -13,6 +13,7 @@ from tests.dataframes.conftest import FRUGAL
 from tests.examples.conftest import Act, Running
 from tests.helpers import do_nothing, wait_for
 from tests.helpers.line_server import LineServer
+from tests.helpers.own_conf import own_conf
 
 from penstock import StreamingContext, conf
 
@@ -64,9 +65,8 @@ class RunExample:
         def await_termination(ssc: StreamingContext) -> None:
             act(Running(ssc, self._capsys))
 
-        patch, own = self._monkeypatch, pyspark.SparkConf(loadDefaults=False)
-        own.setAll([*self._shared, *(configuration or {}).items()])
-        patch.setattr(self._sc, "getConf", lambda: own)
+        patch = self._monkeypatch
+        patch.setattr(self._sc, "_conf", own_conf([*self._shared, *(configuration or {}).items()]))
         patch.setattr(StreamingContext, "__init__", with_interval)
         patch.setattr(StreamingContext, "awaitTermination", await_termination)
         patch.setattr("sys.argv", [str(path), *map(str, arguments)])
