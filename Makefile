@@ -61,8 +61,8 @@ PARTS := on-spark streams-on-spark programs types without-spark plugins commands
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
 
-# Tests that start processes, and so wait: beside the others they use what those leave of two processors.
-STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
+# Tests that start processes, and so wait. tests/cli is last: it uses the cache that `types` fills.
+STARTING := tests/docs tests/examples tests/mutants tests/testing tests/cli
 
 without-spark: $(READY)
 	$(BIN)/pytest -m 'not spark' tests $(STARTING:%=--ignore=%)
