@@ -77,7 +77,7 @@ commands: $(READY)
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
 # Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
-STREAMS := tests/integration tests/operators
+STREAMS := tests/cli tests/integration tests/operators
 on-spark: $(ARCHIVE)
 	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
 

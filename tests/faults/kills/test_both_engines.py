@@ -20,7 +20,7 @@ from tests.helpers.processes import remaining_processes
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 PROGRAM = Path(__file__).with_name("both_engines.py")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "plugin"
 LINES = ["a b", "c", "d e f"]
 
 
