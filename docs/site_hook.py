@@ -35,8 +35,20 @@ SCRIPTS = {
 _MERMAID_URI, _ = SCRIPTS
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
 _MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: What a fence says to the tests; MkDocs would not take it for a fence.
+_NOT_RUN = re.compile(r'^(```+\w+) not_run=".*"$', re.MULTILINE)
+#: Pages whose tables need the whole width.
+_HIDDEN = {
+    "conformance.md": ["navigation"],
+    "operators.md": ["navigation"],
+    "operators-compared.md": ["navigation", "toc"],
+    "troubleshooting.md": ["navigation"],
+}
 #: A diagram with more arrows keeps its natural size.
 _MANY_ARROWS = 20
+#: Code that is one long word, and where it may break: otherwise it makes columns of tables wide.
+_LONG_CODE = re.compile(r"<code>([\w./=-]{20,})</code>")
+_BREAKS = re.compile(r"(?<=[._/=])(?=\w)")
 _FENCE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
@@ -118,8 +130,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links, the indentation of lists and the boxes of diagrams."""
-    return _MERMAID.sub(_diagram, _indented(_site.rewritten(markdown, page.file.src_uri)))
+    """Rewrite the links, the indentation of lists, the fences and the boxes of diagrams."""
+    page.meta["hide"] = _HIDDEN.get(page.file.src_uri, [])
+    markdown = _NOT_RUN.sub(r"\1", _indented(_site.rewritten(markdown, page.file.src_uri)))
+    return _MERMAID.sub(_diagram, markdown)
 
 
 def _diagram(match: re.Match[str]) -> str:
@@ -145,7 +159,8 @@ def _indented(markdown: str) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Load what draws diagrams where there are some."""
+    """Let long names break after dots and the like; load what draws diagrams where there are some."""
+    output = _LONG_CODE.sub(lambda match: f"<code>{_BREAKS.sub('<wbr>', match[1])}</code>", output)
     if 'class="mermaid"' not in output:
         return output
     script = posixpath.relpath(_MERMAID_URI, posixpath.dirname(page.file.dest_uri) or ".")

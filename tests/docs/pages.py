@@ -17,7 +17,7 @@ PAGES = sorted(
     for pattern in ("*.md", "core/*.md", "docs/**/*.md", "plugins/*/*.md", "examples/**/*.md")
     for path in ROOT.glob(pattern)
 )
-_FENCE = re.compile(r"^([ \t]*)(```+)([^\n`]*)\n(.*?)^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^([ \t]*)(```+)([^\n`]*)\n(.*?)^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _LINK = re.compile(r'\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)|(?:href|src)="([^"]+)"')
 _HEADING = re.compile(r"^#{1,6} (.+?)(?: \{#([\w-]+)\})?$", re.MULTILINE)
@@ -55,7 +55,7 @@ def text_of(page: str) -> str:
 
 def blocks(page: str) -> Iterator[Block]:
     """The code blocks of a page, in order."""
-    for match in _FENCE.finditer(text_of(page)):
+    for match in FENCE.finditer(text_of(page)):
         language, _, rest = match[3].strip().partition(" ")
         line = text_of(page).count("\n", 0, match.start()) + 1
         yield Block(page, line, language, dict(_ATTRIBUTE.findall(rest)), textwrap.dedent(match[4]))
@@ -68,7 +68,7 @@ def all_blocks(*languages: str) -> list[Block]:
 
 def prose(page: str) -> str:
     """A page without code."""
-    return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text_of(page)))
+    return re.sub(r"`[^`\n]*`", "", FENCE.sub("", text_of(page)))
 
 
 def links(page: str) -> list[str]:
@@ -79,7 +79,7 @@ def links(page: str) -> list[str]:
 @functools.cache
 def anchors(page: str) -> frozenset[str]:
     """What a link to a page may name after ``#``; made as code hosts and the site make it."""
-    text = _FENCE.sub("", text_of(page))
+    text = FENCE.sub("", text_of(page))
     found = set(re.findall(r'\bid="([\w.-]+)"', text)) | set(re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE))
     for heading, name in _HEADING.findall(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)

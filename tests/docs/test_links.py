@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with Bokeh
-from tests.docs.pages import PAGES, ROOT, anchors, links
+from tests.docs.pages import FENCE, PAGES, ROOT, anchors, links, text_of
 
 
 def broken(page: str) -> Iterator[str]:
@@ -48,6 +48,13 @@ def test_the_check_finds_a_broken_link(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pictures_are_small() -> None:
     for path in sorted(ROOT.glob("docs/**/*.png")):
         assert path.stat().st_size < 120_000, path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_end_with_an_empty_line(page: str) -> None:
+    """MkDocs takes what follows, as the next item of a list, for a row."""
+    text = FENCE.sub("", text_of(page))
+    assert re.findall(r"^ *\|.*\n(?! *\||\n|\Z).*", text, re.MULTILINE) == []
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]

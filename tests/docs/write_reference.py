@@ -24,7 +24,7 @@ _HOOK_GROUPS = {
     "Offering plugins": ("receivers", "input_streams", "rate_estimators", "listeners"),
     "Storing blocks": ("store",),
 }
-_WIDTH = 100
+_WIDTH = 90  # of a code block of the site
 #: Group → the public names in it.
 _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     penstock: {

@@ -56,9 +56,9 @@ Measure = Callable[[PlantReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
-        "A batch is good if it ends within 1.5 intervals of its time, and it and the four batches before it have at "
-        "least 70 % of the attainable records. A run has settled when the next three batches and nine tenths of all "
-        "further ones are good. Counted after the slowest of the plant's changes.",
+        "A good batch ends within 1.5 intervals of its time. With the four batches before it, it has at least 70 % of "
+        "the attainable records. A run has settled when the next three batches and nine tenths of all further ones are "
+        "good. Counted after the slowest of the plant's changes.",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),

@@ -47,6 +47,7 @@ def test_status_shows_batches_receivers_and_delays(serve: Serve, healthy: FixedS
     assert "Receiver-1" in result.stdout
     assert "1,234" in result.stdout
     assert "200 ms" in result.stdout
+    assert "no checkpoint" in result.stdout
 
 
 def test_status_as_json_has_the_resources_of_rest(serve: Serve, healthy: FixedSource) -> None:

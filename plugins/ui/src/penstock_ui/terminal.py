@@ -144,11 +144,11 @@ def _head(state: State) -> Iterable[Text]:
         f"{statistics['numActiveBatches']:,} batches wait or run, "
         f"{statistics['numActiveReceivers']} of {statistics['numReceivers']} receivers active"
     )
-    latency = monitoring.get("latency") or {}
+    latency, age = monitoring.get("latency") or {}, monitoring.get("checkpointAge")
     yield Text(
         f"latency p50 {_ms(latency.get('p50'))}, p99 {_ms(latency.get('p99'))}; "
         f"backlog {_bytes(monitoring.get('backlogBytes'))}, blocks {_bytes(monitoring.get('blockDiskBytes'))}, "
-        f"checkpoint {_ms(monitoring.get('checkpointAge'))} old"
+        f"{'no checkpoint' if age is None else f'checkpoint {_ms(age)} old'}"
     )
 
 
