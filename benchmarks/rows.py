@@ -19,7 +19,7 @@ _LINE_ENGINES = (
     "bytewax",
     "bare-python",
 )
-_WARM_ENGINES = ("penstock", "structured-penstock", "structured-python", "structured-socket")
+_WARM_ENGINES = ("penstock", "structured-penstock", "structured-python", "structured-socket", "bare-structured")
 # Lines that warm an engine up, and how long after them the others are sent.
 _WARM_UP, _PAUSE_S = 500_000, 20.0
 _STRUCTURED_ENGINES = (*_LINE_ENGINES[:4], "structured-penstock", *_LINE_ENGINES[4:])

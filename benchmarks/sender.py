@@ -13,6 +13,8 @@ from attrs import frozen
 from benchmarks.data import STAMP, Lines
 
 _POLL_S = 0.1
+# The lines that warm a program up come in this many portions, each so long after the one before.
+_PORTIONS, _PORTION_S = 10, 1.0
 
 
 @frozen
@@ -92,7 +94,7 @@ class Sender:
             return
         with connection, suppress(OSError):
             connection.settimeout(None)
-            connection.sendall(self._lines.encoded(0, self._pace.warm_up))
+            self._send_warm_up(connection)
             self._closed.wait(self._pace.pause_s)
             with self._lock:
                 self._began_at.append(time.time())
@@ -101,6 +103,13 @@ class Sender:
             else:
                 self._send_all(connection)
             self._closed.wait()
+
+    def _send_warm_up(self, connection: socket.socket) -> None:
+        bounds = [self._pace.warm_up * number // _PORTIONS for number in range(_PORTIONS + 1)]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            if first < last:
+                connection.sendall(self._lines.encoded(first, last))
+                self._closed.wait(_PORTION_S)
 
     def _send_all(self, connection: socket.socket) -> None:
         first = min(self._pace.warm_up, self._num_lines)

@@ -2,8 +2,8 @@
 
 Lives in the process that Spark keeps for the source, a child of the driver's JVM. Spark's calls come on that process's
 main thread; the receiver stores on threads of its own; one more thread watches for a rate set by ``steer`` and deletes
-consumed blocks: that takes 0.3 ms a megabyte, which a trigger would wait for. Standard error of the process, and with it
-the log, goes to the driver's.
+consumed blocks: that takes 0.3 ms a megabyte, which a trigger would wait for. Standard error of the process, and with
+it the log, goes to the driver's.
 """
 
 from __future__ import annotations
