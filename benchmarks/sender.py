@@ -13,8 +13,7 @@ from attrs import frozen
 from benchmarks.data import STAMP, Lines
 
 _POLL_S = 0.1
-# The lines that warm a program up come in this many portions, each so long after the one before.
-_PORTIONS, _PORTION_S = 10, 1.0
+_PORTION_S = 1.0
 
 
 @frozen
@@ -26,6 +25,7 @@ class Pace:
         period_s: from one burst to the next.
         is_stamped: whether the last line of a burst ends with a word that says when it was sent.
         warm_up: without bursts, lines that are sent first.
+        portions: in how many portions, a second apart.
         pause_s: from these to the others, for a program to run its first batches.
     """
 
@@ -33,6 +33,7 @@ class Pace:
     period_s: float = 0.0
     is_stamped: bool = False
     warm_up: int = 0
+    portions: int = 1
     pause_s: float = 0.0
 
 
@@ -105,11 +106,11 @@ class Sender:
             self._closed.wait()
 
     def _send_warm_up(self, connection: socket.socket) -> None:
-        bounds = [self._pace.warm_up * number // _PORTIONS for number in range(_PORTIONS + 1)]
-        for first, last in zip(bounds, bounds[1:], strict=False):
-            if first < last:
-                connection.sendall(self._lines.encoded(first, last))
-                self._closed.wait(_PORTION_S)
+        size = -(-self._pace.warm_up // self._pace.portions)
+        for first in range(0, self._pace.warm_up, max(size, 1)):
+            if first and self._closed.wait(_PORTION_S):
+                return
+            connection.sendall(self._lines.encoded(first, min(first + size, self._pace.warm_up)))
 
     def _send_all(self, connection: socket.socket) -> None:
         first = min(self._pace.warm_up, self._num_lines)
