@@ -32,7 +32,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test dist-test matrix audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -56,29 +56,36 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# Four parts at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is
-# written, which the others use the time of. `types` comes early: one of the commands uses the cache that it fills.
-PARTS := on-spark programs types without-spark commands style
+# All at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
+PARTS := on-spark streams-on-spark programs types without-spark plugins commands style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
 
-# Tests that start processes, and so wait: beside the others they use what those leave of two processors.
-STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
+# Tests that start processes, and so wait. tests/cli is last: it uses the cache that `types` fills.
+STARTING := tests/docs tests/examples tests/mutants tests/testing tests/cli
 
 without-spark: $(READY)
-	$(BIN)/pytest -m 'not spark' $(STARTING:%=--ignore=%)
+	$(BIN)/pytest -m 'not spark' tests $(STARTING:%=--ignore=%)
+
+plugins: $(READY)
+	$(BIN)/pytest -m 'not spark' plugins
 
 commands: $(READY)
 	$(BIN)/pytest -m 'not spark' $(STARTING)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
-marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' tests plugins)
+marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
+# Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
+STREAMS := tests/cli tests/integration tests/operators
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
+
+streams-on-spark: $(ARCHIVE)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
-	$(BIN)/pytest -m programs $(call marked,programs)
+	$(BIN)/pytest -m programs $(call marked,programs,tests plugins)
 
 # Minutes of kills and whole clusters, which would be a third of `make test`.
 faults: $(ARCHIVE)  ## kill drivers, executors and connections under load, and run programs on a standalone cluster
