@@ -75,6 +75,13 @@ ENGINES: dict[str, Engine] = {
             is_peer=False,
         ),
         Engine("structured-socket", "Structured Streaming, socket source", _STRUCTURED, {"source": "socket"}),
+        Engine(
+            "bare-structured",
+            "limit: Structured Streaming, lines in the tasks' memory",
+            _STRUCTURED,
+            {"source": "memory", "conf": _UNIX_SOCKETS},
+            is_peer=False,
+        ),
         Engine("bytewax", "Bytewax", "benchmarks.programs.bytewax_flow", requires="bytewax"),
         Engine("bare-python", "limit: a loop in one Python process", _BARE, {"library": "python"}, is_peer=False),
         Engine(

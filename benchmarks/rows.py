@@ -19,9 +19,9 @@ _LINE_ENGINES = (
     "bytewax",
     "bare-python",
 )
-_WARM_ENGINES = ("penstock", "structured-penstock", "structured-python", "structured-socket")
-# Lines that warm an engine up, and how long after them the others are sent.
-_WARM_UP, _PAUSE_S = 500_000, 20.0
+_WARM_ENGINES = ("penstock", "structured-penstock", "structured-python", "structured-socket", "bare-structured")
+# Lines that warm an engine up, in how many portions, and how long after them the others are sent.
+_WARM_UP, _PORTIONS, _PAUSE_S = 3_000_000, 10, 20.0
 _STRUCTURED_ENGINES = (*_LINE_ENGINES[:4], "structured-penstock", *_LINE_ENGINES[4:])
 _DSTREAM_ENGINES = ("penstock", "pyspark", "pyspark-unix")
 _NO_KEYED_BATCHES = {
@@ -142,13 +142,15 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
         Row(
             f"{work}-warm",
             f"{title}, warm",
-            drained(lines=lines) + f"Another {_WARM_UP:,} come {_PAUSE_S:g} s before them and are not counted.",
+            drained(lines=lines)
+            + f"Another {_WARM_UP:,} come before them and are not counted: in {_PORTIONS} portions a second apart, the "
+            f"last of them {_PAUSE_S:g} s before.",
             work,
             _WARM_ENGINES,
             (
                 evolve(
                     _drain(cores, lines + min(_WARM_UP, lines)),
-                    pace=Pace(warm_up=min(_WARM_UP, lines), pause_s=_PAUSE_S),
+                    pace=Pace(warm_up=min(_WARM_UP, lines), portions=_PORTIONS, pause_s=_PAUSE_S),
                 ),
             ),
             ("records_per_s", "processing_p50_ms", "cpu_us_per_record", "memory_mb"),

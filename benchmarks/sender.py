@@ -13,6 +13,7 @@ from attrs import frozen
 from benchmarks.data import STAMP, Lines
 
 _POLL_S = 0.1
+_PORTION_S = 1.0
 
 
 @frozen
@@ -24,6 +25,7 @@ class Pace:
         period_s: from one burst to the next.
         is_stamped: whether the last line of a burst ends with a word that says when it was sent.
         warm_up: without bursts, lines that are sent first.
+        portions: in how many portions, a second apart.
         pause_s: from these to the others, for a program to run its first batches.
     """
 
@@ -31,6 +33,7 @@ class Pace:
     period_s: float = 0.0
     is_stamped: bool = False
     warm_up: int = 0
+    portions: int = 1
     pause_s: float = 0.0
 
 
@@ -92,7 +95,7 @@ class Sender:
             return
         with connection, suppress(OSError):
             connection.settimeout(None)
-            connection.sendall(self._lines.encoded(0, self._pace.warm_up))
+            self._send_warm_up(connection)
             self._closed.wait(self._pace.pause_s)
             with self._lock:
                 self._began_at.append(time.time())
@@ -101,6 +104,13 @@ class Sender:
             else:
                 self._send_all(connection)
             self._closed.wait()
+
+    def _send_warm_up(self, connection: socket.socket) -> None:
+        size = -(-self._pace.warm_up // self._pace.portions)
+        for first in range(0, self._pace.warm_up, max(size, 1)):
+            if first and self._closed.wait(_PORTION_S):
+                return
+            connection.sendall(self._lines.encoded(first, min(first + size, self._pace.warm_up)))
 
     def _send_all(self, connection: socket.socket) -> None:
         first = min(self._pace.warm_up, self._num_lines)

@@ -1,4 +1,4 @@
-"""The works on lines in Structured Streaming: with a Python data source, Penstock's, or Spark's own socket source."""
+"""The works on lines in Structured Streaming: with Python data sources, Penstock's, or Spark's own socket source."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from benchmarks.programs import frames
 from benchmarks.programs.answers import Answers
+from benchmarks.programs.lines_in_memory import MemorySource
 from benchmarks.programs.task import Batch, Result, Task, run_program
 
 _READ_BYTES = 1 << 20
@@ -135,6 +136,9 @@ def run(task: Task) -> Result:
     if task.source == "python":
         spark.dataSource.register(LineSource)
         lines = spark.readStream.format("lines").option("port", port).load()
+    elif task.source == "memory":
+        spark.dataSource.register(MemorySource)
+        lines = spark.readStream.format("memory-lines").option("port", port).option("seed", task.seed).load()
     elif task.source == "penstock":
         # Removed when the program ends, which is after the query.
         folder = tempfile.TemporaryDirectory(prefix="penstock-blocks-", ignore_cleanup_errors=True)

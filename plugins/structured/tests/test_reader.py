@@ -115,6 +115,31 @@ def test_what_was_stored_is_read_once_in_order(make: Make) -> None:
     assert (report["block"], report["rows"], report["batchRows"], report["rate"]) == (2, 0, 0, -1)
 
 
+def test_the_blocks_of_a_committed_batch_are_deleted_without_another_call(make: Make, tmp_path: Path) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    reader.commit(reader.latestOffset(start, ReadAllAvailable()))
+    wait_for(lambda: not list((tmp_path / "query").glob("*.arrow")), "the deletion")
+
+
+def test_blocks_that_cannot_be_deleted_are_a_warning_and_the_receiver_continues(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_directory: BlockDirectory, _number: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(BlockDirectory, "delete_before", refuse)
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.commit(end)
+    wait_for(lambda: "consumed blocks not deleted" in caplog.text, "the warning")
+    receiver.store_all(["b"])
+    assert reader.latestOffset(end, ReadAllAvailable()) == {"block": 2}
+
+
 def test_constructing_and_pickling_a_reader_starts_nothing(make: Make, tmp_path: Path) -> None:
     pickle.loads(pickle.dumps(make()))
     assert not (tmp_path / "query").exists()
