@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import SparkConf
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.programs import frames
 from benchmarks.programs.answers import Answers
@@ -22,22 +22,25 @@ _ROWS_PER_BATCH = 16_384
 
 
 def run(task: Task) -> Result:
-    """Write the lines into files, start Spark and query them; those of a warm-up in a query of their own."""
+    """Start Spark and run the task."""
     conf = SparkConf().setMaster(f"local[{task.cores}]").setAppName("benchmark").setAll(list(task.conf.items()))
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        return run_on(spark, task)
+    finally:
+        spark.stop()
+
+
+def run_on(spark: SparkSession, task: Task) -> Result:
+    """Write the lines into files and query them; those of the warm-up in a query of their own."""
+    answers = Answers(task.work)
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
         groups = _written(task, Path(folder))
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        try:
-            spark.sparkContext.setLogLevel("ERROR")
-            started_s = time.time()
-            # Loads what a first query loads, and starts the Python workers.
-            spark.range(0, task.cores, 1, task.cores).mapInArrow(_read([]), "value string").groupBy(
-                "value"
-            ).count().collect()
-            answers = Answers(task.work)
-            batches = [_query(spark, task, paths, records, answers) for records, paths in groups]
-        finally:
-            spark.stop()
+        started_s = time.time()
+        # Loads what a first query loads, and starts the Python workers.
+        _lines(spark, [""] * task.cores).groupBy("value").count().collect()
+        batches = [_query(spark, task, paths, records, answers) for records, paths in groups]
     began_s = batches[-1].end_s - batches[-1].processing_ms / 1000
     return Result(tuple(batches), answers.answer(task.records), started_s=started_s, began_s=began_s)
 
@@ -73,20 +76,23 @@ def _written(task: Task, folder: Path) -> list[tuple[int, list[str]]]:
 
 def _query(spark: SparkSession, task: Task, paths: Sequence[str], records: int, answers: Answers) -> Batch:
     began_s = time.time()
-    lines = spark.range(0, len(paths), 1, len(paths)).mapInArrow(_read(paths), "value string")
-    frames.collect(frames.transformed(lines, task.work), task.work, answers)
+    frames.collect(frames.transformed(_lines(spark, paths), task.work), task.work, answers)
     end_s = time.time()
     return Batch(records, None, (end_s - began_s) * 1000, end_s)
 
 
-def _read(paths: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Reads the file whose number is the partition's only element; nothing where there are no files."""
+def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """The lines of files, one file a partition; none of an empty path."""
+    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(_read(paths), "value string")
 
+
+def _read(paths: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (each for batch in batches for each in batch.column(0).to_pylist() if paths):
-            with pa.memory_map(paths[number]) as source:
-                reader = pa.ipc.open_file(source)
-                yield from map(reader.get_batch, range(reader.num_record_batches))
+        for path in (paths[number] for batch in batches for number in batch.column(0).to_pylist()):
+            if path:
+                with pa.memory_map(path) as source:
+                    reader = pa.ipc.open_file(source)
+                    yield from map(reader.get_batch, range(reader.num_record_batches))
 
     return read
 

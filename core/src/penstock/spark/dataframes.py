@@ -167,12 +167,14 @@ class BatchFrames:
 
         Args:
             tasks: how many tasks read rows, each in a Python worker.
-            read: ignores the elements, and gives columns of the schema.
-            schema: the columns.
+            read: ignores the elements, and gives a column of the schema.
+            schema: the only column.
         """
         self._sc.setJobDescription("Preparation of DataFrames before the first batch")
         frame = self.read(pickled(self._slots.at([()] * tasks)), read, schema)
-        frame.groupBy(*schema.names).count().collect()
+        (name,) = schema.names
+        # The aggregation by key follows one without: its shuffle has one partition, whatever the program configures.
+        frame.groupBy().agg({name: "max"}).toDF(name).groupBy(name).count().collect()
 
     def united(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         """The rows of several DataFrames of a schema; if there are none, one of which Spark knows that it is empty."""
