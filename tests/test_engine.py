@@ -160,7 +160,7 @@ def test_failed_preparation_of_dataframes_is_logged_and_does_not_prevent_the_sta
 def test_start_does_not_wait_for_the_preparation_of_dataframes_after_its_timeout(
     engine: Engine, parts: Parts, prepare: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "penstock.engine")
     monkeypatch.setattr(engine_module, "_PREPARATION_S", 0.01)
     has_executors = threading.Event()
     parts.answers[prepare] = lambda: has_executors.wait(60)

@@ -34,6 +34,7 @@ from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf
 from penstock.spark.jvm_shutdown import StopRequests
+from penstock.spark.spark_conf import entries_of
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -80,7 +81,7 @@ class StreamingContext(StreamBuilder):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
-        self._sc, self._settings = sparkContext, Settings.parse(dict(sparkContext.getConf().getAll()))
+        self._sc, self._settings = sparkContext, Settings.parse(entries_of(sparkContext))
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
