@@ -91,6 +91,13 @@ ENGINES: dict[str, Engine] = {
             {"library": "pyspark", "conf": _UNIX_SOCKETS},
             is_peer=False,
         ),
+        Engine(
+            "bare-dataframe",
+            "limit: a bare DataFrame query over Arrow files",
+            "benchmarks.programs.bare_dataframe",
+            {"conf": _UNIX_SOCKETS},
+            is_peer=False,
+        ),
     )
 }
 

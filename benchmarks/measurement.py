@@ -100,15 +100,15 @@ def measure(
     if problem := check(task, lines, point.receivers, result):
         return Measurement(reason=problem, is_wrong=True)
     first = result.batches[0]
-    began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
-    sent_before = point.pace.warm_up * point.receivers
+    began_s = result.began_s or (sends.began_at if sends else first.end_s - first.processing_ms / 1000)
     usage = watch.usage(began_s, result.batches[-1].end_s)
-    return Measurement(figures(result, usage, began_s, row.warm_up, sent_before), tuple(trend(result.batches)))
+    return Measurement(figures(result, usage, began_s, row.warm_up, task.warm_up), tuple(trend(result.batches)))
 
 
 def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[str, str]) -> Task:
     """The task of an engine at a point of a row, without ports."""
     given: dict[str, Any] = {**point.task, **engine.settings, "work": row.work, "seed": seed}
+    given["warm_up"] = point.pace.warm_up * point.receivers
     given["conf"] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -44,10 +45,7 @@ class Part:
 
         def call(*arguments: Any, **options: Any) -> Any:
             signature.bind(self, *arguments, **options)
-            name = f"{self._kind.__name__}.{method}"
-            self._parts.calls.append(name)
-            answer = self._parts.answers.get(name)
-            return None if answer is None else answer(*arguments, **options)
+            return self._parts.call(f"{self._kind.__name__}.{method}", *arguments, **options)
 
         return call
 
@@ -78,6 +76,12 @@ class Parts:
             return self.made[name]
 
         return make
+
+    def call(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """Record a call and answer it."""
+        self.calls.append(name)
+        answer = self.answers.get(name)
+        return None if answer is None else answer(*arguments, **options)
 
     def fail(self, name: str, error: Exception) -> None:
         """Have a method raise."""
@@ -120,6 +124,50 @@ def test_checkpointer_starts_before_receivers(engine: Engine, parts: Parts) -> N
     engine.start({})
     steps = "ReceiverTracker.prepare", "Checkpointer.start", "ReceiverTracker.start", "JobGenerator.start"
     assert parts.calls_of(*steps) == list(steps)
+
+
+@pytest.fixture
+def prepare(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the call that prepares the DataFrames of a program that has some."""
+    monkeypatch.setattr(DStreamGraph, "has_frames", True)
+    monkeypatch.setattr(DStreamGraph, "prepare_frames", lambda _graph: parts.call("DStreamGraph.prepare_frames"))
+    return "DStreamGraph.prepare_frames"
+
+
+def test_dataframes_are_prepared_before_receivers_start(engine: Engine, parts: Parts, prepare: str) -> None:
+    engine.start({})
+    steps = "ReceiverTracker.prepare", prepare, "ReceiverTracker.start"
+    assert parts.calls_of(*steps) == list(steps)
+
+
+def test_program_without_dataframes_prepares_none(engine: Engine, parts: Parts, prepare: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DStreamGraph, "has_frames", False)
+        engine.start({})
+    assert parts.calls_of(prepare) == []
+
+
+def test_failed_preparation_of_dataframes_is_logged_and_does_not_prevent_the_start(
+    engine: Engine, parts: Parts, prepare: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts.fail(prepare, ConfigurationError("another SparkContext"))
+    engine.start({})
+    assert parts.calls_of("ReceiverTracker.start") == ["ReceiverTracker.start"]
+    (logged,) = [each.getMessage() for each in caplog.records if "DataFrames not prepared" in each.getMessage()]
+    assert "another SparkContext" in logged
+
+
+def test_start_does_not_wait_for_the_preparation_of_dataframes_after_its_timeout(
+    engine: Engine, parts: Parts, prepare: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.engine")
+    monkeypatch.setattr(engine_module, "_PREPARATION_S", 0.01)
+    has_executors = threading.Event()
+    parts.answers[prepare] = lambda: has_executors.wait(60)
+    engine.start({})
+    has_executors.set()
+    assert parts.calls_of("ReceiverTracker.start") == ["ReceiverTracker.start"]
+    assert "preparation of DataFrames continues" in caplog.text
 
 
 def test_unprocessed_input_of_a_graceful_stop_is_logged(

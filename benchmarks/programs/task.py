@@ -31,6 +31,7 @@ class Task:
         cores: how many tasks may run at once, without receivers.
         ports: where lines are served, one port a receiver.
         records: lines on all ports together, after which the program ends; 0: it ends after ``batches``.
+        warm_up: how many of them are sent first and not counted.
         batches: how many batches to run where ``records`` is 0.
         interval_s: batch interval.
         is_paced: whether lines arrive at a pace, so that an engine without batches gives counts every interval.
@@ -50,6 +51,7 @@ class Task:
     cores: int = 2
     ports: tuple[int, ...] = ()
     records: int = 0
+    warm_up: int = 0
     batches: int = 0
     interval_s: float = 1.0
     is_paced: bool = False
@@ -96,6 +98,7 @@ class Result:
         delays_ms: end-to-end delay of each stamped line.
         reason: why there are no figures; empty if there are.
         started_s: when the query or the context was started, in seconds of the epoch; 0 where there is neither.
+        began_s: when the work began, in seconds of the epoch; 0 where that is when the lines began to arrive.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -103,6 +106,7 @@ class Result:
     delays_ms: tuple[float, ...] = ()
     reason: str = ""
     started_s: float = 0.0
+    began_s: float = 0.0
 
     @property
     def records(self) -> int:

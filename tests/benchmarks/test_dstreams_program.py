@@ -1,4 +1,4 @@
-"""The DStream programs of the benchmarks, on the tests' own Spark: their answers are those of plain Python."""
+"""The programs of the benchmarks, on the tests' own Spark: their answers are those of plain Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from benchmarks.data import Lines
 from benchmarks.measurement import check
-from benchmarks.programs import dstreams
+from benchmarks.programs import bare_dataframe, dstreams
 from benchmarks.programs.task import NotAvailableError, Task
 from benchmarks.sender import Pace, Sender
 
@@ -25,9 +25,12 @@ def _pickled_whole() -> Iterator[None]:
     """As the programs' functions are, which are those of the main module."""
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(sys.modules[dstreams.__name__])
+    programs = [sys.modules[program.__name__] for program in (dstreams, bare_dataframe)]
+    for program in programs:
+        cloudpickle.register_pickle_by_value(program)
     yield
-    cloudpickle.unregister_pickle_by_value(sys.modules[dstreams.__name__])
+    for program in programs:
+        cloudpickle.unregister_pickle_by_value(program)
 
 
 @pytest.mark.parametrize("work", ["topk", "wordcount"])
@@ -38,6 +41,19 @@ def test_program_on_lines_gives_the_right_answer(sc: SparkContext, work: str) ->
         result = dstreams.run_on(sc, task)
     assert check(task, lines, 1, result) == ""
     assert len(result.delays_ms) == (4 if work == "wordcount" else 0)
+
+
+def test_limit_of_dataframes_gives_the_right_answer_and_counts_no_warm_up(sc: SparkContext) -> None:
+    from pyspark.sql import SparkSession
+
+    lines = Lines(seed=5)
+    with Sender(lines, 200, pace=Pace(warm_up=50)) as sender:
+        task = Task("wordcount", ports=tuple(sender.ports), records=200, warm_up=50)
+        result = bare_dataframe.run_on(SparkSession.builder.getOrCreate(), task)
+    assert check(task, lines, 1, result) == ""
+    assert [batch.records for batch in result.batches] == [50, 150]
+    first, second = result.batches
+    assert first.end_s - 1e-3 <= result.began_s < second.end_s
 
 
 @pytest.mark.parametrize("work", ["window", "mapWithState", "streams"])

@@ -89,6 +89,14 @@ def references(inputs: Any) -> list[Any]:
     return [[pickle.loads(payload) for payload in each.references] for each in inputs]
 
 
+def test_a_program_has_dataframes_once_an_output_needs_them(lines: DStream[Any]) -> None:
+    graph, frame = lines._node.graph, lines.toDF()
+    lines.foreachRDD(lambda _rdd: None)
+    assert not graph.has_frames
+    frame.select("value").pprint()
+    assert graph.has_frames
+
+
 def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
     node = initialized(lines)
     (found,) = node.batch_inputs(INTERVAL_MS)

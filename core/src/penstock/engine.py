@@ -21,6 +21,7 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread, contain_errors
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
@@ -34,6 +35,8 @@ log = get_logger("engine")
 _QUICK_STOP_S = 10.0
 # Minimum time of a closing step, even after the deadline.
 _LAST_STEP_S = 2.0
+# The longest wait for Spark SQL: a cluster may have no executor yet.
+_PREPARATION_S = 15.0
 
 
 class Engine:
@@ -126,6 +129,8 @@ class Engine:
         )
         self.bus.start()
         self._final_state.start()
+        if graph.has_frames:
+            self._prepare_frames()
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
@@ -135,6 +140,17 @@ class Engine:
             receivers=len(dict(graph.receivers())),
             outputs=len(graph.outputs),
         )
+
+    def _prepare_frames(self) -> None:
+        """Run a first query before receivers start: a batch that waits for it would mislead the rate estimator."""
+        began = time.monotonic()
+        prepare = partial(contain_errors, self._program.graph.prepare_frames, _log_unprepared)
+        thread = EngineThread("DataFramePreparation", prepare)
+        thread.start()
+        if thread.finish(_PREPARATION_S):
+            log.debug("preparation of DataFrames ended", took_ms=round(1000 * (time.monotonic() - began)))
+        else:
+            log.info("preparation of DataFrames continues in the background", waited_s=_PREPARATION_S)
 
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
@@ -220,6 +236,10 @@ class Engine:
     def _release_blocks(self, before_ms: int) -> None:
         if self.generator is not None:
             self.generator.release_blocks(before_ms)
+
+
+def _log_unprepared(error: BaseException) -> None:
+    log.warning("DataFrames not prepared", reason=str(error), effect="the first batch takes some seconds longer")
 
 
 def _closing_s(end: float, most_s: float) -> float:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
+from penstock.graph.frames import FrameDStream, prepare
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import InputDStream
 from penstock.graph.job import Job
@@ -202,6 +203,15 @@ class DStreamGraph:
             )
         for output in self.outputs:
             output.validate()
+
+    @property
+    def has_frames(self) -> bool:
+        """Whether some batches are DataFrames."""
+        return any(isinstance(stream, FrameDStream) for stream in self.streams())
+
+    def prepare_frames(self) -> None:
+        """Run a small DataFrame query, so that the first batch need not wait for what a first query loads."""
+        prepare(self.batch_frames, self.free_slots())
 
     def start(self, zero_time_ms: int) -> None:
         """Fix zero time and the remember durations, and start the inputs.

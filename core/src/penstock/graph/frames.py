@@ -12,6 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
+import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark import RDD
 
@@ -26,11 +27,13 @@ from penstock.spark import dataframes
 from penstock.spark.rdds import is_known_empty
 from penstock.spark.schemas import from_arrow, to_arrow
 from penstock.worker.arrow_types import spark_schema
-from penstock.worker.read_arrow import ReadColumns, ReadRows
+from penstock.worker.read_arrow import ReadColumns, ReadNothing, ReadRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from penstock.spark.dataframes import BatchFrames
 
 log = get_logger("frames")
 
@@ -198,6 +201,17 @@ class SourceFrames(FrameDStream):
         elements = dataframes.pickled(references)
         read = ReadColumns(reader, columns, schema.is_declared, schema.are_values, elements.is_grouped)
         return self.graph.batch_frames.read(elements, read, schema.struct)
+
+
+def prepare(frames: BatchFrames, tasks: int) -> None:
+    """Have Spark load what the first batch needs.
+
+    Args:
+        frames: makes the DataFrames of the batches.
+        tasks: how many of them run at once.
+    """
+    schema = from_arrow(pa.schema([("value", pa.string())]))
+    frames.prepare(tasks, ReadNothing(to_arrow(schema)), schema)
 
 
 def _is_empty(each: BatchInput) -> bool:

@@ -159,6 +159,23 @@ class BatchFrames:
             function, arguments = self._function(read, schema), self._arguments[has_index]
         return DataFrame(rows.mapInArrow(function.apply(arguments), False, None), spark)
 
+    def prepare(self, tasks: int, read: ReadFunction, schema: StructType) -> None:
+        """Run a small query of the same kind as those of batches.
+
+        The first query of a JVM loads thousands of classes and starts the Python workers for DataFrames. That takes
+        seconds, which would delay the first batch.
+
+        Args:
+            tasks: how many tasks read rows, each in a Python worker.
+            read: ignores the elements, and gives a column of the schema.
+            schema: the only column.
+        """
+        self._sc.setJobDescription("Preparation of DataFrames before the first batch")
+        frame = self.read(pickled(self._slots.at([()] * tasks)), read, schema)
+        (name,) = schema.names
+        # The aggregation by key follows one without: its shuffle has one partition, whatever the program configures.
+        frame.groupBy().agg({name: "max"}).toDF(name).groupBy(name).count().collect()
+
     def united(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         """The rows of several DataFrames of a schema; if there are none, one of which Spark knows that it is empty."""
         if frames:

@@ -91,6 +91,24 @@ class ReadRows:
         return to_batches(records, self.schema, are_values=self.are_values)
 
 
+@frozen
+class ReadNothing:
+    """The function given to ``mapInArrow`` that reads no block: its task only starts a Python worker.
+
+    Attributes:
+        schema: the schema of the one row, all null, that it yields.
+    """
+
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Consume the elements."""
+        for _ in batches:
+            pass
+        # Not made of Python objects: PyArrow would import pandas for these.
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in self.schema], schema=self.schema)
+
+
 def _elements(batches: Iterable[pa.RecordBatch], is_grouped: bool) -> Iterator[Any]:
     for batch in batches:
         for element in batch.column(0):
