@@ -48,7 +48,7 @@ class Host:
 
     def store(self, number: int) -> None:
         """Return when the driver has accepted the number."""
-        self._pusher.push(arrow_form.encode([number]), 1, None, 0)
+        self._pusher.report([self._pusher.store(arrow_form.encode([number]), 1, None, 0)])
 
     def close(self) -> None:
         self._client.close()
