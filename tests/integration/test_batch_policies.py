@@ -103,7 +103,7 @@ def test_task_without_a_module_of_the_program_is_reported_with_executor_and_reme
     ssc.start()
     lacks = r"the Python of executor driver on \S+ lacks the module 'driver_only': install it there, or send it with"
     with pytest.raises(BatchFailedError, match=lacks):
-        ssc.awaitTerminationOrTimeout(30)
+        ssc.awaitTerminationOrTimeout(120)
 
 
 def test_fewer_consecutive_failures_than_the_limit_stop_nothing(make_ssc: MakeSsc, wait_for: WaitFor) -> None:

@@ -104,9 +104,8 @@ def test_executor_that_the_error_does_not_name_is_found_in_the_status_store(monk
     answers = [[], [other], [other, absent]]
     monkeypatch.setattr(cluster, "failed_tasks", lambda: answers.pop(0))
     monkeypatch.setattr(failure, "_LOOK_EVERY_S", 0.001)
-    assert reason(RuntimeError(LACKS.format("absent"))).startswith(
-        "the Python of executor 2 on host-b lacks the module"
-    )
+    found = reason(RuntimeError(LACKS.format("absent")))
+    assert found.startswith("the Python of executor 2 on host-absent lacks the module 'absent'")
     assert answers == []
 
 
