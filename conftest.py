@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,12 @@ from penstock.testing import throttle
 # A shell's background job ignores Ctrl-C, and the programs that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Exclude from garbage collection what the imports and the collected tests hold: to visit it takes 0.3 s."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -108,7 +108,7 @@ def make_rows(cores: int, *, is_quick: bool = False) -> dict[str, Row]:
     """All rows by name.
 
     Args:
-        cores: of this machine; each engine runs this many tasks, and one more for each receiver beyond the first.
+        cores: of this machine; each engine has this many slots for tasks, besides those of its receivers.
         is_quick: with sizes that say nothing about speed, to see that everything works.
     """
     rows = [*_drains(cores, is_quick), *_keyed(cores, is_quick), *_delays(cores, is_quick), *_sizes(cores, is_quick)]
@@ -122,7 +122,7 @@ def _drain(cores: int, num_lines: int, line_bytes: int = 100, receivers: int = 1
     """Lines as fast as they are taken; the same number for each receiver."""
     # The Python data source keeps all that is to come in the heap.
     heap = {"spark.driver.memory": "4g"}
-    task = {"records": num_lines // receivers * receivers, "cores": cores + receivers - 1, "conf": heap}
+    task = {"records": num_lines // receivers * receivers, "cores": cores, "conf": heap}
     return Point(x, task, line_bytes, receivers)
 
 

@@ -27,10 +27,16 @@ PAGES = {
         for each in ROOT.glob("plugins/*/README.md")
     },
 }
-#: Draws the diagrams; `make docs` puts it there. Only pages with a diagram load it.
-MERMAID = ROOT / ".venv" / "docs" / "mermaid.min.js"
-_MERMAID_URI = "assets/javascripts/mermaid.min.js"
+#: URI in the site → what `make docs` has fetched: the first draws the diagrams, and only pages with one load it; the
+#: second lets the search run from a disk.
+SCRIPTS = {
+    f"assets/javascripts/{name}": ROOT / ".venv" / "docs" / name for name in ("mermaid.min.js", "iframe-worker.js")
+}
+_MERMAID_URI, _ = SCRIPTS
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
+_MERMAID = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+#: A diagram with more arrows keeps its natural size.
+_MANY_ARROWS = 20
 _FENCE = re.compile(r"^([ \t]*)(```+|~~~+).*?^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(#[^)\s]*)?(?=\))")
 
@@ -105,14 +111,21 @@ def on_files(files: Files, config: Any) -> Files:
         if files.get_file_from_path(uri) is None:
             level = InclusionLevel.INCLUDED if path in PAGES else InclusionLevel.NOT_IN_NAV
             files.append(File.generated(config, uri, content=_site.texts[path], inclusion=level))
-    if MERMAID.exists():
-        files.append(File.generated(config, _MERMAID_URI, abs_src_path=os.fspath(MERMAID)))
+    for uri, script in SCRIPTS.items():
+        if script.exists():
+            files.append(File.generated(config, uri, abs_src_path=os.fspath(script)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Rewrite the links and the indentation of lists."""
-    return _indented(_site.rewritten(markdown, page.file.src_uri))
+    """Rewrite the links, the indentation of lists and the boxes of diagrams."""
+    return _MERMAID.sub(_diagram, _indented(_site.rewritten(markdown, page.file.src_uri)))
+
+
+def _diagram(match: re.Match[str]) -> str:
+    """A diagram in a box in which it scrolls, because shrunk to the width of a phone nobody can read it (site.css)."""
+    kind = "diagram large" if match[1].count("-->") > _MANY_ARROWS else "diagram"
+    return f'<div class="{kind}" markdown>\n\n{match[0]}\n\n</div>'
 
 
 def _indented(markdown: str) -> str:

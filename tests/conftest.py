@@ -76,16 +76,16 @@ def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
 @pytest.fixture
 def make_ssc(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., StreamingContext]]:
     """Makes StreamingContexts, with further configuration for them alone; stops them at the end."""
-    from pyspark import SparkConf
+    from tests.helpers.own_conf import own_conf
 
     from penstock import StreamingContext
+    from penstock.spark.spark_conf import entries_of
 
     made: list[StreamingContext] = []
-    shared = sc.getConf().getAll()
+    shared = entries_of(sc)
 
     def make(interval_s: float = 0.2, conf: Mapping[str, str] | None = None) -> StreamingContext:
-        own = SparkConf(loadDefaults=False).setAll([*shared, *(conf or {}).items()])
-        monkeypatch.setattr(sc, "getConf", lambda: own)
+        monkeypatch.setattr(sc, "_conf", own_conf([*shared.items(), *(conf or {}).items()]))
         made.append(StreamingContext(sc, interval_s))
         return made[-1]
 

@@ -22,8 +22,7 @@ def doors(source: str) -> Iterator[tuple[int, str]]:
         for module in imported:
             if module is not None and module.split(".")[0] == "py4j":
                 yield getattr(node, "lineno", 0), module
-        for field in ("id", "attr", "arg", "name", "value"):
-            name = getattr(node, field, None)
+        for name in vars(node).values():
             if isinstance(name, str) and name in DOORS_TO_THE_JVM:
                 yield getattr(node, "lineno", 0), name
 
@@ -96,10 +95,11 @@ def log_events(source: str) -> Iterator[tuple[int, ast.expr | None]]:
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        logger = ast.unparse(node.func.value).removesuffix("()").rpartition(".")[2]
-        if node.func.attr in LEVELS and logger in {"log", "_log", "logger"}:
-            yield node.lineno, node.args[0] if node.args else None
-        elif ast.unparse(node.func) == "self._log" and len(node.args) == 2:
+        if node.func.attr in LEVELS:
+            logger = ast.unparse(node.func.value).removesuffix("()").rpartition(".")[2]
+            if logger in {"log", "_log", "logger"}:
+                yield node.lineno, node.args[0] if node.args else None
+        elif node.func.attr == "_log" and ast.unparse(node.func) == "self._log" and len(node.args) == 2:
             yield node.lineno, node.args[1]
 
 

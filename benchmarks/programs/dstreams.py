@@ -55,7 +55,9 @@ def run(task: Task) -> Result:
     """Start Spark and run the task."""
     _library(task)  # before Spark starts
     warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
-    conf = SparkConf().setMaster(f"local[{task.cores}]").setAppName("benchmark").setAll(list(task.conf.items()))
+    # Each receiver occupies a slot; all engines have the same number of slots for their batches.
+    slots = task.cores + len(task.ports)
+    conf = SparkConf().setMaster(f"local[{slots}]").setAppName("benchmark").setAll(list(task.conf.items()))
     sc = SparkContext(conf=conf)
     try:
         sc.setLogLevel("ERROR")

@@ -28,7 +28,7 @@ class Task:
 
     Attributes:
         work: one of the works above.
-        cores: how many tasks may run at once, receivers included.
+        cores: how many tasks may run at once, without receivers.
         ports: where lines are served, one port a receiver.
         records: lines on all ports together, after which the program ends; 0: it ends after ``batches``.
         batches: how many batches to run where ``records`` is 0.

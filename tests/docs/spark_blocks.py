@@ -21,9 +21,11 @@ from pyspark import SparkConf, SparkContext
 from tests.dataframes.conftest import FRUGAL
 from tests.docs.pages import Block
 from tests.helpers import wait_for
+from tests.helpers.own_conf import own_conf
 
 from penstock import DStream, StreamingContext
 from penstock.graph.dataframe_stream import DataFrameStream
+from penstock.spark.spark_conf import entries_of
 
 LINES = ["to be or not to be", "that is the question"]
 #: A block that names one of these runs with Spark.
@@ -100,7 +102,7 @@ class SparkBlocks:
         self._sc, self._folder, self._prelude, self._patch = sc, folder, prelude, patch
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self._completed: dict[StreamingContext, _Completed] = {}
-        self._ran, self._shared = False, sc.getConf().getAll()
+        self._ran, self._shared = False, entries_of(sc)
         self._stop_unpatched, self._start_unpatched = StreamingContext.stop, StreamingContext.start
         self._wait_unpatched, self._init_unpatched = (
             StreamingContext.awaitTerminationOrTimeout,
@@ -174,8 +176,7 @@ class SparkBlocks:
     def _configured(self, *_args: Any, conf: SparkConf | None = None, **_more: Any) -> SparkContext:
         """The SparkContext of the tests, which says that it has this configuration, too."""
         own = conf.getAll() if conf else []
-        merged = SparkConf(loadDefaults=False).setAll([*own, *self._shared])
-        self._patch.setattr(self._sc, "getConf", lambda: merged)
+        self._patch.setattr(self._sc, "_conf", own_conf([*own, *self._shared.items()]))
         return self._sc
 
     def _wait(self, ssc: StreamingContext) -> bool:

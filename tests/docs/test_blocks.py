@@ -1,7 +1,8 @@
 """Every code block of every page is run or read.
 
 A block is checked by its language. ``sh``: every command is valid Bash, `penstock` commands have the options given
-there, those of ``RUNS`` run under an empty home, pip installs distributions of this repository, make has the target.
+there, pip installs distributions of this repository, make has the target. The commands of ``RUNS`` run under an empty
+home, blocks of ``SCRIPTS`` run as a whole; ``NOT_RUN`` has all others, with the reason.
 ``python`` runs: with the SparkContext of the tests where it needs one (see ``spark_blocks``), with the names of the
 blocks before it on its page and of the page's prelude. ``properties``: Penstock knows each key and nothing ignores
 it. ``yaml``, ``json``, ``toml``, ``ini`` and ``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are
@@ -16,6 +17,7 @@ from __future__ import annotations
 import configparser
 import itertools
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -30,6 +32,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # comes with Bokeh
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
 from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, frugal_plans, line_server
+from tests.examples.test_plugin import install
 from tests.helpers.forked import run_module
 
 from penstock.cli.command import penstock
@@ -62,14 +65,34 @@ PRELUDES = {
     "clicks = ssc.queueStream([[('ann', '/'), ('bob', '/')]])",
     "plugins/socket/README.md": "import struct",
 }
+#: Page → the folder of the plugin that it is about, which is installed for its commands.
+EXAMPLE_PLUGINS = {f"examples/{name}/README.md": ROOT / "examples" / name for name in ("estimator", "plugin")}
+#: Commands that are quick and need nothing.
+RUNS = ("penstock plugins list", "penstock plugins show", "penstock rate simulate", "penstock --")
+#: Pages whose own test does what their shell blocks say.
+FOLLOWED = {page for page in OWN_TESTS if "tutorial" in page}
 #: Pages about a plugin that is not installed.
-OWN_PLUGINS = {page for page in OWN_TESTS if "tutorial" in page} | {
-    "examples/estimator/README.md",
-    "examples/plugin/README.md",
-    "plugins/rate/README.md",
+UNINSTALLED = {*FOLLOWED, "plugins/rate/README.md"}
+#: First words of a block that runs as a whole → a command that succeeds after it.
+SCRIPTS = {"openssl req": "openssl verify -CAfile authority.pem -verify_hostname host-a certificate.pem"}
+#: First words of commands → why this test does not run them.
+NOT_RUN = {
+    "python3 -m venv": "takes minutes and a network: `make dist-test` and `make matrix` do it",
+    ".": "of the environment that is not created",
+    "pip install": "takes minutes and a network: `make dist-test` and `make matrix` do it",
+    "penstock demo": "starts Spark: tests/cli/test_demo.py runs it",
+    "penstock doctor": "looks at this machine: tests/cli/test_doctor.py runs it on made-up ones",
+    "penstock pack": "copies 100 MB: tests/cli/test_pack.py packs small packages",
+    "penstock plugins check": "needs a source: tests/cli/test_check.py",
+    "penstock plugins new": "a tutorial does the same: tests/docs/test_tutorial_rate_estimator.py",
+    "cd": "of the folder that is not created",
+    "pytest": "of the plugin that is not created",
+    "penstock run": "runs the reader's program: tests/cli/test_run.py, tests/faults/clusters/test_cluster.py",
+    "penstock top": "needs a program that runs: plugins/ui/tests/test_terminal.py",
+    "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
+    "spark-submit": "needs a cluster: tests/faults/clusters/test_cluster.py",
+    "while": "runs until Ctrl-C",
 }
-#: Commands of `penstock` that are quick and need nothing.
-RUNS = ("plugins list", "plugins show", "rate simulate", "--help", "--version")
 SHOWN = ("text", "mermaid", "markdown")
 
 
@@ -211,18 +234,36 @@ CHECKS = {"penstock": check_penstock, "pip": check_pip, "make": check_make, "spa
 
 
 @in_blocks("sh")
+def test_every_shell_command_runs_or_says_why_not(block: Block) -> None:
+    if block.page in FOLLOWED or block.text.startswith((*SCRIPTS, "while")):
+        return
+    for words in commands(block.text):
+        assert " ".join(words).startswith((*RUNS, *NOT_RUN)), words
+
+
+def test_tests_that_run_commands_elsewhere_exist() -> None:
+    for path in re.findall(r"[\w/]+\.py", " ".join(NOT_RUN.values())):
+        assert (ROOT / path).exists(), path
+
+
+@in_blocks("sh")
 def test_shell_commands_are_valid(block: Block, tmp_path: Path) -> None:
     subprocess.run(["bash", "-n"], input=block.text, text=True, check=True, timeout=60)
+    environment = {"HOME": str(tmp_path), "COLUMNS": "120", "PATH": "/usr/bin:/bin"}
+    for first, then in SCRIPTS.items():
+        if block.text.startswith(first):
+            script = f"set -e; {block.text}\n{then}"
+            subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, check=True, timeout=60)
+    if block.page in EXAMPLE_PLUGINS:
+        environment["PYTHONPATH"] = os.pathsep.join(install(EXAMPLE_PLUGINS[block.page], tmp_path))
     for name, *words in commands(block.text):
         program = Path(name).name
         if program in CHECKS:
             CHECKS[program](words)
         if program in ("penstock", "spark-submit"):
             check_spark_submit(words)
-        line = " ".join(words)
-        if program == "penstock" and block.page not in OWN_PLUGINS and line.startswith(RUNS):
-            home = {"HOME": str(tmp_path), "COLUMNS": "120", "PATH": "/usr/bin:/bin"}
-            ended = run_module("penstock", *words, cwd=tmp_path, env=home)
+        if block.page not in UNINSTALLED and " ".join([program, *words]).startswith(RUNS):
+            ended = run_module("penstock", *words, cwd=tmp_path, env=environment)
             assert ended.returncode == 0, ended.stdout
 
 

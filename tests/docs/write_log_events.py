@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from attrs import frozen
@@ -33,24 +34,29 @@ class LogEvent:
     is_rate_limited: bool
 
 
-def log_events() -> list[LogEvent]:
-    """Every event in the core and its plugins; equal ones once."""
+@cache
+def log_events() -> tuple[LogEvent, ...]:
+    """Every event in the core and its plugins, in order; equal ones once."""
     found: set[LogEvent] = set()
     for path in sorted([*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]):
         name = path.relative_to(ROOT).as_posix()
-        if name not in SKIPPED:
-            found |= set(_Module(name, ast.parse(path.read_text(encoding="utf-8"))).events())
-    return sorted(found)
+        text = path.read_text(encoding="utf-8")
+        if name not in SKIPPED and "log" in text:  # without the word, no call can match
+            found |= set(_Module(name, ast.parse(text)).events())
+    return tuple(sorted(found))
 
 
 class _Module:
     def __init__(self, name: str, tree: ast.Module) -> None:
-        self._name, self._tree = name, tree
+        self._name = name
         self._component, self._bound = "", tuple[str, ...]()
         if name == LIFECYCLE:
             self._component, self._bound = LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS
-            self._tree.body += ast.parse((ROOT / RECORD).read_text(encoding="utf-8")).body
-        for call in self._calls():
+            tree.body += ast.parse((ROOT / RECORD).read_text(encoding="utf-8")).body
+        self._nodes = list(ast.walk(tree))
+        self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
+        self._partials = self._partial_calls()
+        for call in self._calls:
             match call.func:
                 case ast.Name("get_logger"):
                     self._component = ast.literal_eval(call.args[0])
@@ -63,7 +69,7 @@ class _Module:
         Raises:
             ValueError: the event of a call is not in the source as text.
         """
-        for call in self._calls():
+        for call in self._calls:
             if (parts := self._parts(call)) is None:
                 continue
             level, event = parts
@@ -84,22 +90,21 @@ class _Module:
                 return level, call.args[0]
             case ast.Attribute(_, "_log") if self._name == LIFECYCLE:
                 return ast.literal_eval(call.args[0]), call.args[1]
-            case ast.Name(name) if (partial := self._partial(name)) is not None:
+            case ast.Name(name) if (partial := self._partials.get(name)) is not None:
                 # `warn = partial(log.warning, host=…)`, called further down.
                 call.keywords = [*partial.keywords, *call.keywords]
                 return str(getattr(partial.args[0], "attr", "")), call.args[0]
         return None
 
-    def _partial(self, name: str) -> ast.Call | None:
-        for node in ast.walk(self._tree):
+    def _partial_calls(self) -> dict[str, ast.Call]:
+        """Names that a call like ``partial(log.warning, …)`` is assigned to."""
+        found: dict[str, ast.Call] = {}
+        for node in self._nodes:
             match node:
                 case ast.Assign([ast.Name(target)], ast.Call(ast.Name("partial"), [log, *_]) as made):
-                    if target == name and ast.unparse(log).startswith("log."):
-                        return made
-        return None
-
-    def _calls(self) -> list[ast.Call]:
-        return [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+                    if ast.unparse(log).startswith("log."):
+                        found.setdefault(target, made)
+        return found
 
     def _names(self, keyword: ast.keyword) -> list[str]:
         return [keyword.arg] if keyword.arg else self._keys(keyword.value)
@@ -118,7 +123,7 @@ class _Module:
         raise ValueError(f"{self._name}: fields of a log event that are not in the source: {ast.unparse(value)}")
 
     def _dictionaries(self, name: str) -> Iterator[ast.expr]:
-        for node in ast.walk(self._tree):
+        for node in self._nodes:
             match node:
                 case ast.Assign([ast.Name(target)], (ast.Dict() | ast.IfExp(_, ast.Dict(), ast.Dict())) as value) if (
                     target == name

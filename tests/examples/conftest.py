@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.helpers import do_nothing, wait_for
 from tests.helpers.line_server import LineServer, line_server
+from tests.helpers.own_conf import own_conf
+
+from penstock.spark.spark_conf import entries_of
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -48,7 +51,7 @@ class RunExample:
     def __init__(self, sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         from penstock import StreamingContext
 
-        self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, sc.getConf().getAll()
+        self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, entries_of(sc)
         self._create = StreamingContext.__init__
 
     def __call__(
@@ -108,15 +111,11 @@ class RunExample:
 
     def _configured(self, its: SparkConf | None, more: Mapping[str, str]) -> SparkContext:
         """The shared SparkContext, with the configuration of the program."""
-        from pyspark import SparkConf
-
         every = {"spark.streaming.stopGracefullyOnShutdown": "true", "spark.streaming.gracefulStopTimeout": "100s"}
-        merged = SparkConf(loadDefaults=False).setAll([*self._shared, *every.items()])
-        if its is not None:
-            merged.setAll([(key, value) for key, value in its.getAll() if key.startswith("spark.streaming.")])
-            merged.setAll([(key, value) for key, value in its.getAll() if key.startswith("spark.penstock.")])
-        merged.setAll(list(more.items()))
-        self._monkeypatch.setattr(self._sc, "getConf", lambda: merged)
+        given = [] if its is None else its.getAll()
+        streaming = [pair for pair in given if pair[0].startswith(("spark.streaming.", "spark.penstock."))]
+        merged = own_conf([*self._shared.items(), *every.items(), *streaming, *more.items()])
+        self._monkeypatch.setattr(self._sc, "_conf", merged)
         return self._sc
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.helpers.examples import examples
+from tests.helpers.spilling import into_few_files
 
 from penstock.worker import combine
 from penstock.worker.combine import Buckets, Combiner, CombineValues, combine_combiners
@@ -44,6 +45,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
+    into_few_files(monkeypatch)
 
 
 @pytest.fixture
@@ -100,7 +102,6 @@ def test_combine_within_memory_equals_a_dictionary(
     assert combines(memory_limit_mb, partitions)
 
 
-# The merger makes some sixty files each time it spills.
 @pytest.mark.parametrize("memory_limit_mb", [99, 0], ids=["past the limit", "without memory"])
 @given(partitions=st.lists(st.lists(st.tuples(KEY, st.integers()), max_size=15), max_size=2))
 @settings(

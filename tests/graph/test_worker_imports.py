@@ -51,9 +51,10 @@ READER = """
 import pickle, sys
 import pyspark.worker
 from pathlib import Path
-read, reference = pickle.loads(Path(sys.argv[1]).read_bytes())
-print(list(read(0, [(reference,)])))
-print(*sys.modules, file=sys.stderr)
+read, references = pickle.loads(Path(sys.argv[1]).read_bytes())
+for reference in references:
+    print(list(read(0, [(reference,)])))
+    print(*sys.modules, file=sys.stderr)
 """
 
 
@@ -165,19 +166,21 @@ def test_every_operator_is_checked_for_its_imports() -> None:
     assert OPERATORS.keys() | OTHERS == public
 
 
-@pytest.mark.parametrize("is_here", [True, False], ids=["from its file", "fetched"])
-def test_reading_a_block_imports_neither_logging_nor_plugins(tmp_path: Path, is_here: bool) -> None:
+def test_reading_a_block_imports_neither_logging_nor_plugins_and_its_client_only_to_fetch(tmp_path: Path) -> None:
     handler, token = LocalBlockHandler(tmp_path / "blocks"), Token.generate()
     stored = handler.store(Block("input-0-1-0", 0, 2, arrow_form.encode(["a", "b"])))
     endpoint = Endpoint("127.0.0.1", token, {}, partial(open_block, handler.open))
-    path = stored.path if is_here else "/not/on/this/host.arrow"
-    reference = BlockReference(stored.block_id, path, 2, token.location("127.0.0.1", endpoint.port))
-    (tmp_path / "sent").write_bytes(pickle.dumps((ReadBlocks(token), reference)))
+    location = token.location("127.0.0.1", endpoint.port)
+    references = [
+        BlockReference(stored.block_id, path, 2, location) for path in (stored.path, "/not/on/this/host.arrow")
+    ]
+    (tmp_path / "sent").write_bytes(pickle.dumps((ReadBlocks(token), references)))
     command = [sys.executable, "-c", READER, str(tmp_path / "sent")]
     worker = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     endpoint.stop()
-    assert (worker.returncode, worker.stdout) == (0, "['a', 'b']\n"), worker.stderr
-    imported = set(worker.stderr.split())
-    assert "penstock.worker.block_reader" in imported
-    assert not imported & {*DRIVERS_SIDE, "penstock.conf"}
-    assert ("pyarrow.flight" in imported) is not is_here
+    assert (worker.returncode, worker.stdout) == (0, "['a', 'b']\n" * 2), worker.stderr
+    from_its_file, fetched = (set(modules.split()) for modules in worker.stderr.splitlines())
+    assert "penstock.worker.block_reader" in from_its_file
+    assert not fetched & {*DRIVERS_SIDE, "penstock.conf"}
+    assert "pyarrow.flight" not in from_its_file
+    assert "pyarrow.flight" in fetched

@@ -153,7 +153,7 @@ MUTANTS = [
         "pk_hang",
         "Waits for ever when it is imported.",
         "import threading\nthreading.Event().wait()\n",
-        scale=0.03,
+        scale=0.1,
     ),
     packaged(
         "PK-02",

@@ -15,6 +15,7 @@ from attrs import define, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.helpers.examples import examples
+from tests.helpers.spilling import into_few_files
 
 from penstock import State
 from penstock.errors import StateUpdateError
@@ -61,6 +62,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
+    into_few_files(monkeypatch)
     monkeypatch.setattr(state_pairs, "_PAIRS_PER_GROUP", 2)
     monkeypatch.setattr(map_with_state, "_RECORDS_PER_GROUP", 3)
 

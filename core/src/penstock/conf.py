@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Self, get_type_hints
 
 import attrs
@@ -43,7 +44,11 @@ class Settings(ConfigurationKeys):
         for attribute, key in KEYS.items():
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
-            values[attribute] = value_of(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
+            text = pairs.get(key.name)
+            if text is None:
+                values[attribute] = _default(attribute)
+            else:
+                values[attribute] = value_of(key.name, text, _TYPES[attribute], key.help)
         smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
         if smallest > largest:
             raise ConfigurationError(
@@ -75,6 +80,13 @@ class Settings(ConfigurationKeys):
 #: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
 KEYS: dict[str, Key] = {each.name: each.metadata["key"] for each in attrs.fields(Settings) if "key" in each.metadata}
 _TYPES = get_type_hints(Settings, include_extras=True)
+
+
+@cache
+def _default(attribute: str) -> Any:
+    """The value of an attribute whose key and fallback are not set."""
+    key = KEYS[KEYS[attribute].falls_back_to or attribute]
+    return value_of(key.name, key.default, _TYPES[attribute], key.help)
 
 
 def key(attribute: str) -> str:

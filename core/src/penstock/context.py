@@ -32,7 +32,7 @@ from penstock.plugins.discovery import Plugins
 from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.threads import EngineThread, on_engine_thread
-from penstock.spark import cluster, saved_conf
+from penstock.spark import cluster, saved_conf, spark_conf
 from penstock.spark.jvm_shutdown import StopRequests
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class StreamingContext(StreamBuilder):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
-        self._sc, self._settings = sparkContext, Settings.parse(dict(sparkContext.getConf().getAll()))
+        self._sc, self._settings = sparkContext, Settings.parse(spark_conf.entries_of(sparkContext))
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)

@@ -27,6 +27,7 @@ from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
 from penstock.spark.jobs import SparkJobs
 from penstock.spark.local_properties import operation_of
+from penstock.spark.spark_conf import entries_of
 
 log = get_logger("listener_context")
 
@@ -51,7 +52,7 @@ class EngineAccess(ListenerContext):
         self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
         self._plugins, self._engine, self._recovery = plugins, engine, recovery
         self._application_id = str(program.sc.applicationId)
-        self._configuration = MappingProxyType(dict(program.sc.getConf().getAll()))
+        self._configuration = MappingProxyType(entries_of(program.sc))
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
         self._spark_ui_url = str(program.sc.uiWebUrl or "")

@@ -56,9 +56,9 @@ Measure = Callable[[PlantReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
-        "A run has settled when nine of ten further batches end within 1.5 intervals of their time and have, with the "
-        "four batches before each, at least 70 % of the attainable records. Counted after the slowest of the plant's "
-        "changes.",
+        "A batch is good if it ends within 1.5 intervals of its time, and it and the four batches before it have at "
+        "least 70 % of the attainable records. A run has settled when the next three batches and nine tenths of all "
+        "further ones are good. Counted after the slowest of the plant's changes.",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),
@@ -117,7 +117,7 @@ and `pip install penstock-rate`. The estimator is chosen by configuration alone:
 | estimator | use it | set |
 |---|---|---|
 | `model` | in most cases: it learns what a batch costs, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (0.85) |
-| `pid` | for Spark's behaviour, number for number; or for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
+| `pid` | for Spark's behaviour, number for number. Also for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
 | `fixed` | if the capacity is known and does not change | `spark.streaming.backpressure.fixed.rate` |
 
 [penstock-rate](../plugins/rate/README.md) lists all options, explains how `model` decides, and shows how to write an
@@ -142,7 +142,7 @@ threads. The burst allowance is `spark.penstock.receiver.burst`, by default one 
 
 ## Estimators on simulated plants
 
-A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise; sources
+A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise. Sources
 offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
 {batches} batches each. `python plugins/rate/tests/write_rate_control.py` writes this page. `penstock rate simulate
 --estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only the section
@@ -154,10 +154,10 @@ with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most 
 
 _FINDINGS = """\
 - **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
-  it: without a deadline, the most reckless estimator is the best. `model` uses more than `pid` under the strict count
-  only: batches that ended before the next one was due. `pid` aims at batches that take the whole interval. Three
-  quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims at 0.85 of the
-  interval and leaves the rest as headroom. A more generous deadline changes the result:"""
+  it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` under the
+  strict count only: batches that ended before the next one was due. `pid` aims at batches that take the whole
+  interval. Three quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims
+  at 0.85 of the interval and leaves the rest as headroom. A more generous deadline changes the result:"""
 
 _FURTHER = """\
 - For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
@@ -166,8 +166,9 @@ _FURTHER = """\
 - From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
   initial rate that is far too high makes a long queue with every estimator.
 - `fixed`, here 5,000/s, is right where the capacity is known, and wrong elsewhere.
-- Two kinds of plants leave a few runs of `model` with a queue that `pid` does not have: those whose times vary by
-  half while one record is a large part of a batch, and those with a pause of several intervals just before the end."""
+- On two kinds of plants a few runs of `model` end with a queue that `pid` does not have. On the first, times vary by
+  half while one record is a large part of a batch. On the second, a pause of several intervals comes just before the
+  end."""
 
 _LIVE = """\
 These numbers were measured by hand on 2026-11-21; the page's other numbers are generated.

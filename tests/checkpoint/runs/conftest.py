@@ -7,20 +7,19 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
+from tests.helpers.own_conf import own_conf
 from tests.helpers.runs import Output, Runs
+
+from penstock.spark.spark_conf import entries_of
 
 
 @pytest.fixture
 def runs(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
-    from pyspark import SparkConf
-
-    shared = sc.getConf().getAll()
+    shared = entries_of(sc)
 
     def configure(**conf: str) -> None:
-        own = SparkConf(loadDefaults=False).setAll(
-            [*shared, *((f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())]
-        )
-        monkeypatch.setattr(sc, "getConf", lambda: own)
+        more = ((f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())
+        monkeypatch.setattr(sc, "_conf", own_conf([*shared.items(), *more]))
 
     made = Runs(sc, tmp_path, configure)
     yield made

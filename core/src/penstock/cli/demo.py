@@ -174,5 +174,6 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
             if batch.failure:
                 raise BatchFailedError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
-            reason = program.receiver_error or "the receiver stored none; penstock -v demo shows its log"
+            none = f"the receiver stored none in {_PATIENCE_S:g} s. Unless the machine was busy, see penstock -v demo"
+            reason = program.receiver_error or none
             raise PenstockError(f"no record arrived: {reason}")

@@ -19,6 +19,7 @@ from penstock.graph.operators.windows import TreeWindowDStream, window_durations
 from penstock.graph.state.keyed_state import StateDStream
 from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
 from penstock.graph.state.stateful import StateView
+from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
 from penstock.worker.fused import CHECK_PAIRS, Kind, Step
@@ -229,7 +230,7 @@ class PairDStreamFunctions(Generic[T]):
 
     @property
     def _memory_limit_mb(self) -> float:
-        conf = self._node.graph.spark_context.getConf()
+        conf = conf_of(self._node.graph.spark_context)
         return _parse_memory(conf.get("spark.python.worker.memory", "512m") or "512m")
 
 

@@ -88,7 +88,9 @@ class LoadedPlugin:
         # What an interrupted uninstall leaves has entry points and no metadata.
         with contextlib.suppress(Exception):
             if entry_point.dist is not None:
-                name, version = entry_point.dist.name or name, entry_point.dist.version or version
+                # Parsed at each access.
+                metadata = entry_point.dist.metadata
+                name, version = metadata["Name"] or name, metadata["Version"] or version
         return cls(entry_point.name, name, version, entry_point.value)
 
     @property

@@ -22,6 +22,8 @@ from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 
 T = TypeVar("T")
 
+_PLAIN = {str, int, float, bool, type(None)}
+
 
 class GuardedEstimator(RateEstimator):
     """A rate estimator that never raises and answers with a finite rate above zero, or ``None``.
@@ -96,8 +98,9 @@ class GuardedEstimator(RateEstimator):
         if not attrs.has(type(state)):
             return None
         saved = cattrs.unstructure(state)
-        # A value that JSON cannot hold would fail every checkpoint.
-        json.dumps(saved)
+        # A value that JSON cannot hold would fail every checkpoint. Encoding takes longer than looking at the types.
+        if not _is_json(saved):
+            json.dumps(saved)
         return saved
 
     def _guarded(self, call: Callable[[], T], otherwise: T) -> T:
@@ -187,6 +190,20 @@ def _rate(answer: object) -> float | None:
     except Exception:  # a third party's number type
         return None
     return rate if math.isfinite(rate) and rate > 0 else None
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value is JSON by its exact types; one of another type may be, too."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        # all(…) would allocate memory for each of a long list.
+        for each in value:  # noqa: SIM110
+            if type(each) not in _PLAIN and not _is_json(each):
+                return False
+        return True
+    if kind is dict:
+        return {type(key) for key in value} <= {str} and _is_json(list(value.values()))
+    return kind in _PLAIN
 
 
 def _shown(answer: object) -> str:

@@ -16,6 +16,7 @@ from attrs import frozen
 
 from penstock.launch.launch_conf import UDS
 from penstock.runtime.log import get_logger
+from penstock.spark.spark_conf import conf_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -125,7 +126,7 @@ def _request_total(sc: SparkContext, count: int) -> bool:
 
 def expected_executors(sc: SparkContext) -> int:
     """Number of executors requested from Spark; 1 where the configuration does not say."""
-    match, settings = _CLUSTER.fullmatch(_master(sc)), sc.getConf()
+    match, settings = _CLUSTER.fullmatch(_master(sc)), conf_of(sc)
     if match is not None:
         return int(match[1])
     instances = settings.get("spark.executor.instances")
@@ -140,7 +141,7 @@ def task_slots(sc: SparkContext) -> int:
     cores = fixed_cores(sc)
     if cores is not None:
         return max(cores, 1)
-    each = int(sc.getConf().get("spark.executor.cores") or 1)
+    each = int(conf_of(sc).get("spark.executor.cores") or 1)
     return max(sc.defaultParallelism, expected_executors(sc) * each, 1)
 
 
@@ -150,19 +151,19 @@ def use_this_python(sc: SparkContext) -> None:
     PySpark runs ``python3`` from PATH. In a virtual environment that is not activated that is another Python, without
     Penstock and the program's packages.
     """
-    chosen = "PYSPARK_PYTHON" in os.environ or sc.getConf().contains("spark.pyspark.python")
+    chosen = "PYSPARK_PYTHON" in os.environ or conf_of(sc).contains("spark.pyspark.python")
     if is_on_this_machine(sc) and not chosen and sys.executable:
         sc.pythonExec = sys.executable
 
 
 def driver_host(sc: SparkContext) -> str:
     """Name or address at which executors reach this driver."""
-    return str(sc.getConf().get("spark.driver.host"))
+    return str(conf_of(sc).get("spark.driver.host"))
 
 
 def driver_bind_address(sc: SparkContext) -> str:
     """Address that the driver's ports bind to: the same as for Spark's own ports."""
-    return str(sc.getConf().get("spark.driver.bindAddress") or driver_host(sc))
+    return str(conf_of(sc).get("spark.driver.bindAddress") or driver_host(sc))
 
 
 def is_stopped(sc: SparkContext) -> bool:
@@ -222,7 +223,7 @@ def failed_tasks() -> list[tuple[TaskLocation, str]]:
 
 def check_unix_sockets(sc: SparkContext) -> None:
     """Log a warning if Python workers are reached by TCP, over which each stage waits for a delayed acknowledgement."""
-    if sc.getConf().get(UDS) != "true":
+    if conf_of(sc).get(UDS) != "true":
         log.warning(
             "Unix domain sockets off",
             effect="each Python stage takes about 40 ms longer",
@@ -247,7 +248,7 @@ class FreeSlots:
         """The number now."""
         is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _KNOWN_S)
         if not is_known:
-            self._is_chosen = self._sc.getConf().get("spark.default.parallelism") is not None
+            self._is_chosen = conf_of(self._sc).get("spark.default.parallelism") is not None
             self._slots = max(self._sc.defaultParallelism, 1) if self._is_chosen else task_slots(self._sc)
             self._asked_at = time.monotonic()
         return self._slots if self._is_chosen else max(self._slots - self._receivers(), 1)

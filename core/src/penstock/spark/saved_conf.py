@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from penstock.errors import CheckpointError
 from penstock.launch.java import ensure_java
 from penstock.launch.launch_conf import PROGRESS, conf_here
+from penstock.spark.spark_conf import entries_of
 
 _NAME = "spark.app.name"
 # Spark's own rule (spark.redaction.regex).
@@ -31,7 +32,7 @@ _OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|fi
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
     """The part of the configuration that a recovered run may need."""
-    pairs = sc.getConf().getAll()
+    pairs = entries_of(sc).items()
     return {key: value for key, value in pairs if not _SECRET.search(key) and not _OF_A_PROCESS.fullmatch(key)}
 
 
@@ -45,7 +46,7 @@ def current_conf() -> dict[str, str]:
     """
     active = SparkContext._active_spark_context
     if active is not None:
-        return dict(active.getConf().getAll())
+        return entries_of(active)
     # spark-submit started this process, and its JVM is running.
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()

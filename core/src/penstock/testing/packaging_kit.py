@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from functools import cached_property
 
 from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
@@ -17,7 +18,9 @@ _PROBE_LIMIT_S = 10.0
 
 
 class PackagingKit(Kit):
-    """The kit of the packaging checks."""
+    """The kit of the packaging checks. It looks for the plugin, and loads it in this process, at most once."""
+
+    _loaded: Plugins | None = None
 
     @classmethod
     def prepare(cls, subject: Subject) -> None:
@@ -36,9 +39,13 @@ class PackagingKit(Kit):
         Raises:
             NotApplicable: the suite sets no name.
         """
-        name = self.subject.name
-        if not name:
+        if not self.subject.name:
             raise NotApplicable("the suite names no installed plugin: set name")
+        return self._plugin
+
+    @cached_property
+    def _plugin(self) -> LoadedPlugin | None:
+        name = self.subject.name
         found = sorted(installed(), key=lambda each: each.name != name)
         hook = HOOKS.get(self.subject.kind)
         if hook is not None:
@@ -67,8 +74,10 @@ class PackagingKit(Kit):
         plugin, facts = self.plugin(), self.facts()
         if plugin is None or facts.step:
             raise NotApplicable(f"the plugin {facts.name} does not load: {facts.fault}")
-        candidates = importlib.metadata.entry_points(group=GROUP, name=plugin.name)
-        return Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
+        if self._loaded is None:
+            candidates = importlib.metadata.entry_points(group=GROUP, name=plugin.name)
+            self._loaded = Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
+        return self._loaded
 
     def specs(self) -> list[tuple[str, Spec]]:
         """Kind and spec of what the plugin offers under the subject's name or, for other kinds, of all that it offers.

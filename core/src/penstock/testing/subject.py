@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from attrs import field, frozen
@@ -96,10 +96,15 @@ class Subject:
         """Whether ``make`` has an argument of this name; true for an installed plugin."""
         return self.make is None or name in inspect.signature(self.make).parameters
 
+    @cached_property
+    def _spec(self) -> Any:
+        """The installed plugin's spec. A check may make many instances."""
+        return Plugins().spec(HOOKS[self.kind], self.name)
+
     def _from_plugin(
         self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
     ) -> Callable[[], Any]:
-        spec = Plugins().spec(HOOKS[self.kind], self.name)
+        spec = self._spec
         given = dict(self.options)
         feeder = arguments[0] if arguments and isinstance(arguments[0], Feeder) else None
         if feeder is not None:

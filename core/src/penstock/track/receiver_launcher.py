@@ -26,6 +26,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.rdds import LocatedPartition, located_rdd
+from penstock.spark.spark_conf import conf_of
 from penstock.track.block_logs import BlockLogs
 from penstock.track.placement import Placement
 from penstock.track.receiver_connection import ReceiverConnection
@@ -226,7 +227,7 @@ def _check_speculation(sc: SparkContext) -> None:
     Raises:
         ConfigurationError: speculation is on, with such a threshold.
     """
-    settings, threshold = sc.getConf(), "spark.speculation.task.duration.threshold"
+    settings, threshold = conf_of(sc), "spark.speculation.task.duration.threshold"
     if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):
         raise ConfigurationError(
             f"with {threshold}={settings.get(threshold)} Spark would run a second copy of each receiver after that "

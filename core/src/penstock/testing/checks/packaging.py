@@ -54,10 +54,11 @@ def group_is_known(kit: PackagingKit) -> None:
     """
     plugin, name = kit.plugin(), kit.subject.name
     for each in [each for one in importlib.metadata.distributions() for each in one.entry_points]:
-        mine = each.name == name if plugin is None else LoadedPlugin.of(each).distribution == plugin.distribution
         group = each.group.lower()
         near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
-        if mine and near and each.group not in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
+        if not near or each.group in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
+            continue
+        if each.name == name if plugin is None else LoadedPlugin.of(each).distribution == plugin.distribution:
             fail(
                 f"the entry point {each.name} = {each.value!r} is in the group {each.group!r}, which Penstock ignores",
                 each.group,

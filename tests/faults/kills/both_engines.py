@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
+import traceback
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -43,13 +45,32 @@ def main() -> None:
     print(json.dumps(in_query(spark, folder / "query", receivers, counts)), flush=True)
     new_context()
     query = start(SparkSession.builder.getOrCreate(), folder / "interrupted", "synthetic", numbers)
-    print(json.dumps([each.pid for each in sources()]), flush=True)
+    arguments = (threading.get_ident(), json.dumps([each.pid for each in sources()]))
+    threading.Thread(target=print_when_waiting, args=arguments, daemon=True).start()
     query.awaitTermination()
 
 
+def print_when_waiting(thread: int, line: str) -> None:
+    """Print a line when a thread reads the JVM's answer to ``awaitTermination``: then Ctrl-C ends the program.
+
+    PySpark's handler of Ctrl-C calls the JVM over the connection of the thread that it interrupts. While that thread
+    reads an answer, the call fails. Between a command and the read of its answer, the handler itself would wait for the
+    answer to ``awaitTermination``.
+    """
+    wait_for(lambda: {"readinto", "awaitTermination"} <= functions(thread))
+    print(line, flush=True)
+
+
+def functions(thread: int) -> set[str]:
+    """The names of the functions that a thread runs."""
+    return {frame.f_code.co_name for frame, _line in traceback.walk_stack(sys._current_frames()[thread])}
+
+
 def new_context() -> SparkContext:
-    """A SparkContext with room for the receivers and a batch."""
-    conf = SparkConf().setMaster("local[6]").setAppName("both engines").set("spark.ui.enabled", "false")
+    """A SparkContext with room for the receivers and a batch; plans of queries are not compiled."""
+    conf = SparkConf().setMaster("local[5]").setAppName("both engines").set("spark.ui.enabled", "false")
+    conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
+    conf.set("spark.sql.codegen.wholeStage", "false").set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     context = SparkContext(conf=conf)
     context.setLogLevel("OFF")
     return context
@@ -59,7 +80,7 @@ def in_streaming_context(
     context: SparkContext, receivers: dict[str, dict[str, Any]], counts: dict[str, int]
 ) -> dict[str, list[str]]:
     """What each receiver stores in a StreamingContext."""
-    ssc = StreamingContext(context, 0.2)
+    ssc = StreamingContext(context, 0.5)
     found: dict[str, list[str]] = {name: [] for name in receivers}
     for name, options in receivers.items():
         records = found[name]

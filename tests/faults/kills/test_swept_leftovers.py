@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from pyspark import cloudpickle
 
 from penstock import StreamingContext, ThreadReceiver
 
@@ -44,6 +45,14 @@ class Once(ThreadReceiver[int]):
 
     def receive(self) -> None:
         self.store_all([1])
+
+
+@pytest.fixture(autouse=True)
+def _travels_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Workers cannot import test modules."""
+    cloudpickle.register_pickle_by_value(request.module)
+    yield
+    cloudpickle.unregister_pickle_by_value(request.module)
 
 
 @pytest.fixture

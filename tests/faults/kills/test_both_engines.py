@@ -13,14 +13,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.helpers.java_options import DAEMON_FOLDER
 from tests.helpers.plugin_folders import environment_with
 from tests.helpers.processes import remaining_processes
 
-# A query's workers get no configuration of executors, by which tests name another daemon.
-pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 PROGRAM = Path(__file__).with_name("both_engines.py")
-EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "plugin"
 LINES = ["a b", "c", "d e f"]
 
 
@@ -43,6 +43,8 @@ def test_receivers_give_the_same_records_to_both_engines_and_stops_leave_nothing
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(EXAMPLE / name, plugin)
     environment = {**environment_with(plugin), "PYSPARK_PYTHON": sys.executable}
+    # A query's workers get no configuration of executors, which names the folder of the tests' daemon.
+    environment["PYTHONPATH"] += f"{os.pathsep}{DAEMON_FOLDER}"
     with socket.create_server(("127.0.0.1", 0)) as server, (tmp_path / "errors").open("w+") as errors:
         threading.Thread(target=serve, args=(server,), daemon=True).start()
         program = subprocess.Popen(

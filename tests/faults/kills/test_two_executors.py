@@ -20,9 +20,9 @@ def report(tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm) -> A
     """The observations of the program on two executors."""
     shared_jvm.prepare({})
     ran = run_module(
-        "tests.integration.two_executors",
+        "tests.faults.kills.two_executors",
         str(tmp_path_factory.mktemp("two-executors")),
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         # Its first job runs before Penstock has set the workers' Python.
         env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
         timeout_s=600,
