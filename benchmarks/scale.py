@@ -1,12 +1,15 @@
 """Many simulated receivers report blocks to a real ReceiverTracker; print the processor time, memory and delays.
 
-usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--seconds 20] [--hosts 100] [--rates]
+usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--blocks-per-report 1] [--seconds 20]
+    [--hosts 100] [--rates]
 
 Receivers are simulated by processes that register and report blocks as supervisors do, each receiver over a connection
 of its own; no block is written and no Spark runs. The tracker runs in this process, on one core, with batches of one
 second: blocks are allocated, packed into partitions, processed and cleaned up as the JobGenerator does it. ``--rates``
 also sends each receiver a new rate per batch. Processor time per block is what counts on a busy machine: where the
-simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block. The same
+simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block. With
+``--blocks-per-report N`` each receiver reports N blocks in a message, as it does by itself where N blocks are stored
+during a report: what a driver costs that does not keep up. The same
 messages over as many connections are first sent to a Flight server that does nothing: what Arrow Flight itself takes.
 """
 
@@ -118,18 +121,25 @@ def simulate(pipe, location, bare_location, secret, stream_ids, options):
         (result,) = clients[stream_id].do_action(action, call)
         return from_json(kind, result.body.to_pybytes())
 
-    def add_blocks(stream_id, number):
+    together = options.blocks_per_report
+
+    def stored_block(stream_id, number):
         name = f"input-{stream_id}-1-{number}"
         path = f"/local/host-{stream_id % options.hosts}/penstock/run/{name}.arrow"
-        return AddBlocks(stream_id, 1, [StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)])
+        return StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)
+
+    def add_blocks(stream_id, number):
+        blocks = [stored_block(stream_id, each) for each in range(number * together, (number + 1) * together)]
+        return AddBlocks(stream_id, 1, blocks)
 
     for stream_id in stream_ids:
         ask(stream_id, add_blocks(stream_id, 0), Reply)
     pipe.send(None)
     begin = pipe.recv()
-    for number in range(BARE_S * options.blocks_per_s):
+    reports_per_s = options.blocks_per_s / together
+    for number in range(int(BARE_S * reports_per_s)):
         for position, stream_id in enumerate(stream_ids):
-            due = begin + (number + position / len(stream_ids)) / options.blocks_per_s
+            due = begin + (number + position / len(stream_ids)) / reports_per_s
             time.sleep(max(due - time.time(), 0))
             ask(stream_id, add_blocks(stream_id, number), Reply)
     pipe.send(None)
@@ -142,9 +152,9 @@ def simulate(pipe, location, bare_location, secret, stream_ids, options):
         assert ask(stream_id, message, Registered).accepted
     pipe.send(None)
     begin = pipe.recv()
-    period = 1 / options.blocks_per_s
-    reported, behind, took = 0, 0.0, []
-    for number in range(options.seconds * options.blocks_per_s):
+    period = 1 / reports_per_s
+    reported, behind, took, batches = 0, 0.0, [], 0
+    for number in range(int(options.seconds * reports_per_s)):
         for position, stream_id in enumerate(stream_ids):
             due = begin + (number + position / len(stream_ids)) * period
             wait = due - time.time()
@@ -154,9 +164,12 @@ def simulate(pipe, location, bare_location, secret, stream_ids, options):
             asked = time.perf_counter()
             assert ask(stream_id, add_blocks(stream_id, number), Reply).accepted
             took.append(time.perf_counter() - asked)
-            reported += 1
-        if (number + 1) % options.blocks_per_s == 0:
+            reported += together
+        while batches < int((number + 1) * period):
+            batches += 1
             pipe.send(None)
+    for _ in range(options.seconds - batches):
+        pipe.send(None)
     pipe.send((reported, took, behind))
     pipe.recv()
 
@@ -234,12 +247,13 @@ def run(options):
     print(f"blocks: {blocks} in {wall:.1f} s, {blocks / wall:.0f}/s; the simulation was {late:.1f} s late at most")
     each = max(cpu - fixed * wall, 0) / blocks
     print(f"processor time of the tracker: {fixed:.3f} s a second without blocks, {each * 1e6:.0f} us a block")
-    print(f"a Flight server that does nothing: {bare * 1e6:.0f} us a call; ratio {each / bare:.2f}")
+    ratio = each * options.blocks_per_report / bare
+    print(f"a Flight server that does nothing: {bare * 1e6:.0f} us a call; ratio of a report {ratio:.2f}")
     print(f"share of a core at {wanted} blocks/s: {fixed + each * wanted:.2f}")
     middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
     print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
     middle, late = took[len(took) // 2] * 1000, took[int(len(took) * 0.99)] * 1000
-    print(f"report of a block: median {middle:.1f} ms, p99 {late:.1f} ms")
+    print(f"report: median {middle:.1f} ms, p99 {late:.1f} ms")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"memory: {rss >> 20} MB with all registered, {memory().rss >> 20} MB at the end, {peak >> 20} MB at most")
     # From here on messages to the simulated receivers fail.
@@ -262,7 +276,8 @@ def bare_call_s(simulators, options):
         pipe.send(begin)
     for _process, pipe in simulators:
         pipe.recv()
-    return (time.process_time() - cpu) / (BARE_S * options.blocks_per_s * options.receivers)
+    calls = int(BARE_S * options.blocks_per_s / options.blocks_per_report) * options.receivers
+    return (time.process_time() - cpu) / calls
 
 
 def batch(tracker, number, stream_ids, *, rates):
@@ -283,6 +298,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--receivers", type=int, default=1000)
     parser.add_argument("--blocks-per-s", type=int, default=5)
+    parser.add_argument("--blocks-per-report", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--rates", action="store_true", help="send each receiver a new rate per batch")

@@ -90,6 +90,8 @@ NOT_RUN = {
     "penstock run": "runs the reader's program: tests/cli/test_run.py, tests/faults/clusters/test_cluster.py",
     "penstock top": "needs a program that runs: plugins/ui/tests/test_terminal.py",
     "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
+    "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
+    "export PYSPARK_PYTHON": "for the command after it",
     "spark-submit": "needs a cluster: tests/faults/clusters/test_cluster.py",
     "while": "runs until Ctrl-C",
 }

@@ -73,4 +73,6 @@ def standalone_cluster(
     finally:
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+        for process in started:
+            # A killed process ends when it gets processor time.
+            process.wait(60)

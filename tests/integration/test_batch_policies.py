@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -88,6 +90,20 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
+
+
+def test_task_without_a_module_of_the_program_is_reported_with_executor_and_remedy(
+    make_ssc: MakeSsc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver_only = ModuleType("driver_only")
+    exec("def double(number): return 2 * number", vars(driver_only))
+    monkeypatch.setitem(sys.modules, "driver_only", driver_only)
+    ssc = make_ssc()
+    ssc.queueStream([[1]]).map(driver_only.double).pprint()
+    ssc.start()
+    lacks = r"the Python of executor driver on \S+ lacks the module 'driver_only': install it there, or send it with"
+    with pytest.raises(BatchFailedError, match=lacks):
+        ssc.awaitTerminationOrTimeout(120)
 
 
 def test_fewer_consecutive_failures_than_the_limit_stop_nothing(make_ssc: MakeSsc, wait_for: WaitFor) -> None:

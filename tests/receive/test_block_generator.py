@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.receive.block_generator import BlockGenerator, Bounds, LeftOut
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
@@ -31,13 +31,18 @@ class Pushed:
         self.failures: list[BaseException] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._push, self.failures.append)
+        self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._store, self._report, self.failures.append)
+        self.on_report: Callable[[list[list[Any]]], object] = lambda _blocks: None
 
-    def _push(self, records: list[Any], arrival_ms: int) -> None:
+    def _store(self, records: list[Any], arrival_ms: int) -> tuple[list[Any], LeftOut]:
         self.on_push(records)
         self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
+        return records, {}
+
+    def _report(self, blocks: list[list[Any]]) -> None:
+        self.on_report(blocks)
 
     def take(self) -> list[Any]:
         """The next block, waited for."""
@@ -154,6 +159,86 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
     gate.open()
     pushed.generator.stop()
     assert pushed.records == list(range(5))
+
+
+def wait_until_stored(pushed: Pushed, clock: ManualClock, *numbers: int) -> None:
+    """Add numbers, each a block of its own, and return when they are stored and wait for a report."""
+    for n in numbers:
+        waiting = pushed.generator._stored_runs.qsize()
+        pushed.generator.add(n)
+        clock.await_waiters()
+        clock.advance(INTERVAL_MS)
+        wait_for(lambda at=waiting: pushed.generator._stored_runs.qsize() > at, "a stored block waits")  # type: ignore[misc]
+
+
+@pytest.fixture
+def reports(make: Make, clock: ManualClock, gate: Gate) -> tuple[Pushed, list[list[list[Any]]]]:
+    """A generator whose first report, of the number 0, the gate holds; and the reports."""
+    pushed, reports = make(), list[list[list[Any]]]()
+
+    def report(blocks: list[list[Any]]) -> None:
+        reports.append(blocks)
+        if len(reports) == 1:
+            gate()
+
+    pushed.on_report = report
+    pushed.generator.add(0)
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    assert gate.reached.wait(10)
+    return pushed, reports
+
+
+Reports = tuple[Pushed, list[list[list[Any]]]]
+
+
+def test_blocks_that_are_stored_during_a_report_are_reported_together(
+    reports: Reports, clock: ManualClock, gate: Gate
+) -> None:
+    pushed, reported = reports
+    wait_until_stored(pushed, clock, 1, 2, 3)
+    gate.open()
+    pushed.generator.stop()
+    assert reported == [[[0]], [[1], [2], [3]]]
+
+
+def test_blocks_that_were_stored_before_a_failed_one_are_accepted(
+    reports: Reports, clock: ManualClock, gate: Gate
+) -> None:
+    pushed, reported = reports
+    wait_until_stored(pushed, clock, 1)
+
+    def fail(_records: list[Any]) -> None:
+        raise OSError("no disk")
+
+    pushed.on_push = fail
+    outcomes: list[str] = []
+    pushed.generator.add(2, lambda error: outcomes.append(str(error)))
+    gate.open()
+    pushed.generator.stop()
+    assert reported == [[[0]], [[1]]]
+    assert (outcomes, [str(error) for error in pushed.failures]) == (["no disk"], ["no disk"])
+    assert pushed.generator.dropped_records == 1
+
+
+def test_failed_report_drops_its_blocks_and_those_stored_meanwhile(
+    reports: Reports, clock: ManualClock, gate: Gate
+) -> None:
+    pushed, _ = reports
+
+    def fail(_blocks: list[list[Any]]) -> None:
+        raise OSError("no driver")
+
+    wait_until_stored(pushed, clock, 1)
+    pushed.on_report = fail
+    gate.open()
+    wait_for(lambda: bool(pushed.failures), "the report has failed")
+    pushed.generator.add(2)
+    pushed.generator.stop()
+    # The last one is not stored at all.
+    assert pushed.blocks == [[0], [1]]
+    assert [str(error) for error in pushed.failures] == ["no driver"]
+    assert pushed.generator.dropped_records == 2
 
 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:

@@ -54,9 +54,9 @@ def reported(gate: Gate) -> Driver:
 def four(reported: Driver, gate: Gate, background: Background) -> list[Future[Any]]:
     """Report a block, which the gate holds, then three more."""
     reporter = BlockReporter(reported.report)
-    first = background(lambda: reporter.report(block(0)))
+    first = background(lambda: reporter.report([block(0)]))
     assert gate.reached.wait(10)
-    others = [background(lambda n=n: reporter.report(block(n))) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
+    others = [background(lambda n=n: reporter.report([block(n)])) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
     wait_for(lambda: len(reporter._next.blocks) == 3, "three blocks wait for the next report")
     return [first, *others]
 
@@ -93,7 +93,7 @@ def test_single_reports_do_not_wait(reported: Driver, gate: Gate) -> None:
     gate.open()
     reporter = BlockReporter(reported.report)
     for number in range(3):
-        reporter.report(block(number))
+        reporter.report([block(number)])
     assert reported.groups == [["input-0-1-0"], ["input-0-1-1"], ["input-0-1-2"]]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.spark import cluster, failure
+from penstock.spark.cluster import TaskLocation
 from penstock.spark.failure import python_traceback, reason
 
 
@@ -69,3 +71,69 @@ def test_frames_in_the_message_are_no_frames_of_the_task() -> None:
 def test_other_error_is_reported_with_its_type() -> None:
     assert reason(ValueError("\nfirst\nsecond")) == "ValueError: first"
     assert reason(ValueError()) == "ValueError"
+
+
+LOST = (
+    "Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 7) (host-b executor 2): "
+)
+LACKS = (
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    "ModuleNotFoundError: No module named '{}'\n"
+)
+REMEDY = "install it there, or send it with --py-files, or with `penstock pack` and --archives"
+
+
+def test_task_without_a_module_is_reported_with_executor_and_remedy() -> None:
+    expected = f"the Python of executor 2 on host-b lacks the module 'paho.mqtt': {REMEDY} (ModuleNotFoundError: No "
+    assert reason(RuntimeError(LOST + LACKS.format("paho.mqtt"))).startswith(expected)
+    named = reason(RuntimeError(LOST + LACKS.format("acme_gauge")), "acme-gauge 2.0")
+    assert named.startswith("the Python of executor 2 on host-b lacks acme-gauge 2.0: install it there")
+
+
+def test_task_of_a_dataframe_without_a_module_is_recognized_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "failed_tasks", lambda: [(TaskLocation("host-b", "2"), LACKS.format("absent"))])
+    shown = LACKS.format("absent").replace(
+        "org.apache.spark.", "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    )
+    assert reason(RuntimeError(shown)).startswith("the Python of executor 2 on host-b lacks the module 'absent'")
+
+
+def test_executor_that_the_error_does_not_name_is_found_in_the_status_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The store has the failure a moment later than the job's error, after one of another module.
+    other, absent = [(TaskLocation(f"host-{each}", "2"), LACKS.format(each)) for each in ("other", "absent")]
+    answers = [[], [other], [other, absent]]
+    monkeypatch.setattr(cluster, "failed_tasks", lambda: answers.pop(0))
+    monkeypatch.setattr(failure, "_LOOK_EVERY_S", 0.001)
+    found = reason(RuntimeError(LACKS.format("absent")))
+    assert found.startswith("the Python of executor 2 on host-absent lacks the module 'absent'")
+    assert answers == []
+
+
+def test_module_that_no_known_executor_lacks_is_reported_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure, "_LOOK_FOR_S", 0.0)
+    # Without Spark.
+    assert reason(RuntimeError(LACKS.format("absent"))).startswith(
+        "the Python of an executor lacks the module 'absent'"
+    )
+
+
+def test_module_that_the_driver_lacks_is_no_matter_of_executors() -> None:
+    assert reason(ModuleNotFoundError("No module named 'absent'")) == "ModuleNotFoundError: No module named 'absent'"
+    text = "Traceback (most recent call last):\n  File 'a', line 1\nModuleNotFoundError: No module named 'absent'"
+    assert reason(RuntimeError(text)) == "ModuleNotFoundError: No module named 'absent'"
+
+
+def test_missing_module_that_the_program_handled_is_not_the_reason() -> None:
+    handled = LACKS.format("absent") + "\nDuring handling of the above exception, another exception occurred:\n\n"
+    error = RuntimeError(
+        f"{LOST}{handled}Traceback (most recent call last):\n  File 'a', line 1\nValueError: no\n\tat org"
+    )
+    assert reason(error) == "ValueError: no"
+
+
+def test_worker_that_does_not_start_without_a_module_is_reported_with_it() -> None:
+    text = "Error from python worker:\n  python: Error while finding module specification for 'penstock.daemon' ("
+    error = RuntimeError(
+        f"{LOST}org.apache.spark.SparkException: {text}ModuleNotFoundError: No module named 'penstock')"
+    )
+    assert reason(error).startswith("the Python of executor 2 on host-b lacks the module 'penstock': install")

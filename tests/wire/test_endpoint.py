@@ -318,8 +318,16 @@ def test_endpoint_listens_on_ipv6(served: Served, host: str) -> None:
     endpoint.stop()
 
 
-def test_a_large_message_is_refused_before_it_is_parsed(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_MAX_MESSAGE_BYTES", 1000)
-    with pytest.raises(flight.FlightServerError, match="a message of 1001 bytes is larger than 1000 bytes"):
-        call(served, "UpdateRateLimit", b" " * 1001, served.token.headers()[0])
+def test_a_large_message_is_refused_before_it_is_parsed(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "from_json", lambda *_: pytest.fail("it was parsed"))
+    size = endpoints._MAX_MESSAGE_BYTES + 1
+    with pytest.raises(flight.FlightServerError, match=f"a message of {size} bytes is larger than {size - 1} bytes"):
+        call(served, "UpdateRateLimit", bytes(size), served.token.headers()[0])
+    # Without the token its size does not matter.
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        call(served, "UpdateRateLimit", bytes(size))
+    assert refusals(caplog) == ["message refused", "call without the application's token refused"]
+    monkeypatch.undo()
     assert works(served)

@@ -28,6 +28,8 @@ class Counting(ThreadReceiver[int]):
         with Path(self.notes).open("a+", buffering=1) as notes:
             notes.seek(0)
             number = len(notes.read().split())
+            with Path(f"{self.notes}.begun").open("a") as begun:
+                begun.write(f"{number}\n")
             while not self.wait(0.01):
                 try:
                     self.store_all([number])

@@ -1,4 +1,4 @@
-"""``BlockPusher``: stores one block and has the driver accept it. ``BlockReporter``: groups the reports.
+"""``BlockPusher``: stores blocks and has the driver accept them. ``BlockReporter``: groups the reports.
 
 Owns the numbering of a launch's blocks and the retries of each. Never buffers and never decides what a failure means
 for the receiver. Runs on whatever thread stores.
@@ -80,8 +80,8 @@ class BlockPusher:
         self.buffered_bytes: Callable[[], int] = lambda: 0
         self._reporter = BlockReporter(self._report)
 
-    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
-        """Return once a block is stored and accepted. Waits while the disk is full.
+    def store(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> StoredBlock:
+        """Store a block, to be reported. Waits while the disk is full.
 
         Args:
             table: the records in their Arrow form.
@@ -90,16 +90,25 @@ class BlockPusher:
             arrival_ms: when the receiver got the earliest of the records, ms since the epoch.
 
         Raises:
-            StoreError: all retries failed, or the driver refused the block.
+            StoreError: all retries failed.
         """
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records) could not be stored"
         stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
-        reply = self._reporter.report(evolve(stored, arrival_ms=arrival_ms))
+        return evolve(stored, arrival_ms=arrival_ms)
+
+    def report(self, blocks: list[StoredBlock]) -> None:
+        """Return once the driver has accepted stored blocks.
+
+        Raises:
+            StoreError: all retries failed, or the driver refused the blocks, which are deleted then.
+        """
+        reply = self._reporter.report(blocks)
         if not reply.accepted:
-            self._blocks.delete([stored.block_id])
-            raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
+            ids = [block.block_id for block in blocks]
+            self._blocks.delete(ids)
+            raise StoreError(f"the driver did not accept block {', '.join(ids)}: {reply.reason}")
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
         what = f"block {', '.join(block.block_id for block in blocks)} could not be reported to the driver"
@@ -192,15 +201,15 @@ class BlockReporter:
         # The blocks that wait for the report under way, and its guard.
         self._next, self._next_lock = _Group(), threading.Lock()
 
-    def report(self, block: StoredBlock) -> Reply:
-        """Return the driver's answer to a block.
+    def report(self, blocks: list[StoredBlock]) -> Reply:
+        """Return the driver's answer to blocks.
 
         Raises:
             StoreError: the report failed.
         """
         with self._next_lock:
             group = self._next
-            group.blocks.append(block)
+            group.blocks += blocks
         with self._reporting:
             if not group.answer.done():
                 with self._next_lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from attrs import frozen
 
 from penstock.blocks import arrow_form
 from penstock.errors import ReceiverStoppedError, StoreError
-from penstock.receive.block_generator import BlockGenerator, Bounds, OnStored
+from penstock.receive.block_generator import BlockGenerator, Bounds, LeftOut, OnStored
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.sized_tables import sized_tables
@@ -25,6 +25,7 @@ from penstock.runtime.clock import Clock
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.blocks.block import StoredBlock
     from penstock.conf import Settings
 
 
@@ -72,7 +73,8 @@ class RecordWriter:
             clock,
             settings.block_interval_ms,
             Bounds(self._max_records, self._max_bytes, settings.block_queue_size),
-            push=self._push_buffered,
+            store=self._store_buffered,
+            report=self._report_buffered,
             on_failure=callbacks.on_failure,
             on_tick=callbacks.on_tick,
             on_callback_error=lambda error: callbacks.report_error("on_stored failed", error),
@@ -153,11 +155,11 @@ class RecordWriter:
             yield start, stop
             start = stop
 
-    def _push_buffered(self, records: list[Any], arrival_ms: int) -> Mapping[int, BaseException]:
-        """Push buffered records without those that cannot be pickled, which are reported.
+    def _store_buffered(self, records: list[Any], arrival_ms: int) -> tuple[StoredBlock | None, LeftOut]:
+        """Store buffered records without those that cannot be pickled, which are reported.
 
         Returns:
-            The error of each record that was left out, by position.
+            The stored block, ``None`` if no record is left; and the error of each record that was left out.
         """
         left_out: dict[int, BaseException] = {}
         try:
@@ -167,10 +169,15 @@ class RecordWriter:
             records = [record for number, record in enumerate(records) if number not in left_out]
             self._callbacks.report_error(f"{len(left_out)} records cannot be pickled: they are left out", error)
             if not records:
-                return left_out
+                return None, left_out
             table = arrow_form.encode(records)
-        self._push(table, len(records), None, arrival_ms)
-        return left_out
+        return self._pusher.store(table, len(records), None, arrival_ms), left_out
+
+    def _report_buffered(self, blocks: list[StoredBlock | None]) -> None:
+        stored = [block for block in blocks if block is not None]
+        if stored:
+            self._pusher.report(stored)
+            self._note_accepted(sum(block.num_records for block in stored))
 
     def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Push on the receiver's own thread."""
@@ -179,14 +186,14 @@ class RecordWriter:
                 raise ReceiverStoppedError("the receiver is not running: the records were not stored")
             self._in_progress += 1
         try:
-            self._push(table, count, metadata, arrival_ms)
+            self._pusher.report([self._pusher.store(table, count, metadata, arrival_ms)])
+            self._note_accepted(count)
         finally:
             with self._idle:
                 self._in_progress -= 1
                 self._idle.notify_all()
 
-    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
-        self._pusher.push(table, count, metadata, arrival_ms)
+    def _note_accepted(self, count: int) -> None:
         with self._idle:
             self.stored_records += count
         self._callbacks.on_accepted()

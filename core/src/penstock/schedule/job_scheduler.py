@@ -287,24 +287,25 @@ class JobScheduler:
         self._post(BatchCompleted(info))
 
     def _report_failure(self, job_set: JobSet, job: Job, error: BaseException) -> None:
+        reason = failure.reason(error)
         log.error(
             "job failed",
             batch_time=job_set.time_ms,
             output_op_id=job.output_op_id,
             operation=job.call_site.short,
-            reason=failure.reason(error),
+            reason=reason,
         )
-        self._last_error = failed = _as_batch_failed(job_set, job, error)
+        self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
         self._on_error(failed)
 
 
-def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException) -> BatchFailedError:
+def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException, reason: str) -> BatchFailedError:
     """A job's error with batch and output operation; one that names them already is returned as it is."""
     if isinstance(error, BatchFailedError):
         return error
     where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {iso_time(job_set.time_ms)}"
     inner = failure.python_traceback(error)
     advice = _PICKLING_ADVICE if isinstance(error, pickle.PicklingError) else ""
-    failed = BatchFailedError(f"{where} failed: {failure.reason(error)}{advice}" + (f"\n{inner}" if inner else ""))
+    failed = BatchFailedError(f"{where} failed: {reason}{advice}" + (f"\n{inner}" if inner else ""))
     failed.__cause__ = error
     return failed

@@ -31,6 +31,9 @@ _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 # Until an executor has registered its block manager, Spark lists its host without a port.
 _PORT = re.compile(r":\d+\Z")
 
+# How many failed jobs, and tasks of each of their stages, are looked at for the task that failed.
+_FAILED_JOBS = _FAILED_TASKS = 10
+
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
@@ -189,6 +192,33 @@ def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
                 if task.status() == "RUNNING":
                     return TaskLocation(task.host(), task.executorId())
     return None
+
+
+def failed_tasks() -> list[tuple[TaskLocation, str]]:
+    """Where tasks of the last failed jobs failed, and with which error, newest job first; empty without Spark.
+
+    Asks the process's active SparkContext, since who reports an error need not have it, for its status store, which is
+    up to date a moment after the jobs.
+    """
+    from pyspark import SparkContext
+
+    try:
+        sc: Any = SparkContext._active_spark_context
+        failed = sc._jvm.java.util.ArrayList()
+        failed.add(sc._jvm.org.apache.spark.JobExecutionStatus.FAILED)
+        store = sc._jsc.sc().statusStore()
+        jobs = store.jobsList(failed).take(_FAILED_JOBS)
+        stages = [each for n in range(jobs.size()) for each in jobs.apply(n).stageIds().mkString(",").split(",")]
+        lists = [store.taskList(int(each), 0, _FAILED_TASKS) for each in stages if each]
+        tasks = [each.apply(n) for each in lists for n in range(each.size())]
+        return [
+            (TaskLocation(each.host(), each.executorId()), str(each.errorMessage().get()))
+            for each in tasks
+            if each.errorMessage().isDefined()
+        ]
+    # The context may have stopped meanwhile.
+    except Exception:
+        return []
 
 
 def check_unix_sockets(sc: SparkContext) -> None:

@@ -1,12 +1,18 @@
-"""Spark's errors without the JVM's stack trace. Parses the texts of Spark and of Python workers; never raises."""
+"""Spark's errors without the JVM's stack trace. Parses the texts of Spark and of Python workers; never raises.
+
+An error of a task that lacks a Python module names the executor, which may take two seconds: not every version of Spark
+says it in the error, and its status store follows later.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
+import time
 from types import TracebackType
 
 from penstock.errors import text_of
+from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
@@ -20,6 +26,10 @@ _INTERNAL = re.compile(
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
+# One is in the text of every error of a task, and none in that of an error on the driver.
+_OF_A_TASK = ("org.apache.spark.", "was thrown from the Python worker")
+# How long and how often the failed task is looked for in Spark's status store.
+_LOOK_FOR_S, _LOOK_EVERY_S = 2.0, 0.1
 
 
 def python_traceback(error: BaseException) -> str:
@@ -51,9 +61,25 @@ def from_the_program(traceback: TracebackType | None) -> TracebackType | None:
     return found or traceback
 
 
-def reason(error: BaseException) -> str:
-    """Type and message of the original error, in one line."""
+def reason(error: BaseException, lacked: str = "") -> str:
+    """Type and message of the original error, in one line; with executor and remedy where a task lacked a module.
+
+    Args:
+        error: what Spark raised.
+        lacked: what to name in place of a missing module, such as its distribution and version.
+    """
     text = text_of(error)
+    original, module = _original(error, text), missing_module(error)
+    if not module:
+        return original
+    where = _executor(text) or _executor_that_lacks(module) or "an executor"
+    return (
+        f"the Python of {where} lacks {lacked or f'the module {module!r}'}: install it there, or send it with "
+        f"--py-files, or with `penstock pack` and --archives ({original})"
+    )
+
+
+def _original(error: BaseException, text: str) -> str:
     for line in text.splitlines():
         for words in _WORKER_DIED:
             if words in line:
@@ -72,11 +98,26 @@ def reason(error: BaseException) -> str:
 
 def missing_module(error: BaseException) -> str:
     """The Python module that a task lacked; empty if none was missing."""
-    found = _MISSING_MODULE.search(text_of(error))
+    text = text_of(error)
+    if not any(words in text for words in _OF_A_TASK):
+        return ""
+    # Without a traceback the worker did not start. In one, the program may have handled what an import raised.
+    found = _MISSING_MODULE.search(_original(error, text) if _TRACEBACK in text else text)
     return found[1] if found else ""
 
 
-def executor(error: BaseException) -> str:
-    """The executor of the task that failed, as ``3 on host-a``; empty if Spark does not say."""
-    found = _TASK.search(text_of(error))
-    return f"{found[2]} on {found[1]}" if found else ""
+def _executor(text: str) -> str:
+    found = _TASK.search(text)
+    return f"executor {found[2]} on {found[1]}" if found else ""
+
+
+def _executor_that_lacks(module: str) -> str:
+    """The executor of a failed task that lacked a module; empty if Spark does not know one in time."""
+    deadline = time.monotonic() + _LOOK_FOR_S
+    while True:
+        for location, text in cluster.failed_tasks():
+            if any(found[1] == module for found in _MISSING_MODULE.finditer(text)):
+                return f"executor {location.executor_id} on {location.host}"
+        if time.monotonic() >= deadline:
+            return ""
+        time.sleep(_LOOK_EVERY_S)

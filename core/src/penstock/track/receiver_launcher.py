@@ -130,17 +130,9 @@ class ReceiverLauncher:
 
     def reason(self, stream_id: int, error: BaseException) -> str:
         """Why a receiver's job failed, in one line, with a remedy where the executor lacks a module."""
-        reason, module = failure.reason(error), failure.missing_module(error)
-        if not module:
-            return reason
-        package = module.partition(".")[0]
+        package = failure.missing_module(error).partition(".")[0]
         is_plugin = package == type(self.receivers[stream_id]).__module__.partition(".")[0]
-        lacks = self._origin(stream_id) if is_plugin else ""
-        where = f"executor {found}" if (found := failure.executor(error)) else "an executor"
-        return (
-            f"the Python of {where} lacks {lacks or f'the module {module!r}'}: install it there, or send it "
-            f"with `penstock pack` and --archives ({reason})"
-        )
+        return failure.reason(error, self._origin(stream_id) if is_plugin else "")
 
     def _origin(self, stream_id: int) -> str:
         return origin_of(type(self.receivers[stream_id]), self._installed)
