@@ -148,7 +148,6 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
     metrics = ("records_per_s", "cpu_us_per_record", "memory_mb")
     from_start = (
         "records_per_s",
-        "warm_records_per_s",
         "from_start_s",
         "processing_p50_ms",
         "cpu_us_per_record",
