@@ -86,12 +86,12 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     run, spark = Run(sc, folder), SparkSession.builder.getOrCreate()
     spark.range(7).createOrReplaceTempView("batch")
     jobs = SparkJobs(sc)
-    first_job = max((job["jobId"] for job in jobs.since(0, 1000)), default=-1) + 1
+    first_job = max((job["jobId"] for job in jobs.since(0, 1000, wait_s=10)), default=-1) + 1
     run(program, LINES, TABLES, num_batches=3)
     assert run.errors == {}
     # The program's own view of that name.
     assert spark.table("batch").columns == ["id"]
-    assert jobs.since(first_job, 1)[0]["description"] == "Preparation of DataFrames before the first batch"
+    assert jobs.since(first_job, 1, wait_s=10)[0]["description"] == "Preparation of DataFrames before the first batch"
     assert [row.viewName for row in spark.sql("SHOW VIEWS").collect() if row.isTemporary] == ["batch"]
     spark.catalog.dropTempView("batch")
     return found

@@ -143,12 +143,12 @@ class EngineAccess(ListenerContext):
         """The counts of the listener bus."""
         return self._engine.bus.counts()
 
-    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
         """The jobs in Spark's status store."""
         with self._lock:
             if self._jobs is None:
                 self._jobs = SparkJobs(self._sc)
-        return [_job(each) for each in self._jobs.since(first, most)]
+        return [_job(each) for each in self._jobs.since(first, most, wait_s)]
 
     def executor_backlogs(self) -> Mapping[str, int]:
         """The bytes of unprocessed blocks that executors store, by executor id."""

@@ -106,7 +106,8 @@ def test_spark_is_asked_for_new_and_for_running_jobs_at_most_once_a_second(
     asked: list[tuple[int, int]] = []
     answer = running.context.jobs
 
-    def jobs(first: int, most: int) -> Any:
+    def jobs(first: int, most: int, wait_s: float = 0.0) -> Any:
+        assert not wait_s
         asked.append((first, most))
         return answer(first, most)
 
@@ -124,14 +125,23 @@ def test_spark_is_asked_for_new_and_for_running_jobs_at_most_once_a_second(
     state = running.monitor.snapshot()
     running.now_ms += 1000
     running.monitor.snapshot()
-    assert asked[1:] == [(4, 1), (5, 500), (4, 1), (5, 500), (5, 500)]
+    assert asked[1:] == [(5, 500), (4, 1), (5, 500), (4, 1), (5, 500)]
     assert running.taken.of(JobsRun) == [JobsRun((runs,)), JobsRun((ended,))]
     assert state.completed[0].operations[0].jobs == (ended,)  # type: ignore[index]
 
 
-def test_the_last_jobs_are_asked_for_before_the_context_has_stopped(running: Running) -> None:
+def test_the_last_jobs_are_asked_for_before_the_context_has_stopped(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running.deliver(batch_events(1))
-    running.context.spark_jobs = {0: (job := JobInfo(0, T + 1000, 0, "SUCCEEDED", T, T + 1))}
+    job, answer = JobInfo(0, T + 1000, 0, "SUCCEEDED", T, T + 1), running.context.jobs
+
+    def jobs(first: int, most: int, wait_s: float = 0.0) -> Any:
+        """Spark publishes it late."""
+        running.context.spark_jobs = {0: job} if wait_s else {}
+        return answer(first, most)
+
+    monkeypatch.setattr(running.context, "jobs", jobs)
     running.deliver([StopProgress(T, "batches", 1)])
     assert running.taken.of(JobsRun) == []
     running.deliver([StopProgress(T, "checkpoint", 0)])

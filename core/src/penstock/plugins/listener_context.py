@@ -179,12 +179,13 @@ class ListenerContext(ABC):
         """Return what became of the events of every listener, plugins' and the program's."""
 
     @abstractmethod
-    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
         """Return Spark's jobs by id, ascending, as far as Spark retains them. Asks the JVM.
 
         Args:
             first: the lowest job id; Spark numbers the jobs of an application 0, 1, …
             most: the largest number of jobs, to bound the cost.
+            wait_s: the longest wait for jobs that have ended, in seconds: Spark publishes them a moment later.
         """
 
     @abstractmethod

@@ -183,7 +183,7 @@ class FakeListenerContext(ListenerContext):
         """The value of ``counts``."""
         return list(self.counts)
 
-    def jobs(self, first: int, most: int) -> Sequence[JobInfo]:
+    def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
         """The jobs in ``spark_jobs``."""
         return [job for job_id, job in sorted(self.spark_jobs.items()) if job_id >= first][:most]
 

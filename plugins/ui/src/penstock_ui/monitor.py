@@ -42,6 +42,8 @@ _SAMPLE_S = 1.0
 # Spark jobs read at a time: new ones, and those that ran when they were last read.
 _MOST_JOBS, _MOST_OPEN_JOBS = 500, 20
 _LAST_PHASE = "listeners"
+# How long the end waits for jobs that Spark has not published yet.
+_LAST_WAIT_S = 2.0
 
 
 class Sink(Protocol):
@@ -209,14 +211,18 @@ class Monitor:
         self._apply(RateChanged(now_ms, stream_id, limit, "" if estimator is None else str(estimator.reason)))
 
     def _ask_for_jobs(self, *, is_last: bool = False) -> None:
-        """Ask Spark for jobs of batches, at most once a second and on one thread at a time."""
-        if self._is_closed or not self._asking.acquire(blocking=False):
+        """Ask Spark for jobs of batches, at most once a second and on one thread at a time.
+
+        Args:
+            is_last: nobody may ask later, so neither another thread's question nor Spark's delay may hide a job.
+        """
+        if self._is_closed or not self._asking.acquire(blocking=is_last):
             return
         try:
             now_ms = self._now_ms()
             if is_last or now_ms - self._asked_ms >= _SAMPLE_S * 1000:
                 self._asked_ms = now_ms
-                if changed := self._changed_jobs():
+                if changed := self._changed_jobs(_LAST_WAIT_S if is_last else 0.0):
                     self._take(JobsRun(changed))
         # Py4J has several errors for a JVM that has ended.
         except Exception as error:
@@ -224,10 +230,11 @@ class Monitor:
         finally:
             self._asking.release()
 
-    def _changed_jobs(self) -> tuple[JobInfo, ...]:
+    def _changed_jobs(self, wait_s: float) -> tuple[JobInfo, ...]:
         """The jobs of batches that are new, and those that ran when they were last seen."""
+        # First, since it waits: those seen before have ended then, too.
+        new = self._context.jobs(self._next_job, _MOST_JOBS, wait_s)
         seen = [job for job_id in self._open_jobs for job in self._context.jobs(job_id, 1) if job.job_id == job_id]
-        new = self._context.jobs(self._next_job, _MOST_JOBS)
         if new:
             self._next_job = new[-1].job_id + 1
         jobs = [job for job in (*seen, *new) if job.batch_time is not None]
