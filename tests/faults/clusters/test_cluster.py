@@ -168,7 +168,8 @@ def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Pa
         },
     )
     command: list[str | Path] = ["run", "--master", "local[2]", "--properties-file", conf]
-    program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
+    # A batch that lacks the module, too, would end the program before the receiver's error is reported.
+    program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint", "uncounted"]
     running = Running([sys.executable, "-m", "penstock", *command, *program], tmp_path, bare_python)
     try:
         assert running.process.wait(240) == 1
