@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,3 +251,27 @@ def test_batches_of_a_hundred_thousand_blocks_are_planned_in_a_moment(directory:
         assert directory.since(99_990)[0].number == 99_990
         assert directory.first_number == 0
     assert time.process_time() - began < 1
+
+
+def test_two_threads_that_delete_never_note_the_smaller_number_last(
+    directory: BlockDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        add(directory, number, "a")
+    note, other = directory._note_consumed, threading.Thread(target=directory.delete_before, args=(2,))
+
+    def slowly(number: int) -> bool:
+        if number == 1:
+            other.start()
+            # It waits for this note.
+            other.join(0.2)
+        return note(number)
+
+    monkeypatch.setattr(directory, "_note_consumed", slowly)
+    directory.delete_before(1)
+    other.join(30)
+    directory.close()
+    again = BlockDirectory(directory.path, "socket")
+    assert (directory.path / block_directory._CONSUMED).read_text() == "2"
+    assert again.first_number == 2
+    again.close()

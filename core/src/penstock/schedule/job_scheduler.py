@@ -211,7 +211,10 @@ class JobScheduler:
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
             error = caught.with_traceback(failure.from_the_program(caught.__traceback__))
-        self._loop.post(partial(self._on_job_completed, job_set, job, self._clock.now_ms(), error))
+        ended_ms = self._clock.now_ms()
+        # Not on the loop: Spark may take a while to publish which executor failed.
+        reason = "" if error is None else failure.reason(error)
+        self._loop.post(partial(self._on_job_completed, job_set, job, ended_ms, error, reason))
 
     # -- on the loop --
 
@@ -221,12 +224,14 @@ class JobScheduler:
             self._post(BatchStarted(job_set.info()))
         self._post(OutputOperationStarted(operation))
 
-    def _on_job_completed(self, job_set: JobSet, job: Job, time_ms: int, error: BaseException | None) -> None:
-        reason = None if error is None else "".join(traceback.format_exception(error))
-        operation, last = job_set.end_job(job.output_op_id, time_ms, reason)
+    def _on_job_completed(
+        self, job_set: JobSet, job: Job, time_ms: int, error: BaseException | None, reason: str
+    ) -> None:
+        whole = None if error is None else "".join(traceback.format_exception(error))
+        operation, last = job_set.end_job(job.output_op_id, time_ms, whole)
         self._post(OutputOperationCompleted(operation))
         if error is not None:
-            self._report_failure(job_set, job, error)
+            self._report_failure(job_set, job, error, reason)
         if last:
             self._complete(job_set)
 
@@ -286,8 +291,7 @@ class JobScheduler:
         )
         self._post(BatchCompleted(info))
 
-    def _report_failure(self, job_set: JobSet, job: Job, error: BaseException) -> None:
-        reason = failure.reason(error)
+    def _report_failure(self, job_set: JobSet, job: Job, error: BaseException, reason: str) -> None:
         log.error(
             "job failed",
             batch_time=job_set.time_ms,

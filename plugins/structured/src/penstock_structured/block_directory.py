@@ -104,7 +104,7 @@ class BlockDirectory:
     def __init__(self, path: Path, receiver: str, *, durable: bool = True) -> None:
         self.path, self._durable = path, durable
         # Held while blocks are accepted; then the other one, which guards what follows it.
-        self._accepting, self._lock = threading.Lock(), threading.Lock()
+        self._accepting, self._deleting, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
         # In order.
         self._blocks: list[NumberedBlock] = []
         # By block id: stored and not accepted, and those of them that are renamed already.
@@ -261,19 +261,23 @@ class BlockDirectory:
         return found
 
     def delete_before(self, number: int) -> None:
-        """Delete the blocks below a number: the query never asks for them again."""
-        with self._lock:
-            gone = self._blocks[: self._position(number)]
-            del self._blocks[: len(gone)]
-            self.num_bytes -= sum(each.num_bytes for each in gone)
-        if not gone:
-            return
-        # A full disk may refuse the note until the blocks are deleted.
-        noted = self._note_consumed(number)
-        for each in gone:
-            each.path.unlink(missing_ok=True)
-        if not noted:
-            self._note_consumed(number)
+        """Delete the blocks below a number: the query never asks for them again.
+
+        One thread at a time, so that a smaller number is never noted after a larger one.
+        """
+        with self._deleting:
+            with self._lock:
+                gone = self._blocks[: self._position(number)]
+                del self._blocks[: len(gone)]
+                self.num_bytes -= sum(each.num_bytes for each in gone)
+            if not gone:
+                return
+            # A full disk may refuse the note until the blocks are deleted.
+            noted = self._note_consumed(number)
+            for each in gone:
+                each.path.unlink(missing_ok=True)
+            if not noted:
+                self._note_consumed(number)
 
     def _position(self, number: int) -> int:
         return bisect_left(self._blocks, number, key=lambda each: each.number)
