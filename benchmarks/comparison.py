@@ -124,7 +124,7 @@ class Judgement:
         figure: the median of the engine's metric.
         ratio: to the peer, if the goal is a ratio.
         limit: the most that the goal allows or asks for, if it is not a ratio.
-        slower: how many times as fast as the engine its limit is.
+        slower: how many times as fast as the engine the limit is.
         rounds: how many there were.
     """
 
@@ -152,8 +152,10 @@ def judge(goal: Goal, row: Row, outcomes: Sequence[Outcome]) -> Judgement:
         return Judgement()
     figure = ours.medians[goal.metric]
     bare = outcome.cell(goal.limit) if outcome else None
-    two = (bare, ours) if METRICS[goal.metric].is_more_better else (ours, bare)
-    slower = ratios(*two, goal.metric) if two[0] and two[1] else None
+    slower = None
+    if bare:
+        more, less = (bare, ours) if METRICS[goal.metric].is_more_better else (ours, bare)
+        slower = ratios(more, less, goal.metric)
     if peer and not goal.offset:
         ratio = ratios(ours, peer, goal.metric)
         met = None if ratio is None else _holds(ratio.median, goal.relation, goal.factor)

@@ -84,7 +84,7 @@ def _draw_bars(axes: Any, cells: Sequence[Cell], metric: str) -> None:
         axes.bar_label(bars, fmt="{:,.4g}" if middle < 1000 else "{:,.0f}", padding=3, fontsize=8)
     axes.set_yticks(range(len(cells)), [_title(cell.engine) for cell in reversed(cells)])
     axes.margins(x=0.15)
-    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel(f"{METRICS[metric].title}, {METRICS[metric].unit}")
 
 
@@ -101,7 +101,7 @@ def _draw_lines(axes: Any, row: Row, cells: Sequence[Cell], metric: str) -> None
     axes.set_xticks(sizes, [f"{size:,g}" for size in sizes])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.yaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel(row.axis)
     axes.set_ylabel(f"{METRICS[metric].title}, {METRICS[metric].unit}")
     axes.legend(fontsize=8)

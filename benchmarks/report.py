@@ -186,11 +186,10 @@ def _rounds(row: Row, outcomes: Sequence[Outcome]) -> str:
     for outcome in outcomes:
         points.setdefault(outcome.rounds, []).append(outcome.x)
     said = [
-        f"{'One round' if rounds == 1 else f'{rounds} rounds'}{_at(row, xs) if len(points) > 1 else ''}"
+        f"{rounds} round{'s' if rounds > 1 else ''}{_at(row, xs) if len(points) > 1 else ''}"
         for rounds, xs in points.items()
     ]
-    spread = " One round shows no spread." if 1 in points else ""
-    return f"**{'; '.join(said)}.**{spread}"
+    return f"**{'; '.join(said)}**" + (", and one round shows no spread." if 1 in points else ".")
 
 
 def _long_runs(folder: Path | None, plots_folder: Path) -> Iterator[str]:
@@ -241,8 +240,9 @@ def _spread(spread: Spread | None) -> str:
 def _wording(goal: Goal, row: Row) -> str:
     metric = METRICS[goal.metric]
     sign = "≥" if goal.relation == ">=" else "≤"
-    limit = [f"{goal.factor:g} x {ENGINES[goal.peer].title.removeprefix('limit: ')}"] if goal.peer else []
-    limit += [f"{_number(goal.offset)} {metric.unit}"] if goal.offset else []
+    factor = "" if goal.factor == 1 else f"{goal.factor:g} x "
+    limit = [f"{factor}{ENGINES[goal.peer].title.removeprefix('limit: ')}"] if goal.peer else []
+    limit += [f"{goal.offset:,.10g} {metric.unit}"] if goal.offset else []
     where = f" at {row.axis.partition(',')[0]} {goal.x:g}" if goal.x is not None else ""
     return f"{ENGINES[goal.engine].title}: {metric.title}{where} {sign} {' + '.join(limit)}"
 

@@ -160,8 +160,8 @@ def _drains(cores: int, is_quick: bool) -> list[Row]:
             f"{work}-warm",
             f"{title}, warm",
             drained(lines=lines)
-            + f"Another {_WARM_UP:,} come before them and are not counted: in {_PORTIONS} portions a second apart, the "
-            f"last of them {_PAUSE_S:g} s before.",
+            + f"Another {min(_WARM_UP, lines):,} come before them and are not counted: in {_PORTIONS} portions a "
+            f"second apart, the last of them {_PAUSE_S:g} s before.",
             work,
             _WARM_ENGINES,
             (
