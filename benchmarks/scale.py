@@ -305,7 +305,7 @@ def measure(pipes, seconds, on_second):
     return "\n    ".join(
         [
             f"{len(delays) / wall:.0f} blocks/s accepted, {len(delays) / len(reports):.2f} blocks a report",
-            f"{cpu / wall:.2f} cores, {cpu / len(delays) * 1e6:.0f} us a block, {cpu / len(reports) * 1e6:.0f} us a report",
+            f"{cpu / wall:.2f} cores, {cpu / len(delays) * 1e6:.0f} us a block, {cpu / len(reports) * 1e6:.0f} a report",
             f"report: {_spread(reports)}; block, from its storing to the answer: {_spread(delays)}",
             f"processes with simulated receivers: {'; '.join(simulators)}",
         ]
