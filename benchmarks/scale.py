@@ -301,11 +301,12 @@ def measure(pipes, seconds, on_second):
     offered = _received(pipes)
     cpu, wall = time.process_time() - cpu, max(each.ended for each in offered) - begin
     reports, delays = (sorted(chain.from_iterable(each)) for each in zip(*(each[:2] for each in offered), strict=True))
+    micros = cpu * 1e6
     simulators = [f"{each.cpu / wall:.2f} cores, {each.late * 1000:.0f} ms late at most" for each in offered]
     return "\n    ".join(
         [
             f"{len(delays) / wall:.0f} blocks/s accepted, {len(delays) / len(reports):.2f} blocks a report",
-            f"{cpu / wall:.2f} cores, {cpu / len(delays) * 1e6:.0f} us a block, {cpu / len(reports) * 1e6:.0f} a report",
+            f"{cpu / wall:.2f} cores, {micros / len(delays):.0f} us a block, {micros / len(reports):.0f} us a report",
             f"report: {_spread(reports)}; block, from its storing to the answer: {_spread(delays)}",
             f"processes with simulated receivers: {'; '.join(simulators)}",
         ]
