@@ -111,17 +111,20 @@ kills: $(ARCHIVE)
 $(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
 
-# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there.
-dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run a program there
+# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there. The
+# program checks its results.
+dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run the demo and a program there
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
 	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
 		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-all 'penstock[java]'
-	cp examples/custom_receiver.py $(DIST)
-	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor \
-		&& environment/bin/penstock demo --batches 2 --rate 100 && environment/bin/penstock run custom_receiver.py
+	cp tests/packaging/program.py $(DIST)
+	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
+	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \
+		&& grep -qE '^2 batches, [1-9].* 0 failed$$' demo.out || { echo 'the demo showed no records' >&2; exit 1; }
+	cd $(DIST) && environment/bin/penstock run program.py
 
 # One fresh environment after the other, by pip alone. ARGS="--only 3.12/4.0" tries one, --python PATH adds an interpreter.
 matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour
