@@ -8,7 +8,6 @@ batches it has; it appears whole. The process ends with the connection.
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 import time
@@ -40,8 +39,7 @@ class LinesFile:
     @classmethod
     def all_in(cls, folder: Path) -> list[Self]:
         """The files of a folder, in the order in which they were written."""
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".arrow"))
-        return [cls(f"{folder}/{name}", *map(int, name.removesuffix(".arrow").split("-")[1:])) for name in names]
+        return [cls(str(path), *map(int, path.stem.split("-")[1:])) for path in sorted(folder.glob("*.arrow"))]
 
 
 def receive(port: int, folder: Path, longest_s: float) -> None:

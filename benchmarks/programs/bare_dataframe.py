@@ -50,7 +50,10 @@ def run_on(spark: SparkSession, task: Task) -> Result:
     # Loads what a first query loads, and starts the Python workers.
     _lines(spark, [[] for _ in range(task.cores)]).groupBy("value").count().collect()
     started_s = time.time()
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder, _receiving(task, Path(folder)) as receiver:
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder,
+        _receiving(task, Path(folder)) as receiver,
+    ):
         batches = tuple(_batches(spark, task, Path(folder), receiver, answers))
     records = sum(batch.records for batch in batches)
     return Result(batches, answers.answer(records), tuple(answers.delays_ms), started_s=started_s)
@@ -93,7 +96,7 @@ def _shares(files: Sequence[LinesFile], number: int) -> list[list[Position]]:
     """As many record batches for each task, in their order."""
     positions = [(each.path, position) for each in files for position in range(each.batches)]
     bounds = [len(positions) * share // number for share in range(number + 1)]
-    return [positions[first:end] for first, end in zip(bounds, bounds[1:], strict=False)]
+    return [positions[first:end] for first, end in itertools.pairwise(bounds)]
 
 
 def _lines(spark: SparkSession, shares: Sequence[Sequence[Position]]) -> DataFrame:
