@@ -7,6 +7,7 @@
 BIN := .venv/bin
 READY := .venv/.ready
 BENCH := .venv/.bench
+MEASURED := .venv/.measured
 DOCS := .venv/docs
 SCRIPTS := $(DOCS)/mermaid.min.js $(DOCS)/iframe-worker.js
 DIST := .venv/dist
@@ -32,7 +33,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults kills clusters lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -57,6 +58,7 @@ docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
 # All at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
+PYTEST := $(BIN)/pytest
 PARTS := on-spark streams-on-spark programs types without-spark plugins commands style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
@@ -65,13 +67,13 @@ test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faul
 STARTING := tests/docs tests/examples tests/mutants tests/testing tests/cli
 
 without-spark: $(READY)
-	$(BIN)/pytest -m 'not spark' tests $(STARTING:%=--ignore=%)
+	$(PYTEST) -m 'not spark' tests $(STARTING:%=--ignore=%)
 
 plugins: $(READY)
-	$(BIN)/pytest -m 'not spark' plugins
+	$(PYTEST) -m 'not spark' plugins
 
 commands: $(READY)
-	$(BIN)/pytest -m 'not spark' $(STARTING)
+	$(PYTEST) -m 'not spark' $(STARTING)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
@@ -79,13 +81,21 @@ marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$
 # Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
 STREAMS := tests/cli tests/integration tests/operators
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
+	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
 
 streams-on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark,$(STREAMS))
+	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
-	$(BIN)/pytest -m programs $(call marked,programs,tests plugins)
+	$(PYTEST) -m programs $(call marked,programs,tests plugins)
+
+# Two parts at a time: measured, a test takes two to three times as long.
+coverage: $(MEASURED) $(ARCHIVE)  ## branch coverage of the core by the tests of `make test`; half an hour (ARGS=--show-missing)
+	$(BIN)/coverage erase
+	-$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line PYTEST='$(BIN)/coverage run -m pytest' \
+		$(filter-out types style,$(PARTS))
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report $(ARGS)
 
 # Minutes of kills and whole clusters, which would be a third of `make test`.
 faults: $(ARCHIVE)  ## kill drivers, executors and connections under load, and run programs on a standalone cluster
@@ -101,17 +111,20 @@ kills: $(ARCHIVE)
 $(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
 
-# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there.
-dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run a program there
+# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there. The
+# program checks its results.
+dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run the demo and a program there
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
 	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
 		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-all 'penstock[java]'
-	cp examples/custom_receiver.py $(DIST)
-	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor \
-		&& environment/bin/penstock demo --batches 2 --rate 100 && environment/bin/penstock run custom_receiver.py
+	cp tests/packaging/program.py $(DIST)
+	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
+	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \
+		&& grep -qE '^2 batches, [1-9].* 0 failed$$' demo.out || { echo 'the demo showed no records' >&2; exit 1; }
+	cd $(DIST) && environment/bin/penstock run program.py
 
 # One fresh environment after the other, by pip alone. ARGS="--only 3.12/4.0" tries one, --python PATH adds an interpreter.
 matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour
@@ -143,6 +156,7 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
 		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
 	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
+	$(LOCK) $(ARGS) --group coverage --output-file requirements/coverage.txt
 	$(LOCK) $(ARGS) --group docs --output-file requirements/docs.txt
 
 clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
@@ -158,6 +172,10 @@ $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 
 $(BENCH): $(READY) requirements/bench.txt $(UV_HERE)
 	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/bench.txt
+	@touch $@
+
+$(MEASURED): $(READY) requirements/coverage.txt $(UV_HERE)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/coverage.txt
 	@touch $@
 
 # An environment of its own: what builds the site shares nothing with what is tested.

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from benchmarks import machine
-from benchmarks.comparison import Outcome, run_row
+from benchmarks import long_run, machine
+from benchmarks.comparison import Outcome, run_point
 from benchmarks.engines import ENGINES
 from benchmarks.measurement import ROOT
 from benchmarks.processes import ends_on_sigterm
@@ -52,13 +52,14 @@ def _list(context: click.Context, _parameter: click.Parameter, is_asked: bool) -
     default=RESULTS,
     show_default="build/benchmarks",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the figures, one file a row; rows that were run before stay.",
+    help="Folder of the figures, one file a row and size; those that were run before stay.",
 )
 @click.option(
     "--page",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a page of all figures in the folder.  [default: docs/benchmarks.md if all rows run in full]",
 )
+@click.option("--page-only", is_flag=True, help="Run nothing: write the page of the figures that are there.")
 def main(
     names: tuple[str, ...],
     quick: bool,
@@ -69,6 +70,7 @@ def main(
     conf: dict[str, str],
     results: Path,
     page: Path | None,
+    page_only: bool,
 ) -> None:
     """Compare Penstock's speed with that of its peers.
 
@@ -76,7 +78,7 @@ def main(
     against plain Python. Without a ROW all rows run, which takes hours; nothing else should run meanwhile.
     """
     all_rows = make_rows(machine.cores(), is_quick=quick)
-    rows = [_select(all_rows, name, chosen, points) for name in names or all_rows]
+    rows = [] if page_only else [_select(all_rows, name, chosen, points) for name in names or all_rows]
     is_whole = not (names or chosen or points or quick or conf)
     try:
         ensure_java()
@@ -86,23 +88,28 @@ def main(
     began = time.monotonic()
     for number, row in enumerate(rows, 1):
         click.echo(f"[{number}/{len(rows)}] {row.title} ({time.monotonic() - began:.0f} s so far)")
-        with ends_on_sigterm():
-            outcome = run_row(
-                row,
-                row.engines,
-                rounds=rounds or (1 if quick else 3),
-                seed=seed,
-                is_quick=quick,
-                conf=conf,
-                report=click.echo,
-            )
-        outcome.save(results)
-        click.echo(f"\n{table(row, outcome)}\n")
-        failures += outcome.failures
+        outcomes = list[Outcome]()
+        for point in row.points:
+            with ends_on_sigterm():
+                outcome = run_point(
+                    row,
+                    point,
+                    row.engines,
+                    rounds=rounds or (1 if quick else 3),
+                    seed=seed,
+                    is_quick=quick,
+                    conf=conf,
+                    report=click.echo,
+                )
+            outcome.save(results)
+            outcomes.append(outcome)
+            failures += outcome.failures
+        click.echo(f"\n{table(row, outcomes)}\n")
     target = page or (PAGE if is_whole else None)
     if target:
-        outcomes = [Outcome.load(path) for path in sorted(results.glob("*.json"))]
-        click.echo(f"written: {write_page(target, all_rows, [each for each in outcomes if each.is_quick == quick])}")
+        measured = [Outcome.load(path) for path in sorted(results.glob("*.json"))]
+        chosen_ones = [each for each in measured if each.is_quick == quick]
+        click.echo(f"written: {write_page(target, all_rows, chosen_ones, results / long_run.FOLDER)}")
     for failure in failures:
         click.echo(f"FAILED: {failure}", err=True)
     sys.exit(bool(failures))

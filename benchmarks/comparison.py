@@ -1,4 +1,4 @@
-"""Runs the engines of a row alternately and gathers what the rounds gave, in a form that a file holds."""
+"""Runs the engines of a row alternately and gathers what the rounds gave, in a form that files hold."""
 
 from __future__ import annotations
 
@@ -46,19 +46,21 @@ class Cell:
 
 @frozen
 class Outcome:
-    """A row that was run.
+    """A row that was run at one point.
 
     Attributes:
         row: its name.
+        x: the point.
         date: when it ended.
         is_quick: whether the sizes say nothing about speed.
         seed: of the data.
         machine: what it ran on.
         state: how busy that was before.
-        cells: engine after engine within point after point.
+        cells: engine after engine.
     """
 
     row: str
+    x: float
     date: str
     is_quick: bool
     seed: int
@@ -66,9 +68,14 @@ class Outcome:
     state: str = ""
     cells: tuple[Cell, ...] = ()
 
-    def cell(self, engine: str, x: float) -> Cell | None:
-        """The rounds of an engine at a point."""
-        return next((cell for cell in self.cells if (cell.engine, cell.x) == (engine, x)), None)
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return max((len(cell.rounds) for cell in self.cells), default=0)
+
+    def cell(self, engine: str) -> Cell | None:
+        """The rounds of an engine."""
+        return next((cell for cell in self.cells if cell.engine == engine), None)
 
     @property
     def failures(self) -> list[str]:
@@ -80,9 +87,10 @@ class Outcome:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write it into a folder, over what the row gave before at this point."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.row}.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        path = folder / f"{self.row}-{self.x:.15g}.json"
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Outcome:
@@ -92,41 +100,77 @@ class Outcome:
 
 @frozen
 class Spread:
-    """Ratios of the rounds of two engines: their median, least and largest."""
+    """Ratios of the rounds of two engines: their median, least and largest, and how many there are."""
 
     median: float
     least: float
     most: float
+    num_rounds: int
 
 
 def ratios(ours: Cell, other: Cell, metric: str) -> Spread | None:
     """Our figure over the other's, round by round; ``None`` if no round has both."""
     pairs = zip(ours.rounds, other.rounds, strict=False)
     found = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
-    return Spread(statistics.median(found), min(found), max(found)) if found else None
+    return Spread(statistics.median(found), min(found), max(found), len(found)) if found else None
 
 
-def is_met(goal: Goal, outcome: Outcome, row: Row) -> bool | None:
-    """Whether a goal is met; ``None`` if its figures are missing."""
+@frozen
+class Judgement:
+    """What the figures say about a goal.
+
+    Attributes:
+        is_met: whether it is met; ``None`` if figures are missing.
+        figure: the median of the engine's metric.
+        ratio: to the peer, if the goal is a ratio.
+        limit: the most that the goal allows or asks for, if it is not a ratio.
+        slower: how many times as fast as the engine the limit is.
+        rounds: how many there were.
+    """
+
+    is_met: bool | None = None
+    figure: float = 0.0
+    ratio: Spread | None = None
+    limit: float = 0.0
+    slower: Spread | None = None
+    rounds: int = 0
+
+
+def judge(goal: Goal, row: Row, outcomes: Sequence[Outcome]) -> Judgement:
+    """Compare a goal with the figures.
+
+    Args:
+        goal: of the row.
+        row: which was run.
+        outcomes: of its points, each at most once.
+    """
     x = row.points[0].x if goal.x is None else goal.x
-    ours = outcome.cell(goal.engine, x)
-    figure = ours.medians.get(goal.metric) if ours else None
-    peer = outcome.cell(goal.peer, x) if goal.peer else None
-    if figure is None or (goal.peer and (peer is None or goal.metric not in peer.medians)):
-        return None
-    if ours and peer and not goal.offset:
-        spread = ratios(ours, peer, goal.metric)
-        return None if spread is None else _holds(spread.median, goal.relation, goal.factor)
+    outcome = next((each for each in outcomes if (each.row, each.x) == (row.name, x)), None)
+    ours = outcome.cell(goal.engine) if outcome else None
+    peer = outcome.cell(goal.peer) if outcome else None
+    if ours is None or goal.metric not in ours.medians or (goal.peer and (peer is None or not peer.medians)):
+        return Judgement()
+    figure = ours.medians[goal.metric]
+    bare = outcome.cell(goal.limit) if outcome else None
+    slower = None
+    if bare:
+        more, less = (bare, ours) if METRICS[goal.metric].is_more_better else (ours, bare)
+        slower = ratios(more, less, goal.metric)
+    if peer and not goal.offset:
+        ratio = ratios(ours, peer, goal.metric)
+        met = None if ratio is None else _holds(ratio.median, goal.relation, goal.factor)
+        return Judgement(met, figure, ratio, 0.0, slower, len(ours.rounds))
     limit = goal.offset + (goal.factor * peer.medians[goal.metric] if peer else 0.0)
-    return _holds(figure, goal.relation, limit)
+    return Judgement(_holds(figure, goal.relation, limit), figure, None, limit, slower, len(ours.rounds))
 
 
 def _holds(figure: float, relation: str, limit: float) -> bool:
     return figure >= limit if relation == ">=" else figure <= limit
 
 
-def run_row(
+def run_point(
     row: Row,
+    point: Point,
     engines: Sequence[str],
     *,
     rounds: int,
@@ -135,10 +179,11 @@ def run_row(
     conf: Mapping[str, str],
     report: Callable[[str], object],
 ) -> Outcome:
-    """Run a row: at each point, in each round, every engine once; each round begins with another engine.
+    """Run a row at a point: in each round every engine once; each round begins with another engine.
 
     Args:
         row: to run.
+        point: one of its points.
         engines: names of those of the row's engines that run.
         rounds: how often each runs.
         seed: of the data.
@@ -147,20 +192,6 @@ def run_row(
         report: gets a line before each measurement and one after it.
     """
     state = machine.state()
-    cells = [cell for point in row.points for cell in _run_point(row, point, engines, rounds, seed, conf, report)]
-    date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
-    return Outcome(row.name, date, is_quick, seed, machine.describe(), state, tuple(cells))
-
-
-def _run_point(
-    row: Row,
-    point: Point,
-    engines: Sequence[str],
-    rounds: int,
-    seed: int,
-    conf: Mapping[str, str],
-    report: Callable[[str], object],
-) -> list[Cell]:
     found: dict[str, list[Measurement]] = {name: [] for name in engines}
     for number in range(rounds):
         first = number % len(engines)
@@ -175,7 +206,7 @@ def _run_point(
             )
             found[name].append(measured)
             report(f"  {_said(measured, row)}")
-    return [
+    cells = [
         Cell(
             name,
             point.x,
@@ -186,6 +217,8 @@ def _run_point(
         )
         for name, each_round in found.items()
     ]
+    date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
+    return Outcome(row.name, point.x, date, is_quick, seed, machine.describe(), state, tuple(cells))
 
 
 def _said(measured: Measurement, row: Row) -> str:

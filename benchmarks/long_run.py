@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import cattrs
 import click
 from attrs import asdict, frozen
 
@@ -18,8 +20,12 @@ from benchmarks.measurement import ROOT, environment
 from benchmarks.processes import ROLES, end_session, ends_on_sigterm, processes_of
 from penstock.launch.java import ensure_java
 
+#: Where the runs are, beside the figures of the comparison.
+FOLDER = "long-run"
+
 # What may be cached and retained is there after a third of the run.
 _SETTLED = 1 / 3
+_MAX_DRAWN = 400
 # Growth over the rest of the run, as the line through all samples has it. The JVM collects garbage when it likes.
 _MAX_GROWTH_MB = {"driver": 5.0, "workers": 10.0}
 
@@ -43,6 +49,84 @@ class Sample:
     driver: float
     jvm: float
     workers: float
+
+
+@frozen
+class Run:
+    """A run that ended.
+
+    Attributes:
+        task: the arguments of the program.
+        date: when it ended.
+        failed: batches.
+        machine: what it ran on.
+        state: how busy that was before.
+        samples: at least one.
+    """
+
+    task: Mapping[str, Any]
+    date: str
+    failed: int
+    machine: Mapping[str, str]
+    state: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def kind(self) -> str:
+        """``manual`` or ``live``, by its clock."""
+        return "manual" if self.task["is_manual"] else "live"
+
+    @property
+    def title(self) -> str:
+        """What ran, and how it ended."""
+        last = self.samples[-1]
+        how = "under the manual clock" if self.task["is_manual"] else f"live, one every {self.task['interval_s']:g} s"
+        ui = ", with the monitoring plugin" if self.task["has_ui"] else ""
+        return (
+            f"**{last.batches:,} batches {how}{ui}, in {last.elapsed_s / 60:,.0f} minutes: {self.failed:,} failed**, "
+            f"{last.records:,} records.\nEnded {self.date}; {self.state}."
+        )
+
+    @property
+    def table(self) -> str:
+        """Memory of each role in Markdown."""
+        lines = [
+            "| memory, MB | after a third | at the end | growth over the last two thirds |",
+            "|---|---:|---:|---:|",
+        ]
+        middle = next(each for each in self.samples if each.elapsed_s >= self.samples[-1].elapsed_s * _SETTLED)
+        for role in ROLES:
+            first, last = (getattr(sample, role) for sample in (middle, self.samples[-1]))
+            lines.append(f"| {role} | {first:,.0f} | {last:,.0f} | {growth_mb(self.samples, role):+.1f} |")
+        return "\n".join(lines)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no batch failed and nothing grew by more than it may."""
+        return not self.failed and all(growth_mb(self.samples, role) <= most for role, most in _MAX_GROWTH_MB.items())
+
+    def draw(self, path: Path) -> Path:
+        """Plot memory over batches; returns the path."""
+        figure, axes = plots.new_figure()
+        shown = self.samples[:: -(-len(self.samples) // _MAX_DRAWN)]
+        for role in ROLES:
+            axes.plot([each.batches for each in shown], [getattr(each, role) for each in shown], label=role)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.set_xlabel("batches")
+        axes.set_ylabel("resident memory without mapped files, MB")
+        axes.legend()
+        return plots.save(figure, path)
+
+    def save(self, folder: Path) -> None:
+        """Write it into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.kind}.json").write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Run:
+        """Read one that was saved."""
+        return cattrs.structure(json.loads(path.read_text(encoding="utf-8")), cls)
 
 
 def growth_mb(samples: Sequence[Sample], role: str) -> float:
@@ -100,18 +184,6 @@ def _watch(program: subprocess.Popen[str], every_s: float) -> tuple[list[Sample]
     return samples, failed
 
 
-def draw(samples: Sequence[Sample], path: Path) -> None:
-    """Plot memory over batches."""
-    figure, axes = plots.new_figure()
-    for role in ROLES:
-        axes.plot([each.batches for each in samples], [getattr(each, role) for each in samples], label=role)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("batches")
-    axes.set_ylabel("resident memory without mapped files, MB")
-    axes.legend()
-    plots.save(figure, path)
-
-
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--batches", type=click.IntRange(min=1), help="With the manual clock, as fast as they run.  [100,000]")
 @click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="With the machine's clock instead.")
@@ -119,7 +191,7 @@ def draw(samples: Sequence[Sample], path: Path) -> None:
 @click.option("--ui", is_flag=True, help="With the monitoring plugin, which is off otherwise.")
 @click.option(
     "--results",
-    default=ROOT / "build" / "benchmarks" / "long-run",
+    default=ROOT / "build" / "benchmarks" / FOLDER,
     show_default="build/benchmarks/long-run",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the samples and the plot.",
@@ -146,23 +218,15 @@ def main(batches: int | None, minutes: float | None, interval: float, ui: bool, 
         samples, failed, code = run(task)
     if code or not samples:
         raise click.ClickException(f"the program exited with {code} after {len(samples)} samples")
-    results.mkdir(parents=True, exist_ok=True)
-    kind = "manual" if is_manual else "live"
-    report = {
-        "task": task,
-        "machine": machine.describe(),
-        "state": state,
-        "samples": [asdict(each) for each in samples],
-    }
-    (results / f"{kind}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
+    ran = Run(task, date, failed, machine.describe(), state, tuple(samples))
+    ran.save(results)
     if missing := plots.reason_not_available():
         click.echo(f"no plot: {missing}")
     else:
-        draw(samples, results / f"{kind}.svg")
-    grown = {role: growth_mb(samples, role) for role in ROLES}
-    click.echo(f"{samples[-1].batches:,} batches, {failed} failed; growth over the last two thirds: ", nl=False)
-    click.echo(", ".join(f"{role} {mb:+.1f} MB" for role, mb in grown.items()))
-    sys.exit(failed > 0 or any(grown[role] > most for role, most in _MAX_GROWTH_MB.items()))
+        ran.draw(results / f"{ran.kind}.svg")
+    click.echo(f"\n{ran.title}\n\n{ran.table}")
+    sys.exit(not ran.is_flat)
 
 
 if __name__ == "__main__":

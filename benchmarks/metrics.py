@@ -82,8 +82,10 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
     if (records := result.records - sent_before) > 0:
         found["records_per_s"] = records / took_s
         found["cpu_us_per_record"] = usage.cpu_s / records * 1e6
-        if usage.busiest_worker_s:
-            found["records_per_core_s"] = records / usage.busiest_worker_s
+        # An engine of a single process receives in that one.
+        receiver_s = usage.busiest_worker_s or (usage.cpu_s if not usage.cpu_of_role_s.get("jvm") else 0.0)
+        if receiver_s:
+            found["records_per_core_s"] = records / receiver_s
     if result.delays_ms:
         # Half of them at most, for an engine that has no batches or few.
         skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)

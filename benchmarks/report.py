@@ -2,136 +2,247 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import plots
-from benchmarks.comparison import Cell, Outcome, is_met, ratios
+from benchmarks import long_run, plots
+from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratios
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.metrics import METRICS
-from benchmarks.rows import Goal, Row
+from benchmarks.rows import Goal, Point, Row
+
+#: A goal that is missed counts as reached if the limit is at most this many times as fast.
+NEAR = 1.3
 
 _INTRO = """# Benchmarks
 
-Penstock beside its peers. In each row all engines process the same data, one after the other, each in processes of its
-own; each round begins with another engine. A figure is the median of the rounds. A ratio is the median of the ratios of
-the rounds, with the least and the largest in brackets: ratios of one run compare, figures of two runs do not. A
-program's answer is compared with that of plain Python on the same data, and only right answers have figures. CPU and
-memory are those of the driver, the JVM and the Python workers together; memory is resident, without mapped files. The
-lines come from a thread of the program that runs the comparison, on the same processors.
+How fast Penstock is beside its peers, and beside the limit: the same work without a streaming engine, as a loop in one
+Python process or as bare Spark jobs.
 
-`make bench` writes this page; it takes hours on an idle machine. `make bench ARGS=--list` shows the rows and engines,
-`make bench ARGS="wordcount --rounds 5"` runs one row, `make bench ARGS=--quick` tries everything at small sizes."""
+- **A round** runs every engine of a row once, one after the other, on the same data, each in processes of its own. The
+  next round begins with another engine.
+- **A figure** is the median of the rounds. A heading says how many there were.
+- **A ratio** is Penstock's figure divided by that of the engine in its line. It is taken in each round; the table has
+  the median, and in brackets the least and the largest. For throughput, a ratio above 1 means that Penstock is faster;
+  for time and memory, a ratio below 1 means that it needs less. Ratios of one run compare; figures of two runs do not.
+- **An answer** is compared with that of plain Python on the same data. Only right answers have figures.
+- **CPU and memory** are those of the driver, the JVM and the Python workers together. Memory is resident, without
+  mapped files. The lines come from a thread of the program that runs the comparison, on the same processors.
+- **Slots:** all engines have as many slots for their batches as there are cores; receivers have their own.
+
+`make bench` measures all rows, which takes hours on an idle machine, and writes this page. One row, or a part of it:
+
+```sh
+make bench ARGS="--list"
+make bench ARGS="wordcount --rounds 5"
+make bench ARGS="latency --point 0.1 --engine penstock --engine pyspark"
+make bench ARGS="wordcount --quick"
+```
+
+The first command shows the rows and engines. A quick run shows only that everything works. The figures go to
+`build/benchmarks`, one file for each row and size; `make bench ARGS=--page-only` writes the page of those that are
+there."""
 
 _QUICK = """
 **These figures come from a run with `--quick`: its sizes are so small that they say nothing about speed.**"""
 
+_GOALS = f"""
+The limit does the same work without streaming. The last column says how many times as fast as Penstock it is in the
+same rounds. A goal that is missed with a limit of at most {NEAR:g} x is near what can be reached. [Rate
+control](rate-control.md) and [Scale](scale.md) have the goals of the rate estimators and of the ReceiverTracker.
+"""
 
-def table(row: Row, outcome: Outcome) -> str:
-    """The table of a row in Markdown, with what has no figures below it."""
-    ours = [name for name in OURS if any(cell.engine == name and cell.medians for cell in outcome.cells)]
-    metrics = [name for name in row.metrics if any(name in cell.medians for cell in outcome.cells)]
+
+def table(row: Row, outcomes: Sequence[Outcome]) -> str:
+    """The table of a row in Markdown, with what has no figures below it.
+
+    Args:
+        row: which was run.
+        outcomes: of its points.
+    """
+    cells = [(outcome, cell) for outcome in outcomes for cell in outcome.cells]
+    ours = [name for name in OURS if any(cell.engine == name and cell.medians for _, cell in cells)]
+    metrics = [name for name in row.metrics if any(name in cell.medians for _, cell in cells)]
     head = [*([row.axis] if row.axis else []), "engine"]
+    num_texts = len(head)
     head += [f"{METRICS[name].title}, {METRICS[name].unit}" for name in metrics]
     head += [f"{ENGINES[name].title} / this" for name in ours]
-    lines = [
-        _line(head),
-        _line(["---" if column < len(head) - len(metrics) - len(ours) else "---:" for column in range(len(head))]),
-    ]
-    for cell in outcome.cells:
+    lines = [_line(head), _line(["---" if column < num_texts else "---:" for column in range(len(head))])]
+    for outcome, cell in cells:
         if not cell.medians:
             continue
         figures = [_number(cell.medians[name]) if name in cell.medians else "-" for name in metrics]
-        against = [_ratio(outcome, name, cell, row.metrics[0]) for name in ours]
+        against = [_spread(_ratio(outcome, name, cell, row.metrics[0])) for name in ours]
         lines.append(_line([*([f"{cell.x:,g}"] if row.axis else []), ENGINES[cell.engine].title, *figures, *against]))
-    if not any(cell.medians for cell in outcome.cells):
+    if not any(cell.medians for _, cell in cells):
         lines = []
-    return "\n".join([*lines, *_without_figures(row, outcome)])
+    notes = [*_without_figures(row, outcomes), *_not_run(row, outcomes)]
+    return "\n".join([*lines, *(["", *notes] if notes else [])])
 
 
-def _without_figures(row: Row, outcome: Outcome) -> list[str]:
+def _without_figures(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
     reasons: dict[tuple[str, str], list[float]] = {}
-    for cell in outcome.cells:
-        if cell.reason:
-            prefix = "failed: " if cell.is_wrong else "not available: "
-            reasons.setdefault((cell.engine, prefix + cell.reason), []).append(cell.x)
-    notes = []
+    for outcome in outcomes:
+        for cell in outcome.cells:
+            if cell.reason:
+                prefix = "failed: " if cell.is_wrong else "not available: "
+                reasons.setdefault((cell.engine, prefix + cell.reason), []).append(cell.x)
     for (engine, reason), points in reasons.items():
-        where = f" at {', '.join(f'{x:,g}' for x in points)}" if row.axis else ""
-        notes.append(f"- {ENGINES[engine].title}{where}: {reason}.")
-    notes += [f"- {ENGINES[engine].title} is left out: {reason}." for engine, reason in row.left_out.items()]
-    return ["", *notes] if notes else []
+        yield f"- {ENGINES[engine].title}{_at(row, points)}: {reason}."
+    for engine, reason in row.left_out.items():
+        yield f"- {ENGINES[engine].title} is left out: {reason}."
+
+
+def _not_run(row: Row, outcomes: Sequence[Outcome]) -> Iterator[str]:
+    ran = {(cell.engine, outcome.x) for outcome in outcomes for cell in outcome.cells}
+    engines: dict[tuple[float, ...], list[str]] = {}
+    for name in row.engines:
+        if missing := tuple(point.x for point in row.points if (name, point.x) not in ran):
+            engines.setdefault(missing, []).append(ENGINES[name].title)
+    for points, titles in engines.items():
+        yield f"- Not run{_at(row, points) if len(points) < len(row.points) else ''}: {'; '.join(titles)}."
+
+
+def _at(row: Row, points: Sequence[float]) -> str:
+    return f" at {', '.join(f'{x:,g}' for x in points)}" if row.axis else ""
 
 
 def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> str:
-    """The table of all goals whose rows were run."""
-    lines = [_line(["row", "goal", "met"]), _line(["---"] * 3)]
-    for outcome in outcomes:
-        row = rows[outcome.row]
+    """The table of all goals."""
+    lines = [_line(["row", "goal", "measured", "rounds", "met", "limit"]), _line(["---"] * 6)]
+    ran = {outcome.row for outcome in outcomes}
+    for row in rows.values():
+        name = f"[{row.title}](#{_anchor(row.title)})" if row.name in ran else row.title
         for goal in row.goals:
-            met = is_met(goal, outcome, row)
-            said = "not measured" if met is None else "yes" if met else "**no**"
-            lines.append(_line([f"[{row.title}](#{_anchor(row.title)})", _wording(goal, row), said]))
-    return "\n".join(lines) if len(lines) > 2 else "No row with a goal was run."
+            found = judge(goal, row, outcomes)
+            if found.is_met is None:
+                cells = ["-", "-", "not measured", "-"]
+            else:
+                cells = [_measured(goal, found), str(found.rounds), _verdict(found), _limit(goal, found)]
+            lines.append(_line([name, _wording(goal, row), *cells]))
+    return "\n".join(lines)
 
 
-def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> Path:
+def _measured(goal: Goal, found: Judgement) -> str:
+    if found.ratio:
+        return _spread(found.ratio)
+    unit = METRICS[goal.metric].unit
+    return f"{_number(found.figure)} {unit}" + (f"; goal {_number(found.limit)} {unit}" if goal.peer else "")
+
+
+def _verdict(found: Judgement) -> str:
+    if found.is_met:
+        return "yes"
+    return "no, but near the limit" if found.slower and found.slower.median <= NEAR else "**no**"
+
+
+def _limit(goal: Goal, found: Judgement) -> str:
+    if not found.slower:
+        return "-"
+    return f"{ENGINES[goal.limit].title.removeprefix('limit: ')}: {_spread(found.slower)}"
+
+
+def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome], long_runs: Path | None = None) -> Path:
     """Write the page, and its plots into a folder beside it that has the page's name.
 
     Args:
         path: of the page.
         rows: all rows by name, which give the order.
-        outcomes: of those that were run.
+        outcomes: of what was run.
+        long_runs: folder of the long runs.
 
     Returns:
         The path.
     """
-    known = sorted((each for each in outcomes if each.row in rows), key=lambda each: list(rows).index(each.row))
+    known = [each for row in rows.values() for point in row.points for each in _of_point(outcomes, row, point)]
     folder = path.parent / path.stem
     parts = [_INTRO]
     if any(each.is_quick for each in known):
         parts.append(_QUICK)
-    parts += ["\n## Machine\n", _machines(known), "\n## Goals\n", goals(rows, known)]
-    for outcome in known:
-        row = rows[outcome.row]
-        parts += [f"\n## {row.title}\n", row.summary, "", table(row, outcome)]
-        if plot := plots.draw(row, outcome, folder):
-            parts.append(f"\n![{row.title}]({folder.name}/{plot.name})")
-    if missing := plots.reason_not_available():
-        parts.append(f"\nThere are no plots: {missing}.")
+    parts += ["\n## Goals", _GOALS, goals(rows, known)]
+    for row in rows.values():
+        if of_row := [each for each in known if each.row == row.name]:
+            parts += [f"\n## {row.title}\n", f"{row.summary} {_rounds(row, of_row)}", "", table(row, of_row)]
+            if plot := plots.draw(row, of_row, folder):
+                parts.append(f"\n![{row.title.replace('`', '')}]({folder.name}/{plot.name})")
+    parts += _long_runs(long_runs, folder)
+    if missing := [row for row in rows.values() if row.name not in {each.row for each in known}]:
+        parts.append("\n## Not run\n")
+        parts += [f"- {row.title}: `make bench ARGS={row.name}`" for row in missing]
+    parts += ["\n## Machine\n", _machines(known)]
+    if reason := plots.reason_not_available():
+        parts.append(f"\nThere are no plots: {reason}.")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
     return path
 
 
+def _of_point(outcomes: Sequence[Outcome], row: Row, point: Point) -> list[Outcome]:
+    return [each for each in outcomes if (each.row, each.x) == (row.name, point.x)]
+
+
+def _rounds(row: Row, outcomes: Sequence[Outcome]) -> str:
+    points: dict[int, list[float]] = {}
+    for outcome in outcomes:
+        points.setdefault(outcome.rounds, []).append(outcome.x)
+    said = [
+        f"{rounds} round{'s' if rounds > 1 else ''}{_at(row, xs) if len(points) > 1 else ''}"
+        for rounds, xs in points.items()
+    ]
+    return f"**{'; '.join(said)}**" + (", and one round shows no spread." if 1 in points else ".")
+
+
+def _long_runs(folder: Path | None, plots_folder: Path) -> Iterator[str]:
+    runs = [long_run.Run.load(path) for path in sorted(folder.glob("*.json"), reverse=True)] if folder else []
+    if runs:
+        yield "\n## Long runs\n"
+        yield (
+            "Memory of driver, JVM and workers over very many batches: a receiver stores 1,000 lines/s, each batch "
+            "reduces them by\nkey. Growth is that of the straight line through all samples of the last two thirds. "
+            "`python -m benchmarks.long_run` runs\n100,000 batches under the manual clock, with `--minutes 30` it "
+            "runs live."
+        )
+    for run in runs:
+        yield f"\n{run.title}\n\n{run.table}"
+        if not plots.reason_not_available():
+            plot = run.draw(plots_folder / f"long-run-{run.kind}.svg")
+            yield f"\n![Memory over the batches of the {run.kind} run]({plots_folder.name}/{plot.name})"
+
+
 def _machines(outcomes: Sequence[Outcome]) -> str:
-    """What the rows ran on: the facts of the newest, and what each row's own state was."""
+    """What the rows ran on: the facts of the newest, and what the state was at each point."""
     if not outcomes:
         return "No row was run."
     newest = max(outcomes, key=lambda outcome: outcome.date)
     lines = [_line(["what", "which"]), _line(["---"] * 2)]
     lines += [_line([name, value]) for name, value in newest.machine.items()]
-    lines += ["", _line(["row", "ended (UTC)", "rounds", "seed", "state of the machine"]), _line(["---"] * 5)]
-    for outcome in outcomes:
-        rounds = max((len(cell.rounds) for cell in outcome.cells), default=0)
-        note = "" if outcome.machine == newest.machine else "; another machine or other versions"
-        lines.append(_line([outcome.row, outcome.date, str(rounds), str(outcome.seed), outcome.state + note]))
+    lines += ["", _line(["row", "size", "ended (UTC)", "rounds", "seed", "state of the machine"]), _line(["---"] * 6)]
+    for each in outcomes:
+        note = "" if each.machine == newest.machine else "; another machine or other versions"
+        cells = [each.row, f"{each.x:,g}" if each.x else "-", each.date, str(each.rounds), str(each.seed)]
+        lines.append(_line([*cells, each.state + note]))
     return "\n".join(lines)
 
 
-def _ratio(outcome: Outcome, ours: str, cell: Cell, metric: str) -> str:
-    own = outcome.cell(ours, cell.x)
-    spread = ratios(own, cell, metric) if own and cell.engine != ours else None
+def _ratio(outcome: Outcome, ours: str, cell: Cell, metric: str) -> Spread | None:
+    own = outcome.cell(ours)
+    return ratios(own, cell, metric) if own and cell.engine != ours else None
+
+
+def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "-"
+    if spread.num_rounds == 1:
+        return f"{_number(spread.median)} x"
     return f"{_number(spread.median)} x ({_number(spread.least)} to {_number(spread.most)})"
 
 
 def _wording(goal: Goal, row: Row) -> str:
     metric = METRICS[goal.metric]
     sign = "≥" if goal.relation == ">=" else "≤"
-    limit = [f"{goal.factor:g} x {ENGINES[goal.peer].title}"] if goal.peer else []
-    limit += [f"{_number(goal.offset)} {metric.unit}"] if goal.offset else []
+    factor = "" if goal.factor == 1 else f"{goal.factor:g} x "
+    limit = [f"{factor}{ENGINES[goal.peer].title.removeprefix('limit: ')}"] if goal.peer else []
+    limit += [f"{goal.offset:,.10g} {metric.unit}"] if goal.offset else []
     where = f" at {row.axis.partition(',')[0]} {goal.x:g}" if goal.x is not None else ""
     return f"{ENGINES[goal.engine].title}: {metric.title}{where} {sign} {' + '.join(limit)}"
 

@@ -1,16 +1,13 @@
 """Many simulated receivers report blocks to a real ReceiverTracker; print the processor time, memory and delays.
 
-usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--blocks-per-report 1] [--seconds 20]
-    [--hosts 100] [--rates]
+usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--seconds 20] [--hosts 100] [--rates]
 
-Receivers are simulated by processes that register and report blocks as supervisors do, each receiver over a connection
-of its own; no block is written and no Spark runs. The tracker runs in this process, on one core, with batches of one
-second: blocks are allocated, packed into partitions, processed and cleaned up as the JobGenerator does it. ``--rates``
-also sends each receiver a new rate per batch. Processor time per block is what counts on a busy machine: where the
-simulation cannot keep its pace, that is printed, and the share of a core follows from the time per block. With
-``--blocks-per-report N`` each receiver reports N blocks in a message, as it does by itself where N blocks are stored
-during a report: what a driver costs that does not keep up. The same
-messages over as many connections are first sent to a Flight server that does nothing: what Arrow Flight itself takes.
+Receivers are simulated by processes that register and report blocks as supervisors do: each receiver has a connection
+and a reporting thread of its own, and blocks that it stores during a report are in the next one. No block is written
+and no Spark runs. The tracker runs in this process, on one core, with batches of one second: blocks are allocated,
+packed into partitions, processed and cleaned up as the JobGenerator does it. The simulated receivers have the other
+cores. ``--rates`` also sends each receiver a new rate per batch. The same receivers first report to a Flight server
+that does nothing: what Arrow Flight itself takes.
 """
 
 from __future__ import annotations
@@ -21,11 +18,14 @@ import gc
 import multiprocessing
 import os
 import pstats
+import queue
 import resource
 import statistics
 import sys
 import threading
 import time
+from itertools import chain
+from typing import NamedTuple
 
 import psutil
 import pyarrow.flight as flight
@@ -33,6 +33,7 @@ import pyarrow.flight as flight
 from penstock import Receiver
 from penstock.blocks.block import StoredBlock
 from penstock.conf import Settings
+from penstock.receive.block_generator import waiting
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
@@ -106,72 +107,103 @@ class Nothing(flight.FlightServerBase):
         yield flight.Result(b"{}")
 
 
-def simulate(pipe, location, bare_location, secret, stream_ids, options):
-    """Register receivers, then report their blocks at an even pace; send how long the reports took."""
+class Offered(NamedTuple):
+    """What a process with simulated receivers measured.
+
+    Attributes:
+        reports: how long each took, seconds.
+        delays: of each block, from its storing to the answer, seconds.
+        late: how late it stored a block at most, seconds.
+        cpu: its processor time, seconds.
+        ended: when the last block was accepted, seconds since the epoch.
+    """
+
+    reports: list[float]
+    delays: list[float]
+    late: float
+    cpu: float
+    ended: float
+
+
+def simulate(pipe, locations, secret, stream_ids, options):
+    """Register receivers and offer their blocks, first to the server that does nothing, then to the tracker."""
+    if options.simulator_cores:
+        os.sched_setaffinity(0, options.simulator_cores)
+    bare_location, location = locations
     token = Token(secret)
     kinds = (UpdateRateLimit, CleanUpBlocks, ReleaseReceiver, StopReceiver)
     endpoint = Endpoint("127.0.0.1", token, dict.fromkeys(kinds, lambda _message: Reply()))
     # Each with a connection of its own, as receivers in different processes have.
     own = [("grpc.use_local_subchannel_pool", 1)]
-    clients = {each: flight.FlightClient(bare_location, generic_options=own) for each in stream_ids}
     call = flight.FlightCallOptions(timeout=60, headers=token.headers())
+    clients = {}
 
     def ask(stream_id, message, kind):
         action = flight.Action(type(message).__name__, to_json(message))
         (result,) = clients[stream_id].do_action(action, call)
         return from_json(kind, result.body.to_pybytes())
 
-    together = options.blocks_per_report
+    def report(stream_id, blocks):
+        return ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply)
 
-    def stored_block(stream_id, number):
-        name = f"input-{stream_id}-1-{number}"
-        path = f"/local/host-{stream_id % options.hosts}/penstock/run/{name}.arrow"
-        return StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path)
-
-    def add_blocks(stream_id, number):
-        blocks = [stored_block(stream_id, each) for each in range(number * together, (number + 1) * together)]
-        return AddBlocks(stream_id, 1, blocks)
-
+    clients |= {each: flight.FlightClient(bare_location, generic_options=own) for each in stream_ids}
     for stream_id in stream_ids:
-        ask(stream_id, add_blocks(stream_id, 0), Reply)
+        report(stream_id, [])
     pipe.send(None)
-    begin = pipe.recv()
-    reports_per_s = options.blocks_per_s / together
-    for number in range(int(BARE_S * reports_per_s)):
-        for position, stream_id in enumerate(stream_ids):
-            due = begin + (number + position / len(stream_ids)) / reports_per_s
-            time.sleep(max(due - time.time(), 0))
-            ask(stream_id, add_blocks(stream_id, number), Reply)
-    pipe.send(None)
+    pipe.send(offer(stream_ids, report, pipe.recv(), BARE_S, options))
     for each in clients.values():
         each.close()
-    clients.update({each: flight.FlightClient(location, generic_options=own) for each in stream_ids})
+    clients |= {each: flight.FlightClient(location, generic_options=own) for each in stream_ids}
     for stream_id in stream_ids:
         directory = f"/local/host-{stream_id % options.hosts}/penstock/run"
         message = RegisterReceiver(stream_id, 1, "Silent", endpoint.port, "127.0.0.1", directory, 1 << 40)
         assert ask(stream_id, message, Registered).accepted
     pipe.send(None)
-    begin = pipe.recv()
-    period = 1 / reports_per_s
-    reported, behind, took, batches = 0, 0.0, [], 0
-    for number in range(int(options.seconds * reports_per_s)):
+    pipe.send(offer(stream_ids, report, pipe.recv(), options.seconds, options))
+    pipe.recv()
+
+
+def offer(stream_ids, report, begin, seconds, options):
+    """Let each receiver store blocks at an even pace and report them; return what that took."""
+    queues = {stream_id: queue.Queue() for stream_id in stream_ids}
+    reports, delays = [], []
+
+    def reporting(stream_id):
+        # A BlockGenerator's thread of this name does the same.
+        while dues := waiting(queues[stream_id]):
+            asked = time.perf_counter()
+            blocks = [stored_block(stream_id, number, options.hosts) for number, _due in dues]
+            assert report(stream_id, blocks).accepted
+            reports.append(time.perf_counter() - asked)
+            answered = time.time()
+            delays.extend(answered - due for _number, due in dues)
+
+    threads = [threading.Thread(target=reporting, args=(stream_id,)) for stream_id in stream_ids]
+    for each in threads:
+        each.start()
+    cpu, late = time.process_time(), 0.0
+    for number in range(seconds * options.blocks_per_s):
         for position, stream_id in enumerate(stream_ids):
-            due = begin + (number + position / len(stream_ids)) * period
+            due = begin + (number + position / len(stream_ids)) / options.blocks_per_s
             wait = due - time.time()
             if wait > 0:
                 time.sleep(wait)
-            behind = max(behind, -wait)
-            asked = time.perf_counter()
-            assert ask(stream_id, add_blocks(stream_id, number), Reply).accepted
-            took.append(time.perf_counter() - asked)
-            reported += together
-        while batches < int((number + 1) * period):
-            batches += 1
-            pipe.send(None)
-    for _ in range(options.seconds - batches):
-        pipe.send(None)
-    pipe.send((reported, took, behind))
-    pipe.recv()
+            late = max(late, -wait)
+            queues[stream_id].put((number, due))
+    for each in queues.values():
+        each.put(None)
+    for each in threads:
+        each.join()
+    # A reporting thread that failed has printed why.
+    assert len(delays) == seconds * options.blocks_per_s * len(stream_ids), "blocks were not accepted"
+    return Offered(reports, delays, late, time.process_time() - cpu, time.time())
+
+
+def stored_block(stream_id, number, hosts):
+    """A block, as a receiver describes it."""
+    name = f"input-{stream_id}-1-{number}"
+    path = f"/local/host-{stream_id % hosts}/penstock/run/{name}.arrow"
+    return StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path, arrival_ms=int(time.time() * 1000))
 
 
 def make_tracker(options):
@@ -191,74 +223,62 @@ def make_tracker(options):
 
 def run(options):
     """Run the simulation, print the results."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:1])
+    options.simulator_cores = cores[1:]
+    if not cores[1:]:
+        print("One core: the simulated receivers share that of the tracker, and their delays are no measure.")
     tracker = make_tracker(options)
-    started = time.process_time()
     tracker.start()
-    print(f"{options.receivers} receivers on {options.hosts} hosts, {options.blocks_per_s} blocks/s each")
-    print(f"launched: {time.process_time() - started:.2f} s of processor time")
-    launcher, simulators, nothing = tracker._launcher, [], Nothing("grpc://127.0.0.1:0")
+    wanted = options.receivers * options.blocks_per_s
+    print(f"{options.receivers} receivers on {options.hosts} hosts, {options.blocks_per_s} blocks/s each: {wanted}/s")
+    launcher, nothing = tracker._launcher, Nothing("grpc://127.0.0.1:0")
+    locations = f"grpc://127.0.0.1:{nothing.port}", launcher.driver_location
     context = multiprocessing.get_context("spawn")
+    processes, pipes = [], []
     for number in range(SIMULATORS):
         ours, theirs = context.Pipe()
         streams = list(range(number, options.receivers, SIMULATORS))
-        bare_location = f"grpc://127.0.0.1:{nothing.port}"
-        arguments = (theirs, launcher.driver_location, bare_location, launcher.token.secret, streams, options)
-        process = context.Process(target=simulate, args=arguments)
-        process.start()
-        simulators.append((process, ours))
-    launched = time.process_time() - started
-    bare = bare_call_s(simulators, options)
+        arguments = theirs, locations, launcher.token.secret, streams, options
+        processes.append(context.Process(target=simulate, args=arguments))
+        processes[-1].start()
+        pipes.append(ours)
+    _received(pipes)
+    bare = measure(pipes, BARE_S, lambda _second: None)
+    cpu = time.process_time()
     nothing.shutdown()
-    started = time.process_time() - launched
-    for _process, pipe in simulators:
-        pipe.recv()
-    print(f"registered: {time.process_time() - started:.2f} s of processor time")
+    print(f"a Flight server that does nothing: {bare}")
+    _received(pipes)
+    print(f"registered: {time.process_time() - cpu:.2f} s of processor time")
     gc.collect()
     memory = psutil.Process().memory_info
     rss = memory().rss
     profile = cProfile.Profile() if options.profile else None
-    stream_ids = list(range(options.receivers))
-    began, cpu = time.monotonic(), time.process_time()
-    for number in range(1, IDLE + 1):
-        time.sleep(max(began + number - time.monotonic(), 0))
-        batch(tracker, number, stream_ids, rates=options.rates)
-    fixed = (time.process_time() - cpu) / (time.monotonic() - began)
-    begin = time.time() + 0.5
-    for _process, pipe in simulators:
-        pipe.send(begin)
-    cpu, batch_s, began = time.process_time(), [], time.monotonic()
-    for number in range(IDLE + 1, IDLE + 1 + options.seconds):
-        # A batch for the blocks of a second, however long the simulation takes for these.
-        for _process, pipe in simulators:
-            pipe.recv()
+    stream_ids, batch_s = list(range(options.receivers)), []
+
+    def on_second(second):
         if profile:
             profile.enable()
         asked = time.thread_time()
-        batch(tracker, number, stream_ids, rates=options.rates)
+        batch(tracker, second + 1, stream_ids, rates=options.rates)
         batch_s.append(time.thread_time() - asked)
         if profile:
             profile.disable()
-    results = [pipe.recv() for _process, pipe in simulators]
-    wall, cpu = time.monotonic() - began, time.process_time() - cpu
-    blocks, took = sum(each[0] for each in results), sorted(each for result in results for each in result[1])
-    wanted = options.receivers * options.blocks_per_s
-    late = max(each[2] for each in results)
-    print(f"blocks: {blocks} in {wall:.1f} s, {blocks / wall:.0f}/s; the simulation was {late:.1f} s late at most")
-    each = max(cpu - fixed * wall, 0) / blocks
-    print(f"processor time of the tracker: {fixed:.3f} s a second without blocks, {each * 1e6:.0f} us a block")
-    ratio = each * options.blocks_per_report / bare
-    print(f"a Flight server that does nothing: {bare * 1e6:.0f} us a call; ratio of a report {ratio:.2f}")
-    print(f"share of a core at {wanted} blocks/s: {fixed + each * wanted:.2f}")
+
+    began, cpu = time.monotonic(), time.process_time()
+    for second in range(IDLE):
+        time.sleep(max(began + second + 1 - time.monotonic(), 0))
+        on_second(second)
+    print(f"without blocks: {(time.process_time() - cpu) / (time.monotonic() - began):.3f} cores")
+    batch_s.clear()
+    print(f"tracker: {measure(pipes, options.seconds, lambda second: on_second(IDLE + second))}")
     middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
     print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
-    middle, late = took[len(took) // 2] * 1000, took[int(len(took) * 0.99)] * 1000
-    print(f"report: median {middle:.1f} ms, p99 {late:.1f} ms")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"memory: {rss >> 20} MB with all registered, {memory().rss >> 20} MB at the end, {peak >> 20} MB at most")
     # From here on messages to the simulated receivers fail.
     set_level("CRITICAL")
-    for process, _pipe in simulators:
+    for process in processes:
         process.kill()
     if profile:
         pstats.Stats(profile).sort_stats("cumulative").print_stats(25)
@@ -267,17 +287,39 @@ def run(options):
     os._exit(0)
 
 
-def bare_call_s(simulators, options):
-    """The processor time that a call takes in a Flight server that does nothing."""
-    for _process, pipe in simulators:
-        pipe.recv()
+def measure(pipes, seconds, on_second):
+    """Have the simulated receivers offer blocks for some seconds; return what that took, as text.
+
+    Everything is counted until the last block is accepted.
+    """
     begin, cpu = time.time() + 0.5, time.process_time()
-    for _process, pipe in simulators:
-        pipe.send(begin)
-    for _process, pipe in simulators:
-        pipe.recv()
-    calls = int(BARE_S * options.blocks_per_s / options.blocks_per_report) * options.receivers
-    return (time.process_time() - cpu) / calls
+    for each in pipes:
+        each.send(begin)
+    for second in range(seconds):
+        time.sleep(max(begin + second + 1 - time.time(), 0))
+        on_second(second)
+    offered = _received(pipes)
+    cpu, wall = time.process_time() - cpu, max(each.ended for each in offered) - begin
+    reports, delays = (sorted(chain.from_iterable(each)) for each in zip(*(each[:2] for each in offered), strict=True))
+    micros = cpu * 1e6
+    simulators = [f"{each.cpu / wall:.2f} cores, {each.late * 1000:.0f} ms late at most" for each in offered]
+    return "\n    ".join(
+        [
+            f"{len(delays) / wall:.0f} blocks/s accepted, {len(delays) / len(reports):.2f} blocks a report",
+            f"{cpu / wall:.2f} cores, {micros / len(delays):.0f} us a block, {micros / len(reports):.0f} us a report",
+            f"report: {_spread(reports)}; block, from its storing to the answer: {_spread(delays)}",
+            f"processes with simulated receivers: {'; '.join(simulators)}",
+        ]
+    )
+
+
+def _received(pipes):
+    return [each.recv() for each in pipes]
+
+
+def _spread(delays):
+    middle, late = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
+    return f"median {middle:.1f} ms, p99 {late:.1f} ms"
 
 
 def batch(tracker, number, stream_ids, *, rates):
@@ -298,7 +340,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--receivers", type=int, default=1000)
     parser.add_argument("--blocks-per-s", type=int, default=5)
-    parser.add_argument("--blocks-per-report", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--rates", action="store_true", help="send each receiver a new rate per batch")

@@ -82,7 +82,8 @@ def make_ssc(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     from penstock.spark.spark_conf import entries_of
 
     made: list[StreamingContext] = []
-    shared = entries_of(sc)
+    # On a busy machine batches pile up: a graceful stop that is cut short is not what these tests are about.
+    shared = {**entries_of(sc), "spark.streaming.gracefulStopTimeout": "200s"}
 
     def make(interval_s: float = 0.2, conf: Mapping[str, str] | None = None) -> StreamingContext:
         monkeypatch.setattr(sc, "_conf", own_conf([*shared.items(), *(conf or {}).items()]))

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from benchmarks import plots
-from benchmarks.comparison import Cell, Outcome, is_met, ratios
+from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratios
+from benchmarks.engines import ENGINES
+from benchmarks.long_run import Run, Sample
 from benchmarks.metrics import METRICS, figures
 from benchmarks.processes import Usage
 from benchmarks.programs.task import Batch, Result
-from benchmarks.report import table, write_page
+from benchmarks.report import goals, table, write_page
 from benchmarks.rows import Goal, make_rows
 
 ROWS = make_rows(2)
@@ -22,13 +24,12 @@ def cell(engine: str, *values: float, metric: str = "records_per_s", x: float = 
 
 
 def outcome(*cells: Cell, row: str = "count") -> Outcome:
-    return Outcome(row, "2026-01-02T03:04+00:00", False, 7, {"processor": "P"}, "idle", cells)
+    return Outcome(row, cells[0].x, "2026-01-02T03:04+00:00", False, 7, {"processor": "P"}, "idle", cells)
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios_with_their_spread() -> None:
     spread = ratios(cell("penstock", 10, 30, 20), cell("pyspark", 5, 5, 5), "records_per_s")
-    assert spread is not None
-    assert (spread.median, spread.least, spread.most) == (4, 2, 6)
+    assert spread == Spread(4, 2, 6, 3)
 
 
 def test_rounds_that_failed_have_no_ratio() -> None:
@@ -39,18 +40,34 @@ def test_rounds_that_failed_have_no_ratio() -> None:
 @pytest.mark.parametrize(("peer", "met"), [(2.0, True), (2.1, False)])
 def test_goal_with_a_peer_compares_the_ratio(peer: float, met: bool) -> None:
     goal = Goal("records_per_s", ">=", 5, "pyspark")
-    assert is_met(goal, outcome(cell("penstock", 10), cell("pyspark", peer)), ROWS["count"]) is met
+    found = judge(goal, ROWS["count"], [outcome(cell("penstock", 10), cell("pyspark", peer))])
+    assert found.is_met is met
+    assert found.ratio == Spread(10 / peer, 10 / peer, 10 / peer, 1)
 
 
 @pytest.mark.parametrize(("figure", "met"), [(7.0, True), (7.5, False)])
 def test_goal_with_an_offset_compares_the_figure(figure: float, met: bool) -> None:
     goal = Goal("processing_p50_ms", "<=", 1, "bare-spark", offset=5.0)
     cells = [cell("penstock", figure, metric=goal.metric), cell("bare-spark", 2, metric=goal.metric)]
-    assert is_met(goal, outcome(*cells, row="empty"), ROWS["empty"]) is met
+    found = judge(goal, ROWS["empty"], [outcome(*cells, row="empty")])
+    assert (found.is_met, found.figure, found.limit) == (met, figure, 7.0)
 
 
 def test_goal_without_figures_is_not_measured() -> None:
-    assert is_met(Goal("records_per_s", ">=", 5, "pyspark"), outcome(cell("penstock", 10)), ROWS["count"]) is None
+    assert (
+        judge(Goal("records_per_s", ">=", 5, "pyspark"), ROWS["count"], [outcome(cell("penstock", 10))]) == Judgement()
+    )
+
+
+@pytest.mark.parametrize(("metric", "relation"), [("records_per_s", ">="), ("processing_p50_ms", "<=")])
+@pytest.mark.parametrize(("near", "verdict"), [(1.2, "no, but near the limit"), (1.4, "**no**")])
+def test_goal_that_is_missed_is_compared_with_the_limit(metric: str, relation: str, near: float, verdict: str) -> None:
+    figure = 10 / near if relation == ">=" else 10 * near
+    cells = [cell(*each, metric=metric) for each in (("penstock", figure), ("pyspark", 10), ("bare-python", 10))]
+    factor = 5 if relation == ">=" else 0.1
+    row = evolve(ROWS["count"], goals=(Goal(metric, relation, factor, "pyspark", limit="bare-python"),))
+    text = goals({"count": row}, [outcome(*cells)]).splitlines()[-1]
+    assert text.endswith(f"| 1 | {verdict} | a loop in one Python process: {near:#.3g} x |")
 
 
 def test_every_goal_names_a_metric_an_engine_and_a_point_of_its_row() -> None:
@@ -58,6 +75,7 @@ def test_every_goal_names_a_metric_an_engine_and_a_point_of_its_row() -> None:
         for goal in row.goals:
             assert goal.engine in row.engines
             assert not goal.peer or goal.peer in row.engines
+            assert not goal.limit or goal.limit in row.engines
             assert goal.metric in METRICS
             assert goal.x is None or goal.x in {point.x for point in row.points}
 
@@ -80,10 +98,24 @@ def test_figures_leave_out_the_warm_up_and_small_batches() -> None:
     assert (found["memory_mb"], found["driver_mb"], found["jvm_mb"]) == (9, 4, 0)
 
 
+def test_engine_of_one_process_receives_in_it() -> None:
+    usage = Usage(9.0, {"driver": 4.0}, {"driver": 0.5, "jvm": 0.0, "workers": 0.0})
+    assert figures(Result((Batch(1000, None, 1, 1.0),)), usage, 0.0, 0)["records_per_core_s"] == 2000
+
+
 def test_outcome_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     saved = outcome(evolve(cell("penstock", 1.5, 2), trend=((1.0, 2.0),)), Cell("bytewax", 0.0, ({},), "absent"))
     saved.save(tmp_path)
-    assert Outcome.load(tmp_path / "count.json") == saved
+    assert Outcome.load(tmp_path / "count-0.json") == saved
+
+
+def test_points_of_a_row_are_files_of_their_own(tmp_path: Path) -> None:
+    for ms, x in ((1, 1.0), (2, 0.05), (3, 0.05)):
+        outcome(cell("penstock", ms, metric="processing_p50_ms", x=x), row="latency").save(tmp_path)
+    assert {path.name: Outcome.load(path).cells[0].rounds for path in tmp_path.iterdir()} == {
+        "latency-1.json": ({"processing_p50_ms": 1},),
+        "latency-0.05.json": ({"processing_p50_ms": 3},),
+    }
 
 
 def test_only_penstocks_failures_and_wrong_answers_count() -> None:
@@ -97,41 +129,66 @@ def test_only_penstocks_failures_and_wrong_answers_count() -> None:
 
 
 def test_table_has_figures_ratios_and_the_reason_where_there_are_none() -> None:
-    cells = [cell("penstock", 4e6), cell("pyspark", 1e6), Cell("penstock-dataframe", 0.0, ({},), "no DStream.toDF")]
-    text = table(ROWS["count"], outcome(*cells))
-    assert "| `pyspark.streaming` | 1,000,000 | 4.00 x (4.00 to 4.00) |" in text
-    assert "| Penstock | 4,000,000 | - |" in text
-    assert "- Penstock, DataFrames: not available: no DStream.toDF." in text
+    cells = [cell("penstock", 4e6, 6e6), cell("pyspark", 1e6, 1e6), Cell("bytewax", 0.0, ({},), "not installed")]
+    text = table(ROWS["count"], [outcome(*cells)])
+    assert "| `pyspark.streaming` | 1,000,000 | 5.00 x (4.00 to 6.00) |" in text
+    assert "| Penstock | 5,000,000 | - |" in text
+    assert "- Bytewax: not available: not installed." in text
+    assert "- Not run: Penstock, DataFrames; `pyspark.streaming`, Unix sockets; " in text
+
+
+def test_table_says_at_which_sizes_an_engine_did_not_run() -> None:
+    row = evolve(ROWS["latency"], engines=("penstock", "pyspark", "bytewax"))
+    ran = [("penstock", 1.0), ("penstock", 0.2), ("penstock", 0.1), ("pyspark", 1.0)]
+    cells = [cell(engine, 5, metric="processing_p50_ms", x=x) for engine, x in ran]
+    assert table(row, [outcome(each, row="latency") for each in cells]).splitlines()[-3:] == [
+        "- Not run at 0.05: Penstock.",
+        "- Not run at 0.2, 0.1, 0.05: `pyspark.streaming`.",
+        "- Not run: Bytewax.",
+    ]
 
 
 @pytest.mark.parametrize("has_matplotlib", [False, True])
-def test_page_has_a_section_for_each_row_that_was_run(
+def test_page_has_what_was_run_and_names_what_was_not(
     has_matplotlib: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if has_matplotlib:
         pytest.importorskip("matplotlib")
     else:
         monkeypatch.setattr(plots, "reason_not_available", lambda: "the package matplotlib is not installed")
-    row = ROWS["latency"]
     delays = [
-        cell(engine, ms, ms + 2, metric="processing_p50_ms", x=x)
-        for x in (1.0, 0.2)
-        for engine, ms in (("penstock", 20), ("pyspark", 400))
+        outcome(*(cell(engine, *ms, metric="processing_p50_ms", x=x) for engine, ms in pairs), row="latency")
+        for x, pairs in (
+            (0.2, (("penstock", (20.0,)), ("pyspark", (400.0,)))),
+            (1.0, (("penstock", (20.0, 30.0)), ("pyspark", (400.0, 300.0)))),
+        )
     ]
-    drifts = [evolve(cell("penstock", 1.0, metric="drift"), trend=((10.0, 20.0), (20.0, 21.0)))]
-    outcomes = [outcome(*delays, row="latency"), outcome(*drifts, row="batches-run")]
-    outcomes.append(outcome(cell("penstock", 9), cell("pyspark", 1)))
-    page = write_page(tmp_path / "benchmarks.md", ROWS, outcomes).read_text(encoding="utf-8")
+    drifts = outcome(evolve(cell("penstock", 1.0, metric="drift", x=0.25), trend=((10.0, 20.0),)), row="batches-run")
+    # The limits have a colour, too; a round may fail after others.
+    engines = [cell(engine, 9.0, 8.0) for engine in ENGINES if engine != "pyspark"]
+    counts = outcome(*engines, Cell("pyspark", 0.0, ({"records_per_s": 1.0}, {}), "exit code 1", is_wrong=True))
+    samples = tuple(Sample(second, int(second), 9, 50.0, 400.0, 90.0) for second in (0.0, 60.0, 120.0))
+    Run({"is_manual": True, "has_ui": False}, "2026-01-02T03:04+00:00", 0, {}, "idle", samples).save(tmp_path / "long")
+    path = write_page(tmp_path / "benchmarks.md", ROWS, [drifts, *delays, counts], tmp_path / "long")
+    page = path.read_text(encoding="utf-8")
     assert [line for line in page.splitlines() if line.startswith("## ")] == [
-        "## Machine",
         "## Goals",
         "## Count",
-        f"## {row.title}",
+        "## Latency of small batches",
         "## Cost over the number of batches run",
+        "## Long runs",
+        "## Not run",
+        "## Machine",
     ]
-    assert "| [Count](#count) | Penstock: throughput ≥ 5 x `pyspark.streaming` | yes |" in page
-    assert "Penstock: processing p50 at batch interval 1 ≤ 0.15 x `pyspark.streaming` | yes |" in page
-    assert "| latency | 2026-01-02T03:04+00:00 | 2 | 7 | idle |" in page
+    assert "| [Count](#count) | Penstock: throughput ≥ 5 x `pyspark.streaming` | 9.00 x | 2 | yes |" in page
+    assert "at batch interval 1 ≤ 0.15 x `pyspark.streaming` | 0.0750 x (0.0500 to 0.100) | 2 | yes | - |" in page
+    assert "**2 rounds at 1; 1 round at 0.2**, and one round shows no spread." in page
+    assert "≥ 6,000,000 records/s a core | - | - | not measured | - |" in page
+    assert "- Receive only: `make bench ARGS=receive`" in page
+    assert "**120 batches under the manual clock, in 2 minutes: 0 failed**" in page
+    assert "| latency | 0.2 | 2026-01-02T03:04+00:00 | 1 | 7 | idle |" in page
     drawn = {path.name for path in tmp_path.glob("benchmarks/*.svg")}
-    assert drawn == ({"count.svg", "latency.svg", "batches-run.svg"} if has_matplotlib else set())
+    names = {"count.svg", "latency.svg", "batches-run.svg", "long-run-manual.svg"}
+    assert drawn == (names if has_matplotlib else set())
+    assert all(f"](benchmarks/{name})" in page for name in drawn)
     assert ("There are no plots" in page) is not has_matplotlib

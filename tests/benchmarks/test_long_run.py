@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import flame, long_run, plots
-from benchmarks.long_run import Sample, draw, growth_mb
+from benchmarks.long_run import Run, Sample, growth_mb
 from click.testing import CliRunner
 
 
@@ -27,10 +27,38 @@ def test_one_sample_does_not_grow() -> None:
     assert growth_mb(samples(50), "driver") == 0
 
 
-def test_memory_is_plotted(tmp_path: Path) -> None:
+def run_of(*driver_mb: float, failed: int = 0, is_manual: bool = True) -> Run:
+    task = {"is_manual": is_manual, "has_ui": False, "interval_s": 1.0}
+    return Run(task, "2026-01-02T03:04+00:00", failed, {"processor": "P"}, "idle", tuple(samples(*driver_mb)))
+
+
+def test_run_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
+    saved = run_of(50, 60, is_manual=False)
+    saved.save(tmp_path)
+    assert Run.load(tmp_path / "live.json") == saved
+    assert "1 batches live, one every 1 s, in 0 minutes: 0 failed" in saved.title
+
+
+@pytest.mark.parametrize(
+    ("ran", "is_flat"),
+    [
+        (run_of(50, 90, 100, 100, 100, 100, 104), True),
+        (run_of(50, 90, 100, 102, 104, 106, 108), False),
+        (run_of(50, 50, 50, failed=1), False),
+    ],
+)
+def test_run_is_flat_if_nothing_failed_and_little_grew(ran: Run, is_flat: bool) -> None:
+    assert ran.is_flat is is_flat
+
+
+def test_table_has_the_memory_after_it_settled() -> None:
+    assert "| driver | 100 | 104 | +4.0 |" in run_of(50, 90, 100, 101, 102, 103, 104).table
+
+
+def test_plot_of_many_samples_is_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    draw(samples(50, 60, 61), tmp_path / "run.svg")
-    assert "<svg" in (tmp_path / "run.svg").read_text(encoding="utf-8")
+    path = run_of(*(50 + number % 7 for number in range(2_000))).draw(tmp_path / "run.svg")
+    assert path.stat().st_size < 100_000
     assert plots.reason_not_available() == ""
 
 

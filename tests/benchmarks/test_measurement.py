@@ -87,9 +87,14 @@ def test_command_runs_a_row_alone_and_writes_its_page(tmp_path: Path) -> None:
     ran = CliRunner().invoke(main, arguments)
     assert ran.exit_code == 0, ran.output
     assert "count, round 1 of 1: bare-python" in ran.output
-    (of_engine,) = Outcome.load(tmp_path / "count.json").cells
+    (of_engine,) = Outcome.load(tmp_path / "count-0.json").cells
     assert of_engine.medians["records_per_s"] > 0
-    assert "they say nothing about speed" in page.read_text(encoding="utf-8")
+    written = page.read_text(encoding="utf-8")
+    assert "they say nothing about speed" in written
+    page.unlink()
+    again = CliRunner().invoke(main, ["--page-only", "--quick", "--results", str(tmp_path), "--page", str(page)])
+    assert again.output == f"written: {page}\n"
+    assert page.read_text(encoding="utf-8") == written
 
 
 @pytest.mark.parametrize(

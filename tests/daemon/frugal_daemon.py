@@ -9,6 +9,10 @@ own daemon.
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import sys
+from typing import IO
 
 import pandas  # noqa: F401, TID253
 import pyspark.core.rdd
@@ -24,7 +28,18 @@ import penstock_socket  # noqa: F401
 import penstock_synthetic  # noqa: F401
 import penstock_ui  # noqa: F401
 
+_run_task = pyspark.worker.main
+
+
+def _run_measured_task(infile: IO[bytes], outfile: IO[bytes]) -> None:
+    """Run a task of a worker that saves its coverage when the daemon ends it."""
+    signal.signal(signal.SIGHUP, lambda *_: os._exit(1))  # the one of `make coverage` saves
+    _run_task(infile, outfile)
+
+
 if __name__ == "__main__":
+    if "coverage" in sys.modules:
+        pyspark.worker.main = _run_measured_task
     gc.collect()
     gc.freeze()
     pyspark.daemon.manager()

@@ -127,7 +127,7 @@ def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
     wait_for(lambda: rdds and stored.exists(), "a batch of all")
     pid, local = stored.read_text().split()
     # What an executor would take along.
-    kept = list(Path(local).glob(f"{ssc.sparkContext.applicationId}-*/**/*.arrow"))
+    kept = list((Path(local) / engine_of(ssc).tracker._launcher.run_id).rglob("*.arrow"))
     assert kill(int(pid))
     wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].active is False, "its end is known")
     assert [record for rdd in rdds for record in rdd.collect()] == list(range(1000))

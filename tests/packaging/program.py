@@ -1,6 +1,7 @@
-"""The program that each cell of the matrix runs: a receiver, a shuffle, state over a checkpoint, and DataFrames.
+"""The program of `make dist-test` and of each cell of `make matrix`.
 
-Needs the core alone. Prints one line of JSON with the versions that it ran on; any wrong result is an error.
+A receiver, a shuffle, state over a checkpoint, and DataFrames. Needs the core alone. Prints one line of JSON with the
+versions that it ran on; any wrong result is an error.
 """
 
 import importlib.util

@@ -49,6 +49,11 @@ class StubGraph(DStreamGraph):
         self.make: Callable[[int], Sequence[Work]] = lambda _time_ms: [do_nothing]
         self.num_outputs = 1
         self.remember_input_ms = INTERVAL_MS
+        self.has_spark = True
+
+    @property
+    def is_spark_stopped(self) -> bool:
+        return not self.has_spark
 
     def start(self, zero_time_ms: int) -> None:
         self._log.add(("start graph", zero_time_ms))

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import do_nothing
 
 from penstock import StreamInputInfo
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.listen.events import BatchCompleted, BatchSubmitted
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.threads import EngineThread
@@ -114,6 +114,24 @@ def test_failed_generation_fails_the_batch_and_the_next_one_runs(
     why = {"graph": "generating its jobs failed", "intake": "allocating its blocks failed after 3 attempts"}[where]
     assert str(error) == f"batch 1970-01-01T00:00:00.200Z could not be generated, {why}: ValueError: cannot be made"
     assert isinstance(error.__cause__, ValueError)
+
+
+def test_stopped_spark_is_reported_although_a_job_that_waits_for_it_never_ends(
+    engine: Engine, clock: ManualClock, gate: Gate
+) -> None:
+    engine.graph.make = lambda _time_ms: [gate]
+    engine.start()
+    clock.await_waiters()
+    clock.advance(100)
+    assert gate.reached.wait(30)
+    engine.graph.has_spark = False
+    clock.await_waiters()
+    clock.advance(100)
+    engine.log.await_count(("generate", 200))
+    (error,) = engine.errors
+    assert isinstance(error, StreamingStateError)
+    assert str(error) == "the SparkContext was stopped"
+    gate.open()
 
 
 def test_completed_batch_is_cleaned_up(engine: Engine, clock: ManualClock) -> None:

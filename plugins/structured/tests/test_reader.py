@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -316,6 +318,25 @@ def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytes
     reader.prepareForTriggerAvailableNow()
     monkeypatch.setattr(source_run, "end_reason", lambda: "over")
     assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        ({"_parent": -1}, "the driver's JVM has ended"),
+        ({"_signal": signal.SIGTERM}, "its process was sent SIGTERM"),
+        ({"_local_dirs": (Path("/nowhere/blockmgr"),)}, "its SparkContext was stopped"),
+    ],
+)
+def test_after_the_end_of_the_query_each_call_raises_the_reason(
+    make: Make, monkeypatch: pytest.MonkeyPatch, what: dict[str, Any], reason: str
+) -> None:
+    reader = make()
+    start, _receiver = started(reader)
+    for name, value in {"_process": os.getpid(), "_parent": os.getppid(), **what}.items():
+        monkeypatch.setattr(source_process, name, value)
+    with pytest.raises(PenstockError, match=f"^the source of the query has ended: {reason}$"):
+        reader.latestOffset(start, ReadAllAvailable())
 
 
 def test_a_full_disk_pauses_the_receiver_until_blocks_are_deleted(

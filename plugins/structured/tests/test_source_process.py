@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.serializers import SpecialLengths, read_int, write_int, write_with_length
+from pyspark.serializers import read_int, write_int, write_with_length
 from pyspark.sql.streaming import python_streaming_source_runner as runner
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.helpers import wait_for
@@ -160,10 +160,6 @@ class Source:
         """The answer to a call without a result."""
         return int(read_int(self._file))
 
-    def reads_text(self) -> str:
-        """A text of an answer."""
-        return self._file.read(read_int(self._file)).decode()
-
     def disconnect(self) -> None:
         """Close the connection, as Spark does and as the system does when the JVM dies. Idempotent."""
         # Both refer to it.
@@ -221,16 +217,4 @@ def test_a_stop_during_the_wait_for_a_quiet_receiver_ends_the_process(start: Cal
     source.send(runner.LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID, offset, ALL_AVAILABLE)
     os.kill(source.pid, signal.SIGTERM)
     source.disconnect()
-    assert ends(source.pid)
-
-
-def test_after_the_end_of_the_spark_context_the_next_call_is_answered_by_an_error(
-    start: Callable[..., Source], tmp_path: Path
-) -> None:
-    source = start(total="5")
-    offset = source.ask(runner.INITIAL_OFFSET_FUNC_ID)
-    (tmp_path / "local").rmdir()
-    source.send(runner.LATEST_OFFSET_ADMISSION_CONTROL_FUNC_ID, offset, ALL_AVAILABLE)
-    assert source.reads_int() == SpecialLengths.PYTHON_EXCEPTION_THROWN
-    assert "the source of the query has ended: its SparkContext was stopped" in source.reads_text()
     assert ends(source.pid)

@@ -119,6 +119,15 @@ def test_top_waits_for_a_server_that_is_away(
     assert answers == []
 
 
+def test_top_ends_with_0_at_ctrl_c(serve: Serve, healthy: FixedSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    server = serve()
+    monkeypatch.setattr("penstock_ui.terminal.time.sleep", interrupt)
+    assert cli("top", server.url).exit_code == 0
+
+
 def test_ui_serves_a_log(tmp_path: Path, run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "events-app-0.000001.jsonl").write_bytes(b"".join(map(encode, run)) + b'{"event":"Batch')
     seen: dict[str, Any] = {}
@@ -136,7 +145,7 @@ def test_ui_serves_a_log(tmp_path: Path, run: list[Any], monkeypatch: pytest.Mon
         return " ".join(output).split()
 
     result = cli("ui", str(tmp_path), "--port", "0")
-    assert result.exit_code == 1
+    assert result.exit_code == 0
     assert "1 damaged lines skipped" in " ".join(output)
     assert seen["state"].statistics["numTotalCompletedBatches"] == 20
     assert seen["state"].application["attempts"][0]["completed"] is True

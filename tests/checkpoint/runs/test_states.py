@@ -189,9 +189,10 @@ def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs:
     oldest = runs.interrupt("oldest")
     first.stop()
     check(output, OPERATIONS, range(1, 8))
-    checkpoints = sorted(oldest.glob("checkpoint-*"))
-    assert len(checkpoints) == 10
-    for number, path in enumerate(checkpoints[1:]):
+    # How many there are depends on the writer: a checkpoint that waits is replaced by the next one.
+    _retained, *younger = sorted(oldest.glob("checkpoint-*"))
+    assert younger
+    for number, path in enumerate(younger):
         path.write_bytes(path.read_bytes()[: 10 * number])
     # The batches of the downtime are generated too.
     for copy, after, missed in ((left, 7, 8), (left, 9, 9), (oldest, 7, 8), (before_any_table, 5, 4)):

@@ -17,7 +17,7 @@ EXIT_CODES = {
     2: "the command line is wrong: an unknown command or option, or an invalid value",
     3: "plugins check: a check of level should failed",
     4: "plugins check: a check of level must failed",
-    130: "stopped by Ctrl-C",
+    130: "stopped by Ctrl-C before it was done",
 }
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 

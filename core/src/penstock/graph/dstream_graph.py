@@ -22,7 +22,7 @@ from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
-from penstock.spark.cluster import FreeSlots
+from penstock.spark.cluster import FreeSlots, is_closed
 from penstock.spark.dataframes import BatchFrames
 from penstock.spark.rdds import PartitionSlots, remember_classes
 
@@ -235,6 +235,11 @@ class DStreamGraph:
         self.stopping.set()
         for stream in self.inputs:
             stream.stop()
+
+    @property
+    def is_spark_stopped(self) -> bool:
+        """Whether the program has stopped the SparkContext."""
+        return is_closed(self.spark_context)
 
     def generate_jobs(self, time_ms: int) -> list[Job]:
         """Generate the batch's jobs, in the order in which the program registered its outputs."""

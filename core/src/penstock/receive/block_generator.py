@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
@@ -21,6 +21,8 @@ from penstock.errors import ReceiverStoppedError
 from penstock.runtime.clock import Clock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
+
+T = TypeVar("T")
 
 
 @frozen
@@ -220,7 +222,7 @@ class BlockGenerator:
         self._stored_runs.put(None)
 
     def _report_runs(self) -> None:
-        while runs := self._waiting_runs():
+        while runs := waiting(self._stored_runs):
             try:
                 self._report_together(runs)
             finally:
@@ -231,18 +233,6 @@ class BlockGenerator:
                         # Freed here: the last run stays in ``_last_cut``.
                         run.done, run.records, run.callbacks = True, [], []
                     self._room.notify_all()
-
-    def _waiting_runs(self) -> list[_Run]:
-        """The runs that wait for a report, at least one; none at the end."""
-        runs: list[_Run] = []
-        while (run := self._stored_runs.get()) is not None:
-            runs.append(run)
-            if self._stored_runs.empty():
-                return runs
-        if runs:
-            # For the next call. Nothing is put after it, and it has just left the queue.
-            self._stored_runs.put(None)
-        return runs
 
     def _report_together(self, runs: list[_Run]) -> None:
         stored = [run.stored[0] for run in runs if run.stored is not None]
@@ -272,3 +262,19 @@ class BlockGenerator:
             # The callback is the receiver's code.
             except (Exception, SystemExit) as error:
                 self._on_callback_error(error)
+
+
+def waiting(items: queue.Queue[T | None]) -> list[T]:
+    """Take everything that waits in a queue: at least one item; none after ``None``, which ends the queue.
+
+    Called for each report, it groups what was queued during the report before.
+    """
+    taken: list[T] = []
+    while (item := items.get()) is not None:
+        taken.append(item)
+        if items.empty():
+            return taken
+    if taken:
+        # For the next call. Nothing is put after it, and it has just left the queue.
+        items.put(None)
+    return taken

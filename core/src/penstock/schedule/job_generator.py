@@ -15,7 +15,7 @@ from typing import Protocol
 from attrs import frozen
 
 from penstock.conf import Settings
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.graph.outputs import generation_backoff
@@ -129,7 +129,7 @@ class JobGenerator:
         checkpoints: Checkpoints | None = None,
     ) -> None:
         self._settings, self._clock, self._graph, self._scheduler = settings, clock, graph, scheduler
-        self._batch_input, self._checkpoints = batch_input, checkpoints
+        self._batch_input, self._checkpoints, self._on_error = batch_input, checkpoints, on_error
         # With the write-ahead log on, a later run may read the blocks of this one.
         self._retains_blocks = checkpoints is not None and settings.wal_enabled
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
@@ -254,7 +254,7 @@ class JobGenerator:
 
     def _tick(self, time_ms: int) -> None:
         """Note that a batch is due. From any thread."""
-        self._loop.post(partial(self._due.add, time_ms))
+        self._loop.post(partial(self._add, time_ms))
 
     def _on_missed(self, count: int) -> None:
         """Log missed ticks; on the timer's thread."""
@@ -268,6 +268,12 @@ class JobGenerator:
         # A failed clean-up must not hold up a batch.
         finally:
             self._generate_due()
+
+    def _add(self, time_ms: int) -> None:
+        self._due.add(time_ms)
+        # A job that was submitted while Spark stopped may never end, and so report nothing.
+        if self._graph.is_spark_stopped:
+            self._on_error(StreamingStateError("the SparkContext was stopped"))
 
     def _retry_allocation(self) -> None:
         """Allocate the blocks of the oldest due batch again."""

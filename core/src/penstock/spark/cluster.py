@@ -166,9 +166,14 @@ def driver_bind_address(sc: SparkContext) -> str:
     return str(conf_of(sc).get("spark.driver.bindAddress") or driver_host(sc))
 
 
+def is_closed(sc: SparkContext) -> bool:
+    """Whether this process has stopped the SparkContext; asks no JVM."""
+    return sc._jsc is None
+
+
 def is_stopped(sc: SparkContext) -> bool:
     """Whether the SparkContext was stopped or its JVM has ended."""
-    if sc._jsc is None:
+    if is_closed(sc):
         return True
     try:
         return bool(sc._jsc.sc().isStopped())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -30,9 +31,12 @@ def top(url: str, token: str, every: float, count: int) -> None:
     """Watch a running application here.
 
     URL is the address of its dashboard, which ssc.uiWebUrl has.
+
+    Ctrl-C ends it; the exit code is then 0.
     """
     terminal: Any = import_module("penstock_ui.terminal")
-    terminal.watch(url, token, every, count)
+    with suppress(KeyboardInterrupt):
+        terminal.watch(url, token, every, count)
 
 
 @click.command()
@@ -65,6 +69,8 @@ def ui(log: str, application_id: str, host: str, port: int, batches: int) -> Non
     """Show the dashboard of an application that has ended.
 
     LOG is the directory of spark.penstock.eventLog.dir, or a file in it; a path or URI.
+
+    Ctrl-C ends it; the exit code is then 0.
     """
     event_log: Any = import_module("penstock_ui.event_log")
     server: Any = import_module("penstock_ui.server")
@@ -80,7 +86,8 @@ def ui(log: str, application_id: str, host: str, port: int, batches: int) -> Non
     click.echo(f"{state.application.name} ({state.application.id}): {history.events} events{damage}")
     click.echo(f"{serving.url}  Ctrl-C ends")
     try:
-        while True:
-            time.sleep(3600)
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(3600)
     finally:
         serving.stop()

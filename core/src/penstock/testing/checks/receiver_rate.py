@@ -101,7 +101,9 @@ def stays_under_the_limit(kit: ReceiverKit) -> None:
             limited.advance(100)
             allowed = _burst(rate) + rate * limited.elapsed_ms / 1000
             limited.require(allowed, what)
-        limited.end(allowed, what)
+        # On a busy machine `settle` may have been too short.
+        limited.advance_until(1)
+        limited.end(_burst(rate) + rate * limited.elapsed_ms / 1000, what)
         if not limited.harness.count:
             fail(f"with {what} the receiver stored no record; {limited.harness.reports()}")
 
