@@ -148,7 +148,9 @@ def judge(goal: Goal, row: Row, outcomes: Sequence[Outcome]) -> Judgement:
     outcome = next((each for each in outcomes if (each.row, each.x) == (row.name, x)), None)
     ours = outcome.cell(goal.engine) if outcome else None
     peer = outcome.cell(goal.peer) if outcome else None
-    if ours is None or goal.metric not in ours.medians or (goal.peer and (peer is None or not peer.medians)):
+    if ours is None or goal.metric not in ours.medians:
+        return Judgement()
+    if goal.peer and (peer is None or goal.metric not in peer.medians):
         return Judgement()
     figure = ours.medians[goal.metric]
     bare = outcome.cell(goal.limit) if outcome else None

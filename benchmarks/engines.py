@@ -93,7 +93,7 @@ ENGINES: dict[str, Engine] = {
         ),
         Engine(
             "bare-dataframe",
-            "limit: a bare DataFrame query over Arrow files",
+            "limit: a bare DataFrame query each interval, beside a process that writes the Arrow files",
             "benchmarks.programs.bare_dataframe",
             {"conf": _UNIX_SOCKETS},
             is_peer=False,

@@ -100,7 +100,7 @@ def measure(
     if problem := check(task, lines, point.receivers, result):
         return Measurement(reason=problem, is_wrong=True)
     first = result.batches[0]
-    began_s = result.began_s or (sends.began_at if sends else first.end_s - first.processing_ms / 1000)
+    began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
     usage = watch.usage(began_s, result.batches[-1].end_s)
     return Measurement(figures(result, usage, began_s, row.warm_up, task.warm_up), tuple(trend(result.batches)))
 

@@ -1,12 +1,12 @@
 """Measure the throughput of one batch over the size of its partitions, and draw it.
 
-usage: partition_size.py [MEGABYTES] [ROUNDS]      by default: 64 MB, 5 rounds
-       partition_size.py --plot TABLE.json SVG     draw an earlier run again
+usage: python -m benchmarks.partition_size [MEGABYTES] [ROUNDS]     by default: 64 MB, 5 rounds
+       python -m benchmarks.partition_size --plot                   draw the last run again
 
 One batch of text lines of about 100 bytes, in blocks of 256 KB, runs on `local[2]` (both slots free) as count, grep and
 word count (`flatMap · map · reduceByKey`); the partitions of the batch have 256 KB to the whole batch. The rounds go
 through all sizes alternately, and the fastest counts. Prints a table in MB/s and writes the figures to
-`partition_size.json`; with matplotlib installed it draws `docs/partition-size.svg`.
+`build/partition-size.json`; with matplotlib installed it draws `docs/partition-size.svg`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from typing import Any
 
 from pyspark import RDD, SparkConf, SparkContext
 
+from benchmarks import plots
+from benchmarks.fused import make_lines
+from benchmarks.measurement import ROOT
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
@@ -34,11 +37,10 @@ from penstock.worker.combine import Buckets, Combiner, CombineValues, CountRecor
 from penstock.worker.functions import same
 from penstock.worker.fused import FusedChain, Step
 
-sys.path.insert(0, str(Path(__file__).parent))
-from fused import make_lines
-
 SLOTS, BLOCK_LINES = 2, 2560
-PLOT = Path(__file__).parents[1] / "docs" / "partition-size.svg"
+FIGURES, PLOT = ROOT / "build" / "partition-size.json", ROOT / "docs" / "partition-size.svg"
+#: From which size on the number of partitions may be 2: `spark.penstock.partition.minBytes`.
+MIN_BYTES = 1 << 20
 SUM = Combiner(same, add, add, 512.0)
 WORDS = (Step("flatMap", str.split), Step("map", lambda word: (word, 1)), CombineValues(SUM))
 
@@ -63,7 +65,8 @@ WORKS = {
 def measure(megabytes: int, rounds: int) -> dict[str, Any]:
     """Run everything; MB/s by work and number of partitions."""
     conf = SparkConf().setMaster(f"local[{SLOTS}]").setAppName("partition size").set("spark.ui.enabled", "false")
-    sc = SparkContext(conf=conf.set("spark.python.unix.domain.socket.enabled", "true"))
+    conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
+    sc = SparkContext(conf=conf)
     sc.setLogLevel("ERROR")
     use_this_python(sc)
     with tempfile.TemporaryDirectory() as folder:
@@ -109,37 +112,36 @@ def table(found: dict[str, Any]) -> str:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """Draw throughput over partition size."""
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4))
+    figure, axes = plots.new_figure()
     for work, speeds in found["speeds"].items():
         sizes = [found["bytes"] / int(number) / 1e6 for number in speeds]
-        axes.plot(sizes, list(speeds.values()), marker="o", label=work)
+        axes.plot(sizes, list(speeds.values()), "o-", label=work)
+    axes.axvline(found["bytes"] / SLOTS / 1e6, color="grey", linestyle="--", label="batch size / free slots: the rule")
+    axes.axvline(MIN_BYTES / 1e6, color="grey", linestyle=":", label="spark.penstock.partition.minBytes")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.axvline(found["bytes"] / SLOTS / 1e6, color="grey", linestyle=":", label="batch size / free slots")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter("{x:,g}")
     axes.set_xlabel("partition size, MB")
     axes.set_ylabel("throughput of the batch, MB/s")
     axes.set_title(f"One batch of {found['bytes'] / 1e6:.0f} MB on {SLOTS} free slots")
-    axes.legend()
-    axes.grid(visible=True, which="both", alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path)
+    axes.legend(fontsize=8)
+    plots.save(figure, path)
 
 
 def main(arguments: list[str]) -> None:
-    """Measure, or draw an earlier run."""
-    if arguments[:1] == ["--plot"]:
-        draw(json.loads(Path(arguments[1]).read_text()), Path(arguments[2]))
-        return
-    megabytes, rounds = (int(text) for text in (*arguments, *("64", "5")[len(arguments) :]))
-    found = measure(megabytes, rounds)
-    Path("partition_size.json").write_text(json.dumps(found))
+    """Measure, or draw the last run."""
+    if arguments != ["--plot"]:
+        megabytes, rounds = (int(text) for text in (*arguments, *("64", "5")[len(arguments) :]))
+        found = measure(megabytes, rounds)
+        FIGURES.parent.mkdir(exist_ok=True)
+        FIGURES.write_text(json.dumps(found))
+    found = json.loads(FIGURES.read_text())
     print(table(found))
-    try:
+    if missing := plots.reason_not_available():
+        print(f"no plot: {missing}", file=sys.stderr)
+    else:
         draw(found, PLOT)
-    except ImportError:
-        print("no plot: matplotlib is not installed", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,24 +1,36 @@
-"""The limit of DataFrames: the works on lines as one query of a running Spark, over Arrow files written beforehand."""
+"""The limit of DataFrames: the works on lines as queries of a running Spark, over Arrow files as they are written.
+
+It includes what every engine has to do: a process beside Spark receives the lines from the socket and writes them into
+Arrow files, and each batch interval Spark queries the files that are new. It has no receiver task, no blocks that are
+reported, allocated and deleted, no rate control and no recovery.
+"""
 
 from __future__ import annotations
 
-import socket
+import itertools
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark import SparkConf
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.programs import frames
+from benchmarks.programs import arrow_files, frames
 from benchmarks.programs.answers import Answers
+from benchmarks.programs.arrow_files import LinesFile
 from benchmarks.programs.task import Batch, Result, Task, run_program
 
-_READ_BYTES = 1 << 20
-# As in Penstock's blocks.
-_ROWS_PER_BATCH = 16_384
+# Spark's block interval.
+_FILE_S = 0.2
+
+#: A file, and the number of a record batch in it.
+Position = tuple[str, int]
 
 
 def run(task: Task) -> Result:
@@ -33,66 +45,72 @@ def run(task: Task) -> Result:
 
 
 def run_on(spark: SparkSession, task: Task) -> Result:
-    """Write the lines into files and query them; those of the warm-up in a query of their own."""
+    """Query the lines of each interval."""
     answers = Answers(task.work)
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
-        groups = _written(task, Path(folder))
-        started_s = time.time()
-        # Loads what a first query loads, and starts the Python workers.
-        _lines(spark, [""] * task.cores).groupBy("value").count().collect()
-        batches = [_query(spark, task, paths, records, answers) for records, paths in groups]
-    began_s = batches[-1].end_s - batches[-1].processing_ms / 1000
-    return Result(tuple(batches), answers.answer(task.records), started_s=started_s, began_s=began_s)
+    # Loads what a first query loads, and starts the Python workers.
+    _lines(spark, [[] for _ in range(task.cores)]).groupBy("value").count().collect()
+    started_s = time.time()
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder,
+        _receiving(task, Path(folder)) as receiver,
+    ):
+        batches = tuple(_batches(spark, task, Path(folder), receiver, answers))
+    records = sum(batch.records for batch in batches)
+    return Result(batches, answers.answer(records), tuple(answers.delays_ms), started_s=started_s)
 
 
-def _written(task: Task, folder: Path) -> list[tuple[int, list[str]]]:
-    """The number of lines and the files of each query, one file a slot.
-
-    Raises:
-        ConnectionError: there are fewer lines than the task says.
-    """
-    with socket.create_connection(("127.0.0.1", task.ports[0]), timeout=task.deadline_s) as connection:
-        parts: list[bytes] = []
-        missing = task.records
-        while missing:
-            if not (data := connection.recv(_READ_BYTES)):
-                raise ConnectionError(f"the sender closed the connection, {missing:,} lines are missing")
-            parts.append(data)
-            missing -= parts[-1].count(b"\n")
-    lines = b"".join(parts).decode().split("\n")[: task.records]
-    del parts
-    groups = []
-    for name, first, last in (("warm-up", 0, task.warm_up), ("all", task.warm_up, task.records)):
-        bounds = [first + (last - first) * slot // task.cores for slot in range(task.cores + 1)]
-        paths = [str(folder / f"{name}-{slot}") for slot in range(task.cores)]
-        for path, begin, end in zip(paths, bounds, bounds[1:], strict=False):
-            table = pa.table({"value": lines[begin:end]})
-            with pa.ipc.new_file(path, table.schema) as writer:
-                writer.write_table(table, max_chunksize=_ROWS_PER_BATCH)
-        if first < last:
-            groups.append((last - first, paths))
-    return groups
+@contextmanager
+def _receiving(task: Task, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    seconds = min(_FILE_S, task.interval_s / 2)
+    arguments = [arrow_files.__file__, str(task.ports[0]), str(folder), str(seconds)]
+    with subprocess.Popen([sys.executable, *arguments]) as receiver:
+        try:
+            yield receiver
+        finally:
+            receiver.kill()
 
 
-def _query(spark: SparkSession, task: Task, paths: Sequence[str], records: int, answers: Answers) -> Batch:
-    began_s = time.time()
-    frames.collect(frames.transformed(_lines(spark, paths), task.work), task.work, answers)
-    end_s = time.time()
-    return Batch(records, None, (end_s - began_s) * 1000, end_s)
+def _batches(
+    spark: SparkSession, task: Task, folder: Path, receiver: subprocess.Popen[bytes], answers: Answers
+) -> Iterator[Batch]:
+    due_s = time.monotonic()
+    deadline_s = due_s + task.deadline_s
+    num_files = records = 0
+    while records < task.records:
+        due_s = max(due_s + task.interval_s, time.monotonic())
+        if due_s > deadline_s or receiver.poll():
+            raise TimeoutError(f"{records:,} of {task.records:,} lines came within {task.deadline_s:g} s")
+        time.sleep(max(due_s - time.monotonic(), 0.0))
+        files = LinesFile.all_in(folder)[num_files:]
+        if not files:
+            continue
+        began_s = time.time()
+        frames.collect(frames.transformed(_lines(spark, _shares(files, task.cores)), task.work), task.work, answers)
+        end_s = time.time()
+        batch = Batch(sum(each.records for each in files), None, (end_s - began_s) * 1000, end_s)
+        num_files, records = num_files + len(files), records + batch.records
+        yield batch
 
 
-def _lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """The lines of files, one file a partition; none of an empty path."""
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(_read(paths), "value string")
+def _shares(files: Sequence[LinesFile], number: int) -> list[list[Position]]:
+    """As many record batches for each task, in their order."""
+    positions = [(each.path, position) for each in files for position in range(each.batches)]
+    bounds = [len(positions) * share // number for share in range(number + 1)]
+    return [positions[first:end] for first, end in itertools.pairwise(bounds)]
 
 
-def _read(paths: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _lines(spark: SparkSession, shares: Sequence[Sequence[Position]]) -> DataFrame:
+    """The lines of record batches, one share a partition."""
+    return spark.range(0, len(shares), 1, len(shares)).mapInArrow(_read(shares), "value string")
+
+
+def _read(shares: Sequence[Sequence[Position]]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for path in (paths[number] for batch in batches for number in batch.column(0).to_pylist()):
-            if path:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for path, positions in itertools.groupby(shares[number], itemgetter(0)):
                 with pa.memory_map(path) as source:
                     reader = pa.ipc.open_file(source)
-                    yield from map(reader.get_batch, range(reader.num_record_batches))
+                    yield from (reader.get_batch(position) for _path, position in positions)
 
     return read
 

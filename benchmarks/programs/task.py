@@ -98,7 +98,6 @@ class Result:
         delays_ms: end-to-end delay of each stamped line.
         reason: why there are no figures; empty if there are.
         started_s: when the query or the context was started, in seconds of the epoch; 0 where there is neither.
-        began_s: when the work began, in seconds of the epoch; 0 where that is when the lines began to arrive.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -106,7 +105,6 @@ class Result:
     delays_ms: tuple[float, ...] = ()
     reason: str = ""
     started_s: float = 0.0
-    began_s: float = 0.0
 
     @property
     def records(self) -> int:

@@ -1,5 +1,6 @@
 """The Arrow form: decoded records equal the encoded ones in type and value."""
 
+import itertools
 import math
 import pickle
 from typing import Any
@@ -152,6 +153,24 @@ def test_many_records_are_several_batches_and_a_reader_holds_one() -> None:
         assert next(one_by_one) == records[0]
         assert taken == [0]
     assert len(arrow_form.encode([str(n) for n in range(40_000)]).to_batches()) == 3
+
+
+@given(
+    st.lists(st.integers(0, 3000), max_size=4),
+    st.lists(st.integers(0, 9000), max_size=3, unique=True),
+    st.sampled_from([str, lambda n: (n,)]),
+)
+@settings(max_examples=examples(30), derandomize=True, deadline=None)
+def test_consecutive_pieces_have_every_record_once_and_in_order(counts: list[int], cuts: list[int], kind: Any) -> None:
+    numbers = iter(range(10_000))
+    runs = [[kind(n) for n in itertools.islice(numbers, count)] for count in counts]
+    batches = [batch for run in runs for batch in arrow_form.encode(run).to_batches()]
+    records, cuts = [record for run in runs for record in run], sorted(cuts)
+    bounds = list(zip([0, *cuts], [*cuts, None], strict=True))
+    pieces = [list(arrow_form.records(arrow_form.piece(batches, first, end))) for first, end in bounds]
+    assert [record for piece in pieces for record in piece] == records
+    if kind is str:
+        assert pieces == [records[first:end] for first, end in bounds]
 
 
 def test_a_class_of_the_main_program_travels_by_value() -> None:

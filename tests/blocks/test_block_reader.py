@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from penstock import Block
 from penstock.blocks import arrow_form
@@ -79,6 +80,21 @@ def test_a_source_does_not_serve_other_files(
     for name in ("../outside", str(tmp_path / "outside")):
         with pytest.raises(BlockGoneError):
             records(BlockReference(name, "/not/on/this/host.arrow", 1, source))
+
+
+@pytest.mark.parametrize("is_here", [True, False], ids=["from its file", "fetched"])
+@pytest.mark.parametrize("kind", [int, lambda n: (n, None)], ids=["typed", "pickled"])
+def test_partitions_read_their_pieces_of_a_block(
+    store: LocalBlockHandler, make_block: MakeBlock, source: str, kind: Callable[[int], Any], is_here: bool
+) -> None:
+    block = [kind(n) for n in range(40_000)]
+    stored = store.store(make_block(block))
+    path = stored.path if is_here else "/not/on/this/host.arrow"
+    whole = BlockReference(stored.block_id, path, len(block), source)
+    pieces = [evolve(whole, records=records) for records in ((0, 10_240), (10_240, 33_024), (33_024, None))]
+    read = ReadBlocks(TOKEN)
+    assert [list(read(0, [(piece,)])) for piece in pieces] == [block[:10_240], block[10_240:33_024], block[33_024:]]
+    assert [read(0, [(piece,)]).count_records() for piece in pieces] == [10_240, 22_784, 6_976]
 
 
 def test_a_partition_reads_its_blocks_in_order(store: LocalBlockHandler, make_block: MakeBlock) -> None:

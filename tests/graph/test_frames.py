@@ -1,4 +1,7 @@
-"""DataFrame streams without Spark: what a batch is read from, when its DataFrame is made, and what is refused."""
+"""DataFrame streams without Spark: what a batch is read from, when its DataFrame is made, and what is refused.
+
+A long file, because every source of a batch goes through the same cases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files that appear in directories, batch by batch, under a manual clock; and files that grow, followed."""
+"""Files that appear in directories, batch by batch, under a manual clock; and files that grow, followed.
+
+A long file, because all of it needs the same streams on Spark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Mutants of the listener checks LI-01 to LI-15, and the references from which they derive."""
+"""Mutants of the listener checks LI-01 to LI-15, and the references from which they derive.
+
+A long file: one class for each way to be wrong.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def test_call_before_the_receiver_runs_is_an_error(call: str) -> None:
         CALLS[call](Plain("h"))
 
 
-@pytest.mark.parametrize("name", ["streamId", "rate_limit", "block_interval_ms"])
+@pytest.mark.parametrize("name", ["streamId", "rate_limit", "block_interval_ms", "application_id"])
 def test_property_does_not_exist_before_the_receiver_runs(supervise: Supervise, name: str) -> None:
     receiver = Plain("h")
     assert not hasattr(receiver, name)

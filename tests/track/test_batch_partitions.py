@@ -127,6 +127,64 @@ def test_every_block_is_in_one_partition_in_the_order_of_its_host_and_shares_are
         assert bytes_at[host] == max(bytes_at.values())
 
 
+@pytest.mark.parametrize(
+    ("sizes", "slots", "partitions"),
+    [
+        ([600, 600, 600], 2, ["b0 b1:0-300", "b1:300- b2"]),
+        ([3000], 3, ["b0:0-1000", "b0:1000-2000", "b0:2000-"]),
+        ([2500, 500], 3, ["b0:0-1000", "b0:1000-2000", "b0:2000- b1"]),
+        ([990, 400, 610], 2, ["b0", "b1 b2"]),
+        ([1010, 400, 590], 2, ["b0", "b1 b2"]),
+        ([150], 4, ["b0"]),
+    ],
+    ids=["in the middle", "one block", "twice", "not its first bytes", "not its last bytes", "not below the minimum"],
+)
+def test_block_is_cut_where_a_share_ends(sizes: list[int], slots: int, partitions: list[str]) -> None:
+    blocks = [("a", size, BlockReference(f"b{n}", f"/b{n}", size, "")) for n, size in enumerate(sizes)]
+
+    def described(reference: BlockReference) -> str:
+        if reference.records is None:
+            return reference.block_id
+        first, end = reference.records
+        return f"{reference.block_id}:{first}-{end or ''}"
+
+    found = pack(blocks, slots, BOUNDS)
+    assert [" ".join(map(described, partition.element)) for partition in found] == partitions
+
+
+def test_remote_block_is_whole_because_each_task_would_read_all_of_it() -> None:
+    block = BlockReference("b", "hdfs://namenode/b", 3000, "")
+    assert [partition.element for partition in pack([("", 3000, block)], 3, BOUNDS)] == [(block,)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3000), st.integers(1, 10)), min_size=1, max_size=20),
+    st.integers(1, 8),
+    st.integers(1, 400),
+    st.integers(1, 4000),
+)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
+def test_pieces_have_every_record_once_and_partitions_are_equal(
+    blocks: list[tuple[int, int]], slots: int, min_bytes: int, max_bytes: int
+) -> None:
+    bounds = PartitionBounds(min_bytes, max_bytes)
+    # Every block has as many records as bytes, or some times as many.
+    given_blocks = [
+        ("a", size, BlockReference(str(n), f"/{n}", size * each, "")) for n, (size, each) in enumerate(blocks)
+    ]
+    partitions = pack(given_blocks, slots, bounds)
+    found: list[tuple[str, int]] = []
+    for reference in (each for partition in partitions for each in partition.element):
+        first, end = reference.records or (0, None)
+        found += [(reference.block_id, n) for n in range(first, reference.num_records if end is None else end)]
+    assert found == [(each.block_id, n) for _, _, each in given_blocks for n in range(each.num_records)]
+    total = sum(size for size, _ in blocks)
+    number = how_many(total, slots, bounds)
+    assert sum(partition.num_bytes for partition in partitions) == total
+    assert len(partitions) <= number
+    assert all(partition.num_bytes <= -(-total // number) + 2 * min_bytes for partition in partitions)
+
+
 def test_many_tiny_blocks_are_few_partitions() -> None:
     blocks = located(*[(host, 100) for host in ("a", "b") for _ in range(5000)])
     alternating = [block for pair in zip(blocks[:5000], blocks[5000:], strict=True) for block in pair]

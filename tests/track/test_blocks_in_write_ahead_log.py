@@ -1,4 +1,7 @@
-"""ReceivedBlockTracker with a write-ahead log: recovery, and the cases of Spark's bug history."""
+"""ReceivedBlockTracker with a write-ahead log: recovery, and the cases of Spark's bug history.
+
+A long file, because the list of those cases is long.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The receiver life cycle as tables: a record, events, the record and the effects that follow."""
+"""The receiver life cycle as tables: a record, events, the record and the effects that follow.
+
+A long file, because the tables of one function belong together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``ReceiverTracker``: launches, registrations, accepted blocks and commands; without Spark."""
+"""``ReceiverTracker``: launches, registrations, accepted blocks and commands; without Spark.
+
+A long file, because all of it is about the tracker's one surface.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Blocks on several hosts are read and deleted through the launch that serves their host now.
 
-A host is an address of this machine and a directory; a task runs on none of them.
+A host is an address of this machine and a directory; a task runs on none of them. A long file, because all cases share
+these hosts.
 """
 
 from __future__ import annotations

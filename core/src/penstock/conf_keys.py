@@ -106,7 +106,8 @@ class ConfigurationKeys:
     partition_number: Count = _inputs(
         "spark.penstock.partition.number",
         "0",
-        "Number of partitions of each batch of a receiver stream, if it has that many blocks. 0: by its size.",
+        "Number of partitions of each batch of a receiver stream, if it has that many blocks, or pieces of blocks of "
+        "the minimum size. 0: by its size.",
     )
     max_unprocessed: DiskLimit = _inputs(
         "spark.penstock.blocks.maxUnprocessed",

@@ -99,7 +99,7 @@ Put = Callable[[str, bytes], Path]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
-def test_lines_of_a_file(put: Put, chunk: int) -> None:
+def test_every_line_of_a_file_is_read(put: Put, chunk: int) -> None:
     path = put("a", b"one\r\ntwo\n\nthr\xffee\rfour")
     lines = ["one", "two", "", "thr�ee", "four"]
     assert read(path, LineReader(chunk)) == lines
@@ -150,7 +150,7 @@ COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_compressed_files(put: Put, name: str) -> None:
+def test_compressed_files_are_read_as_plain_ones(put: Put, name: str) -> None:
     text = b"".join(b"line %d\r\n" % number for number in range(100_000))
     path = put(name, COMPRESSED[name](text))
     assert read(path, LineReader()) == expected_lines(text)
@@ -171,7 +171,7 @@ def test_broken_compressed_file_is_an_error(put: Put, data: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(1, 9), st.integers(1, 30), st.lists(st.integers(0, 60), max_size=4))
-def test_records_of_fixed_length(data: bytes, length: int, chunk: int, cuts: list[int]) -> None:
+def test_records_of_fixed_length_are_cut_at_their_length(data: bytes, length: int, chunk: int, cuts: list[int]) -> None:
     data = data[: len(data) - len(data) % length]
     edges = [0, *sorted(min(cut * length, len(data)) for cut in cuts), len(data)]
     filesystem = Memory(data)

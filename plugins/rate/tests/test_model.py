@@ -55,7 +55,7 @@ def test_plugin_offers_it_with_these_defaults() -> None:
     ("option", "value"),
     [("share", 0.0), ("share", 1.1), ("share", math.nan), ("initial_rate", 0.0), ("min_rate", 0.0), ("min_rate", -1.0)],
 )
-def test_options_that_are_refused(option: str, value: float) -> None:
+def test_impossible_options_are_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):
         ModelOptions(**{option: value})
 

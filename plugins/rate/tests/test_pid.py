@@ -46,7 +46,7 @@ def test_interval_without_length_is_refused(interval: int) -> None:
         ("proportional", float("inf")),
     ],
 )
-def test_options_that_are_refused(option: str, value: float) -> None:
+def test_impossible_options_are_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):
         PIDOptions(**{option: value})
 

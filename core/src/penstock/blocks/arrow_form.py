@@ -131,6 +131,23 @@ def num_records(batch: pa.RecordBatch) -> int:
     return int(batch.num_rows)
 
 
+def piece(batches: Iterable[pa.RecordBatch], first: int, end: int | None) -> Iterator[pa.RecordBatch]:
+    """Yield a piece of a block: the rows of the records from ``first`` to before ``end``; ``None``: of all that follow.
+
+    A row of pickled records counts as a full one, so that nothing is decoded. Consecutive pieces have every row once.
+    """
+    begun = 0
+    for batch in batches:
+        each = _RECORDS_PER_PICKLE if is_pickled(batch.schema) else 1
+        start = max(-(-(first - begun) // each), 0)
+        stop = batch.num_rows if end is None else min(-(-(end - begun) // each), batch.num_rows)
+        if start < stop:
+            yield batch.slice(start, stop - start)
+        begun += batch.num_rows * each
+        if end is not None and begun >= end:
+            return
+
+
 def _decode(batch: pa.RecordBatch) -> Iterable[Any]:
     form = (batch.schema.metadata or {}).get(_FORM)
     if form == _PICKLE:

@@ -80,6 +80,8 @@ class BlockReference:
         source: ``grpc://host:port`` of an endpoint on the block's host; empty if none is up.
         stream_id: id of the receiver's input stream.
         checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
+        records: the piece of the block that is meant: its first record, and the one after its last, ``None`` for all
+            that follow; ``None`` for the whole block.
     """
 
     block_id: str
@@ -88,3 +90,4 @@ class BlockReference:
     source: str
     stream_id: int = 0
     checksum: int | None = None
+    records: tuple[int, int | None] | None = None

@@ -61,7 +61,7 @@ class ReadBlocks:
         return BlockRecords(self.batches(partitions))
 
     def batches(self, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of every block of a partition, in the order of the references.
+        """Yield the record batches of every block of a partition, or of its piece, in the order of the references.
 
         Raises:
             BlockGoneError: a block is lost, and lost blocks are not skipped.
@@ -77,7 +77,7 @@ class ReadBlocks:
                 _log().warning("lost block skipped", block_id=reference.block_id, records=reference.num_records)
                 continue
             # An error in the middle of a block fails the task, which Spark retries: parts of blocks are never skipped.
-            yield from batches
+            yield from batches if reference.records is None else arrow_form.piece(batches, *reference.records)
 
     def _read(self, reference: BlockReference) -> Iterator[pa.RecordBatch]:
         """Return a block's record batches, with the first one read.
