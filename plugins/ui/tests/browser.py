@@ -14,12 +14,18 @@ from typing import Any
 
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+# What Chromium says of an evaluation that a navigation has ended.
+_LEFT = ("Inspected target navigated", "context was destroyed", "Cannot find context", "Promise was collected")
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def installed() -> str | None:
     """The browser's path; ``None`` when there is none."""
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
+
+
+class PageLeftError(RuntimeError):
+    """The page in which an expression was evaluated is no longer the tab's."""
 
 
 class Tab:
@@ -82,7 +88,15 @@ class Tab:
             }};
             look();
         }})"""
-        return await self.value(waiting)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while True:
+            try:
+                return await self.value(waiting)
+            # The next page is asked in its place.
+            except PageLeftError:
+                if loop.time() > end:
+                    raise
 
     async def open(self, url: str, width: int = 1280, height: int = 900, *, dark: bool = False) -> None:
         """Load a page and wait until it is live and drawn."""
@@ -122,7 +136,8 @@ class Tab:
             if "id" in message:
                 answer = self._answers.pop(message["id"])
                 if "error" in message:
-                    answer.set_exception(RuntimeError(str(message["error"])))
+                    said = str(message["error"])
+                    answer.set_exception((PageLeftError if any(map(said.__contains__, _LEFT)) else RuntimeError)(said))
                 elif not answer.done():
                     answer.set_result(message["result"])
             else:
