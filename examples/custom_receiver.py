@@ -1,4 +1,4 @@
-"""Averages random readings that a receiver of its own stores, each second, for ten seconds.
+"""Averages random readings each second, for ten seconds: a receiver in the program itself.
 
 Needs: nothing
 Run: penstock run examples/custom_receiver.py

@@ -11,6 +11,9 @@ from pyspark.sql import functions as F
 
 from penstock import StreamingContext
 
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+
 sc = SparkContext(appName="words")
 ssc = StreamingContext(sc, 1.0)
 

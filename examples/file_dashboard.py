@@ -1,6 +1,6 @@
 """Follows log files as tail -F does, counts lines by level, and serves a dashboard of the stream.
 
-Needs: a log file; PATH may be a file, a directory or a pattern
+Needs: a log file; PATH is a file, a directory or a pattern, by default /var/log/*.log
 Run: penstock run examples/file_dashboard.py [PATH]
 """
 

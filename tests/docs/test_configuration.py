@@ -11,5 +11,5 @@ from penstock.launch.launch_conf import UDS
 def test_tables_are_those_that_the_code_generates() -> None:
     page = Path(__file__).parents[2] / "docs" / "configuration.md"
     prose, tables = page.read_text().split("## Start here", 1)
-    assert "## Start here" + tables == as_markdown() + "\n"
+    assert "## Start here" + tables == as_markdown() + "\n", "from there on the page is: python -m penstock.conf_table"
     assert UDS in prose

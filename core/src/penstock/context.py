@@ -166,7 +166,7 @@ class StreamingContext(StreamBuilder):
             since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
             raise StreamingStateError(
                 f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
-                "is not supported"
+                "is not supported: define all streams before start()"
             )
 
     # -- running --

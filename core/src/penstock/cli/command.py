@@ -99,7 +99,13 @@ _EPILOG = "\n\n".join(
             ("plugins list", "which receivers are installed"),
             ("-v run app.py", "the same with log lines and full tracebacks"),
         ),
-        "\n".join(["\b", "Exit codes:", *(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())]),
+        "\n".join(
+            [
+                "\b",
+                "Exit codes (of run: those of the program):",
+                *(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items()),
+            ]
+        ),
         "\n".join(
             [
                 "\b",

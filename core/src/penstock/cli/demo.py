@@ -77,8 +77,8 @@ def demo(
 ) -> None:
     """Run a stream here and watch its batches.
 
-    Starts Spark on this machine; needs no data and no cluster. A receiver makes lines of text, and each batch counts
-    their words. Ends after the given number of batches, counted from the first one with records. With --receiver
+    Starts Spark on this machine; needs no data and no cluster. A receiver generates lines of text, and each batch
+    counts their words. Ends after the given number of batches, counted from the first one with records. With --receiver
     another receiver runs, and the words of its records are counted.
     """
     verbose: bool = context.obj

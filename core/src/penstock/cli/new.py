@@ -107,7 +107,7 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
     if not LEGAL_NAME.fullmatch(name):
         raise ConfigurationError(f"the name {name!r} is not lowercase ASCII (letters, digits, - and _; a letter first)")
     if taken := next((each for each in installed() if each.name == name), None):
-        raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed")
+        raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
     module = f"penstock_{name.replace('-', '_')}"
     files = {
         f"{module}.py": f"{kind}.py.txt",

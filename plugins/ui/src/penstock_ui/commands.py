@@ -15,12 +15,23 @@ import click
 
 from penstock import PenstockError
 
+
+def _examples(*commands: tuple[str, str]) -> str:
+    """The end of a help text: commands to copy, each with what it does."""
+    return "\n".join(["\b", "Examples:", *(f"  # {what}\n  penstock {arguments}" for arguments, what in commands)])
+
+
 _token = click.option(
     "--token", envvar="PENSTOCK_UI_TOKEN", default="", help="The dashboard's token. Also PENSTOCK_UI_TOKEN."
 )
 
 
-@click.command()
+@click.command(
+    epilog=_examples(
+        ("top http://127.0.0.1:4050", "a program on this machine"),
+        ("top http://driver:4050 --every 5", "one on another host, every five seconds"),
+    )
+)
 @click.argument("url")
 @_token
 @click.option(
@@ -39,10 +50,15 @@ def top(url: str, token: str, every: float, count: int) -> None:
         terminal.watch(url, token, every, count)
 
 
-@click.command()
+@click.command(
+    epilog=_examples(
+        ("status http://127.0.0.1:4050", "does the program on this machine run well?"),
+        ("status http://127.0.0.1:4050 --json | jq .statistics", "its numbers, for a script"),
+    )
+)
 @click.argument("url")
 @_token
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 def status(url: str, token: str, as_json: bool) -> None:
     """Print the state of a running application.
 
@@ -57,7 +73,15 @@ def status(url: str, token: str, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-@click.command()
+@click.command(
+    epilog=_examples(
+        ("ui /data/event-logs", "the application whose log is there"),
+        (
+            "ui s3://bucket/event-logs --app app-20261122102556-0003",
+            "one of several, in storage that Arrow reads",
+        ),
+    )
+)
 @click.argument("log")
 @click.option(
     "--app", "application_id", default="", help="Which application, if the directory has the logs of several."
