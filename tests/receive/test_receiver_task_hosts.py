@@ -114,7 +114,8 @@ def test_host_whose_certificate_has_expired_is_named_with_the_file(
     tracker: FakeTracker, log: EventLog, make_tls: Callable[..., Tls]
 ) -> None:
     old = make_tls("old", datetime(2020, 1, 1, tzinfo=UTC))
-    reason = f"certificate={old.certificate!r} .*: certificate has expired, on {re.escape(socket.gethostname())}\\. Each"
+    host = re.escape(socket.gethostname())
+    reason = rf"certificate={old.certificate!r} .*: certificate has expired, on {host}\. Each"
     with pytest.raises(ConfigurationError, match=reason):
         list(with_tls(tracker, old)(0, []))
     assert log.entries == []

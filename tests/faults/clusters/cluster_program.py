@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import entry_points
@@ -70,7 +69,7 @@ def word(number: int) -> str:
 
 def at_its_place(pairs: Iterable[tuple[str, int]]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
     """A partition with the directory of the executor that computes it."""
-    yield os.getcwd(), list(pairs)
+    yield str(Path.cwd()), list(pairs)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A program with the receiver ``file`` of a plugin, for ``test_cluster``. Argument: the file that the receiver follows."""
+"""A program with a plugin's receiver, ``file``, for ``test_cluster``. Argument: the file that it follows."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ class Client:
         self._client = None
 
 
-def fetch(
-    location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = ""
-) -> Iterator[pa.RecordBatch]:
+def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = "") -> Iterator[pa.RecordBatch]:
     """Yield the record batches of a stream that an endpoint serves.
 
     Args:
