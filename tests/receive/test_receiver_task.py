@@ -245,7 +245,7 @@ def test_task_ends_at_once_when_the_driver_is_not_notified_of_the_end(
     tracker.fails_deregistration = True
     stopping = background(stop)
     before = time.monotonic()
-    list(tracker.task(Counting(), {"spark.penstock.wire.timeout": "200ms"})(0, []))
+    list(tracker.task(Counting(), {"spark.penstock.wire.timeout": "1s"})(0, []))
     stopping.result(timeout=10)
     assert time.monotonic() - before < 30
 
