@@ -42,6 +42,7 @@ class Engine:
 _DSTREAMS = "benchmarks.programs.dstreams"
 _STRUCTURED = "benchmarks.programs.structured"
 _BARE = "benchmarks.programs.bare"
+_BARE_FILES = "benchmarks.programs.bare_files"
 
 ENGINES: dict[str, Engine] = {
     engine.name: engine
@@ -92,10 +93,17 @@ ENGINES: dict[str, Engine] = {
             is_peer=False,
         ),
         Engine(
+            "bare-rows",
+            "limit: a bare Spark job each interval, beside a process that writes the Arrow files",
+            _BARE_FILES,
+            {"api": "rows", "conf": _UNIX_SOCKETS},
+            is_peer=False,
+        ),
+        Engine(
             "bare-dataframe",
             "limit: a bare DataFrame query each interval, beside a process that writes the Arrow files",
-            "benchmarks.programs.bare_dataframe",
-            {"conf": _UNIX_SOCKETS},
+            _BARE_FILES,
+            {"api": "dataframe", "conf": _UNIX_SOCKETS},
             is_peer=False,
         ),
     )

@@ -102,7 +102,8 @@ def measure(
     first = result.batches[0]
     began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
     usage = watch.usage(began_s, result.batches[-1].end_s)
-    return Measurement(figures(result, usage, began_s, row.warm_up, task.warm_up), tuple(trend(result.batches)))
+    found = figures(result, usage, began_s, row.warm_up + point.warm_up, task.warm_up)
+    return Measurement(found, tuple(trend(result.batches)))
 
 
 def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[str, str]) -> Task:

@@ -24,6 +24,7 @@ _COLOURS = {
     "structured-socket": "#f48fb1",
     "bytewax": "#6a1b9a",
     "bare-python": "#424242",
+    "bare-rows": "#616161",
     "bare-spark": "#757575",
     "bare-dataframe": "#9e9e9e",
     "bare-structured": "#bdbdbd",

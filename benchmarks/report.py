@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import long_run, plots
 from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratios
 from benchmarks.engines import ENGINES, OURS
+from benchmarks.long_run import Run
 from benchmarks.metrics import METRICS
 from benchmarks.rows import Goal, Point, Row
 
@@ -48,9 +49,34 @@ _QUICK = """
 
 _GOALS = f"""
 The limit does the same work without streaming. The last column says how many times as fast as Penstock it is in the
-same rounds. A goal that is missed with a limit of at most {NEAR:g} x is near what can be reached. [Rate
-control](rate-control.md) and [Scale](scale.md) have the goals of the rate estimators and of the ReceiverTracker.
+same rounds. A goal that is missed with a limit of at most {NEAR:g} x is near what can be reached. The last lines have
+figures of other pages, which say how these were measured.
 """
+
+#: Goals whose figures other pages have: the page, the goal, what was measured, and whether it is met.
+ELSEWHERE = (
+    (
+        "[Rate estimators](rate-control.md#summary)",
+        "`model` ahead of `pid` on all of 15 simulated plants",
+        "batches until settled: on 11; overshoot: on 15; longest wait: on 14; used in time: on 15",
+        "**no**",
+    ),
+    (
+        "[Rate estimators, live](rate-control.md#live)",
+        "`model`: used capacity ≥ 85 %",
+        "80, 82 and 76 %",
+        "**no**",
+    ),
+    (
+        "[ReceiverTracker](scale.md)",
+        "1,000 receivers with 5 blocks/s each on one core",
+        "4,715 blocks/s",
+        "**no**",
+    ),
+)
+
+# Batches of the long run that is a goal.
+_LONG_RUN_BATCHES = 100_000
 
 
 def table(row: Row, outcomes: Sequence[Outcome]) -> str:
@@ -107,8 +133,14 @@ def _at(row: Row, points: Sequence[float]) -> str:
     return f" at {', '.join(f'{x:,g}' for x in points)}" if row.axis else ""
 
 
-def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> str:
-    """The table of all goals."""
+def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome], runs: Sequence[Run] = ()) -> str:
+    """The table of all goals.
+
+    Args:
+        rows: all rows by name.
+        outcomes: of their points, each at most once.
+        runs: the long runs.
+    """
     lines = [_line(["row", "goal", "measured", "rounds", "met", "limit"]), _line(["---"] * 6)]
     ran = {outcome.row for outcome in outcomes}
     for row in rows.values():
@@ -120,7 +152,20 @@ def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome]) -> str:
             else:
                 cells = [_measured(goal, found), str(found.rounds), _verdict(found), _limit(goal, found)]
             lines.append(_line([name, _wording(goal, row), *cells]))
+    lines.append(_long_run_goal(runs))
+    lines += [_line([where, goal, measured, "-", met, "-"]) for where, goal, measured, met in ELSEWHERE]
     return "\n".join(lines)
+
+
+def _long_run_goal(runs: Sequence[Run]) -> str:
+    goal = f"Penstock: memory flat over {_LONG_RUN_BATCHES:,} batches"
+    for run in runs:
+        if run.kind == "manual" and run.samples[-1].batches >= _LONG_RUN_BATCHES:
+            growth = [f"{role} {long_run.growth_mb(run.samples, role):+.1f} MB" for role in ("driver", "workers")]
+            return _line(
+                ["[Long runs](#long-runs)", goal, ", ".join(growth), "1", "yes" if run.is_flat else "**no**", "-"]
+            )
+    return _line(["Long runs", goal, "-", "-", "not measured", "-"])
 
 
 def _measured(goal: Goal, found: Judgement) -> str:
@@ -159,13 +204,14 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     parts = [_INTRO]
     if any(each.is_quick for each in known):
         parts.append(_QUICK)
-    parts += ["\n## Goals", _GOALS, goals(rows, known)]
+    runs = [long_run.Run.load(file) for file in sorted(long_runs.glob("*.json"), reverse=True)] if long_runs else []
+    parts += ["\n## Goals", _GOALS, goals(rows, known, runs)]
     for row in rows.values():
         if of_row := [each for each in known if each.row == row.name]:
             parts += [f"\n## {row.title}\n", f"{row.summary} {_rounds(row, of_row)}", "", table(row, of_row)]
             if plot := plots.draw(row, of_row, folder):
                 parts.append(f"\n![{row.title.replace('`', '')}]({folder.name}/{plot.name})")
-    parts += _long_runs(long_runs, folder)
+    parts += _long_runs(runs, folder)
     if missing := [row for row in rows.values() if row.name not in {each.row for each in known}]:
         parts.append("\n## Not run\n")
         parts += [f"- {row.title}: `make bench ARGS={row.name}`" for row in missing]
@@ -192,8 +238,7 @@ def _rounds(row: Row, outcomes: Sequence[Outcome]) -> str:
     return f"**{'; '.join(said)}**" + (", and one round shows no spread." if 1 in points else ".")
 
 
-def _long_runs(folder: Path | None, plots_folder: Path) -> Iterator[str]:
-    runs = [long_run.Run.load(path) for path in sorted(folder.glob("*.json"), reverse=True)] if folder else []
+def _long_runs(runs: Sequence[Run], plots_folder: Path) -> Iterator[str]:
     if runs:
         yield "\n## Long runs\n"
         yield (

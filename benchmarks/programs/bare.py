@@ -73,15 +73,16 @@ def _jobs(sc: Any, task: Task, arrived: list[str], answers: Answers) -> list[Bat
     while first < task.records if task.records else len(batches) < task.batches:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{task.work} did not end within {task.deadline_s:g} s")
-        due = max(due + task.interval_s, time.monotonic())
+        due += task.interval_s
         time.sleep(max(due - time.monotonic(), 0.0))
+        scheduling_ms = (time.monotonic() - due) * 1000
         lines = arrived[first:]
         first += len(lines)
         began_s = time.time()
         rdd = sc.parallelize(lines, 1)
         answers.add_words(rdd.mapPartitions(_counted).collect())
         end_s = time.time()
-        batches.append(Batch(len(lines), None, (end_s - began_s) * 1000, end_s))
+        batches.append(Batch(len(lines), scheduling_ms, (end_s - began_s) * 1000, end_s))
     return batches
 
 

@@ -10,10 +10,13 @@ from benchmarks import plots
 from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratios
 from benchmarks.engines import ENGINES
 from benchmarks.long_run import Run, Sample
+from benchmarks.measurement import ROOT
 from benchmarks.metrics import METRICS, figures
 from benchmarks.processes import Usage
-from benchmarks.programs.task import Batch, Result
-from benchmarks.report import goals, table, write_page
+from benchmarks.programs import bare
+from benchmarks.programs.answers import Answers
+from benchmarks.programs.task import Batch, Result, Task
+from benchmarks.report import ELSEWHERE, goals, table, write_page
 from benchmarks.rows import Goal, make_rows
 
 ROWS = make_rows(2)
@@ -25,6 +28,11 @@ def cell(engine: str, *values: float, metric: str = "records_per_s", x: float = 
 
 def outcome(*cells: Cell, row: str = "count") -> Outcome:
     return Outcome(row, cells[0].x, "2026-01-02T03:04+00:00", False, 7, {"processor": "P"}, "idle", cells)
+
+
+def goals_of(table_of_goals: str) -> list[str]:
+    """The lines of goals that belong to rows."""
+    return table_of_goals.splitlines()[2 : -1 - len(ELSEWHERE)]
 
 
 def test_ratio_is_the_median_of_the_rounds_ratios_with_their_spread() -> None:
@@ -66,8 +74,76 @@ def test_goal_that_is_missed_is_compared_with_the_limit(metric: str, relation: s
     cells = [cell(*each, metric=metric) for each in (("penstock", figure), ("pyspark", 10), ("bare-python", 10))]
     factor = 5 if relation == ">=" else 0.1
     row = evolve(ROWS["count"], goals=(Goal(metric, relation, factor, "pyspark", limit="bare-python"),))
-    text = goals({"count": row}, [outcome(*cells)]).splitlines()[-1]
+    (text,) = goals_of(goals({"count": row}, [outcome(*cells)]))
     assert text.endswith(f"| 1 | {verdict} | a loop in one Python process: {near:#.3g} x |")
+
+
+@pytest.mark.parametrize("x", [0.1, 0.05])
+def test_goal_of_a_short_interval_stands_beside_the_bare_job(x: float) -> None:
+    cells = [
+        cell(engine, ms, metric="scheduling_p99_ms", x=x) for engine, ms in (("penstock", 120), ("bare-spark", 100))
+    ]
+    row = ROWS["latency"]
+    row = evolve(row, goals=tuple(goal for goal in row.goals if goal.metric == "scheduling_p99_ms" and goal.x == x))
+    (text,) = goals_of(goals({"latency": row}, [outcome(*cells, row="latency")]))
+    assert text.endswith("| no, but near the limit | a bare Spark job of one stage: 1.20 x |")
+
+
+class SlowJobs:
+    """Stands in for Spark and for the clock: each job takes 250 ms."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    time = monotonic
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def parallelize(self, _lines: list[str], _partitions: int) -> SlowJobs:
+        return self
+
+    def mapPartitions(self, _function: object) -> SlowJobs:
+        return self
+
+    def collect(self) -> list[tuple[str, int]]:
+        self._now_s += 0.25
+        return []
+
+
+def test_bare_jobs_that_take_longer_than_an_interval_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = SlowJobs()
+    monkeypatch.setattr(bare, "time", spark)
+    batches = bare._jobs(spark, Task("wordcount", batches=3, interval_s=0.1), [], Answers("wordcount"))
+    assert [batch.scheduling_ms for batch in batches] == pytest.approx([0, 150, 300])
+    assert [batch.processing_ms for batch in batches] == pytest.approx([250, 250, 250])
+
+
+def test_figures_of_other_pages_are_those_that_the_pages_have() -> None:
+    texts = [" ".join(parts) for parts in ELSEWHERE]
+    rates, scale = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("rate-control.md", "scale.md"))
+    measures = (("batches until settled", 11), ("overshoot", 15), ("longest wait", 14), ("used in time", 15))
+    summary = rates.partition("| model against pid |")[2].partition("\n\n")[0]
+    assert all(f"| {name} | {number} |" in summary and f"{name}: on {number}" in texts[0] for name, number in measures)
+    assert "| 80 %, 82 %, 76 % |" in rates
+    assert "80, 82 and 76 %" in texts[1]
+    assert "4,715/s on" in " ".join(scale.split())
+    assert "4,715 blocks/s" in texts[2]
+
+
+@pytest.mark.parametrize(
+    ("last_mb", "batches", "verdict"),
+    [(101, 100_000, "yes"), (190, 100_000, "**no**"), (101, 5, "not measured")],
+)
+def test_long_run_is_a_goal_if_it_is_long_enough(last_mb: float, batches: int, verdict: str) -> None:
+    memory = ((0.0, 0, 100.0), (60.0, batches // 2, 100.0), (120.0, batches, last_mb))
+    samples = tuple(Sample(elapsed_s, number, number, mb, 400.0, 90.0) for elapsed_s, number, mb in memory)
+    run = Run({"is_manual": True, "has_ui": False}, "2026-01-02T03:04+00:00", 0, {}, "idle", samples)
+    text = next(line for line in goals({}, [], [run]).splitlines() if "memory flat" in line)
+    assert text.endswith(f"| {verdict} | - |")
 
 
 def test_every_goal_names_a_metric_an_engine_and_a_point_of_its_row() -> None:
@@ -78,6 +154,16 @@ def test_every_goal_names_a_metric_an_engine_and_a_point_of_its_row() -> None:
             assert not goal.limit or goal.limit in row.engines
             assert goal.metric in METRICS
             assert goal.x is None or goal.x in {point.x for point in row.points}
+
+
+def test_delays_of_every_row_come_from_batches_after_the_warm_up() -> None:
+    batches = {
+        (row.name, point.x): point.task["batches"] - row.warm_up - point.warm_up
+        for row in ROWS.values()
+        for point in row.points
+        if "batches" in point.task
+    }
+    assert min(batches.values()) >= 17, batches
 
 
 def test_quick_rows_are_the_rows_at_fewer_points() -> None:

@@ -10,7 +10,7 @@ import pytest
 from attrs import evolve
 from benchmarks.data import Lines
 from benchmarks.measurement import check
-from benchmarks.programs import bare_dataframe, dstreams
+from benchmarks.programs import bare_files, dstreams
 from benchmarks.programs.task import NotAvailableError, Task
 from benchmarks.sender import Pace, Sender
 
@@ -25,7 +25,7 @@ def _pickled_whole() -> Iterator[None]:
     """As the programs' functions are, which are those of the main module."""
     from pyspark import cloudpickle
 
-    programs = [sys.modules[program.__name__] for program in (dstreams, bare_dataframe)]
+    programs = [sys.modules[program.__name__] for program in (dstreams, bare_files)]
     for program in programs:
         cloudpickle.register_pickle_by_value(program)
     yield
@@ -43,15 +43,18 @@ def test_program_on_lines_gives_the_right_answer(sc: SparkContext, work: str) ->
     assert len(result.delays_ms) == (4 if work == "wordcount" else 0)
 
 
-def test_limit_of_dataframes_queries_the_lines_of_each_interval_and_gives_the_right_answer(sc: SparkContext) -> None:
-    from pyspark.sql import SparkSession
-
+@pytest.mark.parametrize(
+    ("api", "work"), [("rows", "count"), ("rows", "grep"), ("rows", "wordcount"), ("dataframe", "wordcount")]
+)
+def test_limit_processes_the_lines_of_each_interval_and_gives_the_right_answer(
+    sc: SparkContext, api: str, work: str
+) -> None:
     lines = Lines(seed=5)
-    with Sender(lines, 200, pace=Pace(50, 0.3, is_stamped=True)) as sender:
-        task = Task("wordcount", ports=tuple(sender.ports), records=200, interval_s=0.2, deadline_s=240)
-        result = bare_dataframe.run_on(SparkSession.builder.getOrCreate(), task)
+    with Sender(lines, 200, pace=Pace(50, 0.3, is_stamped=work == "wordcount")) as sender:
+        task = Task(work, ports=tuple(sender.ports), records=200, interval_s=0.2, api=api, deadline_s=240)
+        result = bare_files.run_on(sc, task)
     assert check(task, lines, 1, result) == ""
-    assert len(result.delays_ms) == 4
+    assert len(result.delays_ms) == (4 if work == "wordcount" else 0)
 
 
 @pytest.mark.parametrize("work", ["window", "mapWithState", "streams"])
