@@ -1,8 +1,8 @@
 """The program of `make dist-test` and of each cell of `make matrix`.
 
 A receiver, a shuffle, state over a checkpoint, and DataFrames; a query of Structured Streaming where
-``penstock-structured`` is installed. Needs the core alone. Prints one line of JSON with the versions that it ran on; any
-wrong result is an error.
+``penstock-structured`` is installed. Needs the core alone. Prints one line of JSON with the versions that it ran on.
+Any wrong result is an error.
 """
 
 import importlib.util

@@ -17,7 +17,6 @@ from penstock_structured import source_process
 from penstock_structured.data_source import PenstockStreamReader
 from penstock_structured.options import Source, SourceOptions
 
-
 TEXT = StructType([StructField("value", StringType())])
 CONF = {
     "spark.streaming.blockInterval": "5ms",

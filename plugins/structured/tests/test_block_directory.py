@@ -83,8 +83,9 @@ def test_numbers_never_come_twice_although_all_blocks_are_consumed(directory: Bl
 
 
 def test_an_empty_directory_is_refused_by_a_checkpoint_that_has_read_blocks(directory: BlockDirectory) -> None:
-    with pytest.raises(PenstockError, match=r"continues at block 17, and the next block of .*query is 0: .*'blocks'"):
-        directory.continue_at(17)
+    for _attempt in range(2):
+        with pytest.raises(PenstockError, match=r"at block 17, and the next block of .*query is 0: .*'blocks'"):
+            directory.continue_at(17)
 
 
 def test_a_directory_whose_blocks_are_all_consumed_is_continued(directory: BlockDirectory) -> None:

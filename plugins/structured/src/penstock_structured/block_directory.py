@@ -95,7 +95,7 @@ class BlockDirectory:
         path: absolute; created if missing.
         receiver: name of the receiver whose blocks these are.
         durable: whether files and names are on the disk when ``accept`` returns.
-        fails_on_loss: whether lost blocks are an error; otherwise a warning is logged and the query continues.
+        fails_on_loss: whether lost blocks are an error; otherwise a warning is logged.
 
     Raises:
         ConfigurationError: the directory cannot be used: another process has it, it belongs to another receiver or
@@ -238,7 +238,6 @@ class BlockDirectory:
         """
         with self._lock:
             first, end = self._first, self.next_number
-            self.next_number = max(end, number)
         if number > end:
             self._lose(
                 f"the checkpoint of the query continues at block {number}, and the next block of {self.path} is {end}"
@@ -247,6 +246,8 @@ class BlockDirectory:
             self._lose(
                 f"the checkpoint of the query continues at block {number}, and {self.path} begins with block {first}"
             )
+        with self._lock:
+            self.next_number = max(end, number)
 
     def _lose(self, reason: str) -> None:
         if self._fails_on_loss:
@@ -427,7 +428,7 @@ def _locked(path: Path) -> IO[str]:
 def _sync(directory: Path) -> None:
     """Return when the disk has the names of a directory.
 
-    ``atomic_write`` syncs for each file; here one call covers all blocks of an acceptance.
+    One call covers all blocks of an acceptance. ``penstock.helpers`` syncs only with each file (``atomic_write``).
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -17,6 +17,9 @@ from penstock import ConfigurationError, Receiver, ReceiverSpec
 from penstock.helpers import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
 
 _RECEIVER = "receiver."
+#: Says that ``steer`` is to set the receiver's rate.
+BACKPRESSURE = "spark.streaming.backpressure.enabled"
+_INITIAL_RATE = "spark.streaming.backpressure.initialRate"
 
 
 def _positive(_options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -119,6 +122,17 @@ class Source:
         )
         made.make_receiver()
         return made
+
+    @property
+    def initial_rate(self) -> float | None:
+        """Records/s until ``steer`` sets a rate, by the option or the key of Penstock; ``None`` for no limit."""
+        rate = self.options.initialRate or float(self.conf.get(_INITIAL_RATE, 0))
+        return rate if rate > 0 else None
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the program says that ``steer`` is to set the rate."""
+        return self.conf.get(BACKPRESSURE, "").strip().lower() == "true"
 
     def make_receiver(self) -> Receiver[Any]:
         """Create the receiver.

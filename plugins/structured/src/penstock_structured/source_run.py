@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
 from penstock.helpers import Endpoint, Token, get_logger, open_block
 from penstock_structured.block_directory import BlockDirectory
-from penstock_structured.options import Source
+from penstock_structured.options import BACKPRESSURE, Source
 from penstock_structured.source_process import end_reason
 
 log = get_logger("structured")
@@ -36,7 +36,6 @@ _FIRST_RATE, _LAST_RATE = 1_000.0, 1_000_000.0
 _STOP_S = 10.0
 # onStop has this long, as nothing of the query may remain two seconds after its stop.
 _CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
-_BACKPRESSURE, _INITIAL_RATE = "spark.streaming.backpressure.enabled", "spark.streaming.backpressure.initialRate"
 
 
 class SourceRun:
@@ -77,13 +76,9 @@ class SourceRun:
         self._waits_for_space = False
         # The batches below this number have ended; the blocks below the other one the watching thread deletes.
         self._ended = self._consumed = 0
-        self._bound_bytes, self._rate = options.maxBlocksBytes, options.initialRate
+        self._bound_bytes, self._rate = options.maxBlocksBytes, source.initial_rate
         # Whether the rate limit doubles with each batch, because ``steer`` is to set one and has not yet.
-        self._starts_slowly = (
-            self._rate is None
-            and _INITIAL_RATE not in source.conf
-            and source.conf.get(_BACKPRESSURE, "").strip().lower() == "true"
-        )
+        self._starts_slowly = self._rate is None and source.is_steered
         if self._starts_slowly:
             self._rate = _FIRST_RATE
         if self._rate is not None:
@@ -155,7 +150,7 @@ class SourceRun:
                     )
                 elif left_s > 0 or self._waits_for_space:
                     reason = "maxBlocksBytes or full disk" if self._waits_for_space else "availableNowTimeout"
-                    log.warning("query ends before all available data is received", receiver=name, reason=reason)
+                    log.warning("available data not all received", receiver=name, reason=reason)
                 break
             time.sleep(min(left_s, deadline - now, _QUIET_POLL_S))
         self._receiver.pause("all that was available is stored")
@@ -220,9 +215,9 @@ class SourceRun:
         if self._rate > _LAST_RATE:
             self._rate, self._starts_slowly = None, False
             log.warning(
-                "slow start ended without a rate estimator, no rate limit",
+                "slow start ended, no rate limit",
                 directory=str(self.blocks.path),
-                advice=f"call steer(spark, query), or unset {_BACKPRESSURE}",
+                advice=f"call steer(spark, query), or unset {BACKPRESSURE}",
             )
         self._receiver.update_rate(self._rate)
 
