@@ -98,16 +98,12 @@ def test_a_lost_directory_is_an_error_that_names_the_block(make: Make) -> None:
         make().partitions({"block": 3}, {"block": 5})
 
 
-def test_a_lost_directory_is_an_error_although_no_batch_is_planned(make: Make, tmp_path: Path) -> None:
-    for call in (
-        lambda reader: reader.partitions({"block": 5}, {"block": 5}),
-        lambda reader: reader.latestOffset({"block": 5}, ReadAllAvailable()),
-    ):
-        reader = make()
-        with pytest.raises(PenstockError, match=rf"continues at block 5, and the next block of {tmp_path}/query is 0"):
-            call(reader)
-        assert not Given.receiver.isStarted()
-        reader.stop()
+@pytest.mark.parametrize("first_call", ["partitions", "latestOffset"])
+def test_a_lost_directory_is_an_error_although_no_batch_is_planned(make: Make, tmp_path: Path, first_call: str) -> None:
+    reader, offset = make(), {"block": 5}
+    with pytest.raises(PenstockError, match=rf"continues at block 5, and the next block of {tmp_path}/query is 0"):
+        reader.partitions(offset, offset) if first_call == "partitions" else reader.latestOffset(offset)
+    assert not Given.receiver.isStarted()
 
 
 def test_without_fail_on_data_loss_numbers_continue_at_the_checkpoint(make: Make) -> None:
