@@ -5,8 +5,12 @@ usage: python -m benchmarks.structured_crash [--kills 10] [--seed 1]
 A source on this machine sends numbered records and waits for their acknowledgements, as in ``crash.py``. A receiver
 stores them, and a streaming query writes each batch into a file named by the batch: an idempotent sink. In each batch,
 before and after its file is written, there is a time in which the batch is not committed; there the driver's Python
-process, its JVM or both are killed (-9), and the program is started again on the same checkpoint. Every acknowledged
-record must be in exactly one batch in the end, and a batch that ran twice must have had the same records.
+process, its JVM or both are killed (-9), and the program is started again on the same checkpoint.
+
+Every acknowledged record must be in a batch in the end, and a batch that ran twice must have had the same records. A
+kill between the store and its acknowledgement makes the source send records again, as it should. The receiver gives
+each store a number of its own, so that those records differ from the first ones: whatever was stored once must be in
+one batch only.
 """
 
 from __future__ import annotations
@@ -31,13 +35,15 @@ VICTIMS = ("driver", "JVM", "driver and JVM")
 # With fewer acknowledged a kill, little was put to the test.
 LEAST_RECORDS = 20
 START_S, STOP_S = 180, 120
+#: What must be 0 of what is counted.
+FAULTS = ("lost", "stored once, seen twice", "batches that differ when run again")
 
 RECEIVER = '''
 """Stores what the source sends, then acknowledges it."""
 
 import json
+import secrets
 import socket
-import time
 
 from attrs import frozen
 
@@ -61,7 +67,8 @@ class Acknowledging(ThreadReceiver[int]):
                     while not self.isStopped() and (line := stream.readline()):
                         numbers = json.loads(line)
                         if numbers:
-                            self.store_all(numbers)
+                            store = secrets.randbits(31) << 32
+                            self.store_all([store | number for number in numbers])
                         stream.write(b"%d\\n" % (numbers[-1] + 1 if numbers else -1))
                         stream.flush()
             except OSError:
@@ -83,14 +90,21 @@ def install(folder: Path) -> None:
     (info / "entry_points.txt").write_text("[penstock]\nacknowledging = crash_receiver\n")
 
 
-def program(folder: Path, port: int, seed: int) -> None:
-    """Run the query until it is killed, or until a file named ``stop`` appears and all is read."""
+def program(folder: Path, port: int, seed: int, run: int) -> None:
+    """Run the query until it is killed, or until a file named ``stop`` appears and all is read.
+
+    Args:
+        folder: of all runs.
+        port: the source's.
+        seed: of all runs.
+        run: number of this run.
+    """
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.launch.java import ensure_java
 
     ensure_java()
-    rng = random.Random(f"{seed}/{os.getpid()}")
+    rng = random.Random(f"{seed}/{run}")
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -104,9 +118,9 @@ def program(folder: Path, port: int, seed: int) -> None:
             return
         (folder / "running").write_text(str(batch_id))
         time.sleep(rng.uniform(0.0, 0.3))
-        partial = folder / "out" / f".{batch_id}-{os.getpid()}"
+        partial = folder / "out" / f".{batch_id}-{run}"
         partial.write_text(json.dumps(rows))
-        partial.rename(folder / "out" / f"{batch_id}-{os.getpid()}")
+        partial.rename(folder / "out" / f"{batch_id}-{run}")
         time.sleep(rng.uniform(0.0, 0.3))
 
     query = (
@@ -119,8 +133,8 @@ def program(folder: Path, port: int, seed: int) -> None:
     spark.stop()
 
 
-def launch(folder: Path, port: int, seed: int) -> subprocess.Popen[bytes]:
-    """Launch the program."""
+def launch(folder: Path, port: int, seed: int, run: int) -> subprocess.Popen[bytes]:
+    """Launch a run of the program."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder / "plugin"), str(Path(__file__).parents[1])]),
@@ -138,6 +152,8 @@ def launch(folder: Path, port: int, seed: int) -> subprocess.Popen[bytes]:
                 str(port),
                 "--seed",
                 str(seed),
+                "--run",
+                str(run),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -172,19 +188,30 @@ def kill(victim: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def check(folder: Path, acknowledged: int) -> dict[str, Any]:
-    """Compare the sink with what was acknowledged."""
+    """Compare the sink with what was acknowledged.
+
+    Args:
+        folder: of the runs; ``out/BATCH-RUN`` has the records of a batch.
+        acknowledged: the numbers below it are.
+
+    Returns:
+        Name of what is counted → number.
+    """
     batches: dict[int, list[int]] = {}
     differ = 0
-    paths = sorted((folder / "out").glob("[0-9]*"), key=lambda path: path.stat().st_mtime_ns)
+    paths = sorted((folder / "out").glob("[0-9]*"), key=lambda path: int(path.name.split("-")[1]))
     for path in paths:
         batch_id, rows = int(path.name.split("-")[0]), json.loads(path.read_text())
         differ += batch_id in batches and batches[batch_id] != rows
         batches[batch_id] = rows
-    seen = Counter(number for rows in batches.values() for number in rows)
+    stored = Counter(record for rows in batches.values() for record in rows)
+    # Without the number of the store.
+    seen = Counter(record & 0xFFFFFFFF for record in stored)
     return {
         "acknowledged records": acknowledged,
         "lost": sum(number not in seen for number in range(acknowledged)),
-        "in several batches": sum(count > 1 for count in seen.values()),
+        "stored once, seen twice": sum(count > 1 for count in stored.values()),
+        "sent again and stored again": sum(count > 1 for count in seen.values()),
         "batches": len(batches),
         "batches that ran again": len(paths) - len(batches),
         "batches that differ when run again": differ,
@@ -198,9 +225,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.program:
-        program(options.program, options.port, options.seed)
+        program(options.program, options.port, options.seed, options.run)
         return
     rng = random.Random(options.seed)
     uncommitted = 0
@@ -211,7 +239,7 @@ def main() -> None:
     port = source.server_address[1]
     began = time.monotonic()
     for number in range(1, options.kills + 1):
-        process = launch(folder, port, options.seed)
+        process = launch(folder, port, options.seed, number)
         await_batch(folder, process)
         await_acknowledgement(source)
         time.sleep(rng.uniform(0.0, 2.0))
@@ -227,7 +255,7 @@ def main() -> None:
         print(
             f"kill {number} of {options.kills}: the {victim}, {after_s:.2f} s into batch {batch}, {state}", flush=True
         )
-    process = launch(folder, port, options.seed)
+    process = launch(folder, port, options.seed, options.kills + 1)
     await_batch(folder, process)
     await_acknowledgement(source)
     source.paused.set()
@@ -245,8 +273,8 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name}: {value}")
     few = source.acknowledged < LEAST_RECORDS * max(options.kills, 1)
-    faults = ("lost", "in several batches", "batches that differ when run again", "exit code of the last run")
-    if few or any(found[name] for name in faults):
+    faulty = code != 0 or any(found[name] for name in FAULTS)
+    if few or faulty:
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

@@ -1,5 +1,7 @@
 """What the distributions promise together: one version, one licence, a place for every plugin, a lock without hosts."""
 
+import importlib
+import pkgutil
 import re
 import tomllib
 import zipfile
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 from hatchling.build import build_wheel
+from pyspark.sql.datasource import DataSource
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = sorted(file.parent.name for file in ROOT.glob("plugins/*/pyproject.toml"))
@@ -44,6 +47,15 @@ def test_a_wheel_holds_the_licence_and_the_sign_that_it_is_typed(
         named = {settings(folder)["project"]["name"].replace("-", "_")} if folder != "." else set()
         assert modules == named | FURTHER_MODULES.get(folder, set())
         assert {f"{module}/py.typed" for module in modules} <= set(wheel.namelist())
+
+
+def test_pyspark_finds_the_source_by_its_module() -> None:
+    # What PySpark's lookup does: it imports each module pyspark_* on the path.
+    (module,) = (each.name for each in pkgutil.iter_modules() if each.name.startswith("pyspark_"))
+    assert module == "pyspark_penstock"
+    source = importlib.import_module(module).DefaultSource
+    assert issubclass(source, DataSource)
+    assert source.name() == "penstock"
 
 
 @pytest.mark.parametrize("plugin", [each for each in PLUGINS if each not in OF_SPARK])

@@ -1,11 +1,13 @@
 """The program of `make dist-test` and of each cell of `make matrix`.
 
-A receiver, a shuffle, state over a checkpoint, and DataFrames. Needs the core alone. Prints one line of JSON with the
-versions that it ran on; any wrong result is an error.
+A receiver, a shuffle, state over a checkpoint, and DataFrames; a query of Structured Streaming where
+``penstock-structured`` is installed. Needs the core alone. Prints one line of JSON with the versions that it ran on.
+Any wrong result is an error.
 """
 
 import importlib.util
 import json
+import os
 import platform
 import sys
 import tempfile
@@ -13,6 +15,7 @@ import threading
 
 import pyspark
 from pyspark import SparkConf, SparkContext
+from pyspark.sql import DataFrame, SparkSession
 
 from penstock import StreamingContext, ThreadReceiver, __version__
 
@@ -28,13 +31,35 @@ class Numbers(ThreadReceiver[int]):
         self.wait(60)
 
 
+def queried(spark: SparkSession) -> int:
+    """The number of rows of a query over the receiver ``synthetic``. PySpark finds the format by itself."""
+    rows, complete = [0], threading.Event()
+
+    def count(batch: DataFrame, _batch_id: int) -> None:
+        rows[0] += batch.count()
+        if rows[0] >= RECORDS:
+            complete.set()
+
+    with tempfile.TemporaryDirectory() as directory:
+        source = spark.readStream.format("penstock").option("receiver", "synthetic").option("blocks", directory)
+        output = source.option("total", RECORDS).load().writeStream.foreachBatch(count)
+        query = output.start()
+        complete.wait(300)
+        query.stop()
+        if error := query.exception():
+            sys.exit(f"the query failed: {error}")
+    return rows[0]
+
+
 def main() -> None:
     """Run the program.
 
     Raises:
         SystemExit: a result is wrong or missing.
     """
-    has_pandas = importlib.util.find_spec("pandas") is not None
+    has_pandas, has_source = (importlib.util.find_spec(name) is not None for name in ("pandas", "pyspark_penstock"))
+    # With it Spark looks for data sources.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     counts: dict[int, int] = {}
     state: dict[int, int] = {}
     rows, complete = [0], threading.Event()
@@ -66,12 +91,15 @@ def main() -> None:
         pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)).foreachRDD(keep)
         ssc.start()
         ended = complete.wait(300)
-        ssc.stop(stopSparkContext=True, stopGracefully=ended)
+        ssc.stop(stopSparkContext=False, stopGracefully=ended)
+    queried_rows = queried(SparkSession.builder.getOrCreate()) if has_source else RECORDS
+    sc.stop()
     expected = dict.fromkeys(range(10), RECORDS // 10)
-    if not (counts == state == expected and rows[0] == (RECORDS if has_pandas else 0)):
-        sys.exit(f"wrong or missing: counts {counts}, state {state}, rows {rows[0]}, after the wait: {ended}")
+    if not (counts == state == expected and rows[0] == (RECORDS if has_pandas else 0) and queried_rows == RECORDS):
+        found = f"counts {counts}, state {state}, rows {rows[0]} and {queried_rows} of the query"
+        sys.exit(f"wrong or missing: {found}; after the wait: {ended}")
     versions = {"python": platform.python_version(), "pyspark": pyspark.__version__, "penstock": __version__}
-    print(json.dumps({**versions, "dataframes": has_pandas}))
+    print(json.dumps({**versions, "dataframes": has_pandas, "structured": has_source}))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def collected(frame: DataFrame, checkpoint: Path, **trigger: Any) -> tuple[Strea
     return writer.option("checkpointLocation", str(checkpoint)).start(), rows
 
 
-def test_the_program_of_the_page_counts_words_and_after_a_stop_nothing_runs(
+def test_the_program_of_the_page_counts_words_each_second_and_after_a_stop_nothing_runs(
     spark: SparkSession, port: int, tmp_path: Path
 ) -> None:
     (program, steering) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)

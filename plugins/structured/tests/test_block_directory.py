@@ -82,10 +82,39 @@ def test_numbers_never_come_twice_although_all_blocks_are_consumed(directory: Bl
     second.close()
 
 
-def test_a_new_directory_continues_at_the_offset_of_the_checkpoint(directory: BlockDirectory) -> None:
+def test_an_empty_directory_is_refused_by_a_checkpoint_that_has_read_blocks(directory: BlockDirectory) -> None:
+    for _attempt in range(2):
+        with pytest.raises(PenstockError, match=r"at block 17, and the next block of .*query is 0: .*'blocks'"):
+            directory.continue_at(17)
+
+
+def test_a_directory_whose_blocks_are_all_consumed_is_continued(directory: BlockDirectory) -> None:
+    add(directory, 0, "a")
+    directory.delete_before(1)
+    second = reopened(directory)
+    second.continue_at(1)
+    second.close()
+
+
+def test_a_directory_whose_next_blocks_another_query_has_consumed_is_refused(directory: BlockDirectory) -> None:
+    for number in range(3):
+        add(directory, number, "a")
+    directory.delete_before(2)
+    with pytest.raises(PenstockError, match=r"continues at block 1, and .*query begins with block 2: .*'blocks'"):
+        directory.continue_at(1)
+
+
+def test_lost_blocks_are_skipped_with_a_warning_if_the_query_tolerates_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = BlockDirectory(tmp_path / "query", "socket", fails_on_loss=False)
     directory.continue_at(17)
     add(directory, 0, "a")
-    assert directory.since(0)[0].number == 17
+    assert [each.number for each in directory.between(16, 18)] == [17]
+    directory.delete_before(18)
+    directory.continue_at(17)
+    assert caplog.text.count("blocks of the query lost") == 3
+    directory.close()
 
 
 def test_a_missing_block_is_named(directory: BlockDirectory) -> None:
@@ -143,6 +172,21 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match=r"option 'blocks', .*file, cannot be used: File exists"):
         BlockDirectory(tmp_path / "file", "socket")
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+@pytest.mark.parametrize("step", ["_locked", "atomic_write"])
+def test_a_directory_that_cannot_be_written_is_refused_with_the_reason_and_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(block_directory, step, refuse)
+        with pytest.raises(ConfigurationError, match=rf"option 'blocks', .*, cannot be used: {os.strerror(code)}"):
+            BlockDirectory(tmp_path / "query", "socket")
+    BlockDirectory(tmp_path / "query", "socket").close()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1}'])
@@ -219,7 +263,7 @@ def test_blocks_that_a_kill_has_left_after_their_consumption_was_noted_are_delet
 def test_a_checkpoint_beyond_the_blocks_of_the_directory_is_refused(directory: BlockDirectory) -> None:
     add(directory, 0, "a")
     directory.continue_at(1)
-    with pytest.raises(PenstockError, match=r"continues at block 7, and .* ends with block 0: the option 'blocks'"):
+    with pytest.raises(PenstockError, match=r"continues at block 7, and the next block of .* is 1: .*'blocks'"):
         directory.continue_at(7)
 
 

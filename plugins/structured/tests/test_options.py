@@ -26,6 +26,12 @@ def test_options_are_sorted_by_owner_in_any_case() -> None:
     assert source.conf == {"spark.streaming.blockInterval": "1s"}
 
 
+def test_keys_of_the_receiver_are_known_in_any_case() -> None:
+    given = {name: text for name, text in SOCKET.items() if name != "port"}
+    source = Source.of({**given, "spark.penstock.receiver.SOCKET.port": "9999"})
+    assert source.conf == {"spark.penstock.receiver.socket.port": "9999"}
+
+
 @pytest.mark.parametrize(("text", "size"), [("500", 500), ("32m", 32 << 20), ("2g", 2 << 30), ("1kb", 1024)])
 def test_sizes_have_units(text: str, size: int) -> None:
     assert Source.of({**SOCKET, "partitionBytes": text}).options.partitionBytes == size
@@ -43,6 +49,17 @@ def test_sizes_have_units(text: str, size: int) -> None:
         ({"initialRate": "nan"}, ConfigurationError, r"initialRate='nan': must be greater than 0"),
         ({"blocks": "relative/q"}, ConfigurationError, r"blocks='relative/q': must be an absolute path"),
         ({"spark.streaming.blockInterval": "soon"}, ConfigurationError, r"spark\.streaming\.blockInterval"),
+        (
+            {"spark.streaming.blockIntervall": "1s"},
+            ConfigurationError,
+            r"Did you mean 'spark\.streaming\.blockInterval'",
+        ),
+        (
+            {"spark.penstock.receiver.socket.prot": "1"},
+            ConfigurationError,
+            r"mean 'spark\.penstock\.receiver\.socket\.port'",
+        ),
+        ({"spark.sql.shuffle.partitions": "1"}, ConfigurationError, r"unknown configuration key 'spark\.sql\.shuffle"),
     ],
 )
 def test_a_wrong_option_is_refused_by_name(change: dict[str, str], error: type[Exception], words: str) -> None:

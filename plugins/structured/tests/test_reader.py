@@ -1,4 +1,4 @@
-"""``PenstockStreamReader`` as Spark calls it: offsets, partitions, rows, commits, restarts, limits, stops."""
+"""``PenstockStreamReader`` as Spark calls it: offsets, partitions, rows, commits, restarts, stops."""
 
 from __future__ import annotations
 
@@ -7,40 +7,22 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from plugins.structured.tests.readers import Given, Make, Unstartable, rows, started, values
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
-from tests.helpers import run_in_background, wait_for
+from tests.helpers import wait_for
 
 from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
-from penstock.helpers import write_block_file
-from penstock_structured import block_directory, data_source, source_process, source_run
-from penstock_structured.block_directory import BlockDirectory, write_rate
-from penstock_structured.data_source import BlocksPartition, PenstockDataSource, PenstockStreamReader
-from penstock_structured.options import Source, SourceOptions
-
-TEXT = StructType([StructField("value", StringType())])
-CONF = {
-    "spark.streaming.blockInterval": "5ms",
-    "spark.penstock.receiver.relaunchDelay": "1ms",
-    "spark.penstock.receiver.maxRestarts": "1",
-}
-
-
-class Idle(Receiver[Any]):
-    def onStart(self) -> None:
-        """The test stores."""
-
-
-class Unstartable(Receiver[Any]):
-    def onStart(self) -> None:
-        raise OSError("no route to the source")
+from penstock_structured import block_directory, data_source, source_process
+from penstock_structured.block_directory import BlockDirectory
+from penstock_structured.data_source import BlocksPartition, PenstockDataSource
 
 
 class Hanging(Receiver[Any]):
@@ -51,56 +33,6 @@ class Hanging(Receiver[Any]):
 
     def onStop(self) -> None:
         self.released.wait(60)
-
-
-class Given(Source):
-    """A source whose receiver the test has."""
-
-    receiver: Receiver[Any] = Idle()
-
-    def make_receiver(self) -> Receiver[Any]:
-        receiver = type(self).receiver
-        return Unstartable() if isinstance(receiver, Unstartable) else receiver
-
-
-Make = Callable[..., PenstockStreamReader]
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    # It is about a process of the source's own.
-    monkeypatch.setattr(source_process, "prepare", lambda _stop: None)
-    made: list[PenstockStreamReader] = []
-
-    def make(receiver: Receiver[Any] | None = None, schema: StructType = TEXT, **options: Any) -> PenstockStreamReader:
-        Given.receiver = receiver or Idle()
-        source = Given(SourceOptions("socket", str(tmp_path / "query"), **options), {}, CONF)
-        made.append(PenstockStreamReader(source, schema))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.stop()
-
-
-def started(reader: PenstockStreamReader, start: dict[str, int] | None = None) -> tuple[dict[str, int], Receiver[Any]]:
-    """Have the reader start its receiver; return the offset and the receiver."""
-    offset = reader.initialOffset() if start is None else start
-    assert reader.latestOffset(offset, ReadAllAvailable()) is not None
-
-    wait_for(Given.receiver.isStarted, "the receiver")
-    return offset, Given.receiver
-
-
-def rows(reader: PenstockStreamReader, start: dict[str, int], end: dict[str, int]) -> list[dict[str, Any]]:
-    """What tasks read, each with a reader of its own."""
-    partitions = reader.partitions(start, end)
-    task = pickle.loads(pickle.dumps(reader))
-    return [row for each in partitions for batch in task.read(each) for row in batch.to_pylist()]
-
-
-def values(reader: PenstockStreamReader, start: dict[str, int], end: dict[str, int]) -> list[Any]:
-    return [row["value"] for row in rows(reader, start, end)]
 
 
 def test_what_was_stored_is_read_once_in_order(make: Make) -> None:
@@ -166,8 +98,16 @@ def test_a_lost_directory_is_an_error_that_names_the_block(make: Make) -> None:
         make().partitions({"block": 3}, {"block": 5})
 
 
-def test_after_a_lost_directory_numbers_continue_at_the_checkpoint(make: Make) -> None:
-    reader = make()
+@pytest.mark.parametrize("first_call", ["partitions", "latestOffset"])
+def test_a_lost_directory_is_an_error_although_no_batch_is_planned(make: Make, tmp_path: Path, first_call: str) -> None:
+    reader, offset = make(), {"block": 5}
+    with pytest.raises(PenstockError, match=rf"continues at block 5, and the next block of {tmp_path}/query is 0"):
+        reader.partitions(offset, offset) if first_call == "partitions" else reader.latestOffset(offset)
+    assert not Given.receiver.isStarted()
+
+
+def test_without_fail_on_data_loss_numbers_continue_at_the_checkpoint(make: Make) -> None:
+    reader = make(failOnDataLoss=False)
     assert reader.partitions({"block": 5}, {"block": 5}) == []
     start, receiver = started(reader, {"block": 5})
     receiver.store_all(["a"])
@@ -197,21 +137,6 @@ def test_limits_of_options_and_triggers_are_honoured(make: Make) -> None:
     second = make(maxRowsPerTrigger=5, maxBytesPerTrigger=1)
     reader.stop()
     assert second.latestOffset(start, second.getDefaultReadLimit()) == {"block": 1}
-
-
-def test_available_now_ends_with_what_the_receiver_had_stored_when_it_was_quiet(make: Make) -> None:
-    reader = make(quietPeriod=0.05, availableNowTimeout=60.0)
-    start, receiver = started(reader)
-    receiver.store_all(["a"])
-    reader.prepareForTriggerAvailableNow()
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {"block": 1}
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
-
-    late = run_in_background(lambda: receiver.store_all(["late"]))
-    assert reader.latestOffset(end, ReadAllAvailable()) == end
-    reader.stop()
-    late.exception(timeout=30)
 
 
 def test_columns_are_found_by_name_and_converted_to_the_declared_schema(make: Make) -> None:
@@ -260,56 +185,11 @@ def test_a_receiver_that_was_given_up_fails_the_query_after_its_blocks_are_read(
     )
 
 
-def test_the_receiver_pauses_at_the_bound_of_unprocessed_blocks_and_resumes_after_a_commit(make: Make) -> None:
-    reader = make(maxBlocksBytes=1)
-    start, receiver = started(reader)
-    receiver.store_all(["a"])
-    second = run_in_background(lambda: receiver.store_all(["b"]))
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert end == {"block": 1}
-    assert not second.done()
-    reader.commit(end)
-    wait_for(second.done, "the second store")
-    assert reader.latestOffset(end, ReadAllAvailable()) == {"block": 2}
-
-
-@pytest.mark.parametrize("has_start", [True, False])
-def test_a_receiver_paused_at_the_bound_resumes_although_no_batch_follows(make: Make, has_start: bool) -> None:
-    reader = make(maxBlocksBytes=1)
-    start, receiver = started(reader)
-    receiver.store_all(["a"])
-    second = run_in_background(lambda: receiver.store_all(["b"]))
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert values(reader, start, end) == ["a"]
-    # Spark commits a batch when it plans the next one, which there is not without data.
-    wait_for(
-        lambda: (reader.latestOffset(end, ReadAllAvailable()) if has_start else reader.latestOffset()) == {"block": 2},
-        "the second block",
-    )
-    second.result(timeout=30)
-
-
-def test_a_receiver_that_stays_paused_after_a_deletion_resumes_after_the_next_batch(make: Make) -> None:
-    reader = make(maxBlocksBytes=100_000)
-    start, receiver = started(reader)
-    receiver.store_all(["x" * 10_000])
-    first = reader.latestOffset(start, ReadAllAvailable())
-    for _ in range(9):
-        receiver.store_all(["x" * 10_000])
-    last = run_in_background(lambda: receiver.store_all(["last"]))
-    # Deletes one block of ten, which is not enough.
-    end = reader.latestOffset(first, ReadAllAvailable())
-    assert end == {"block": 10}
-    assert not last.done()
-    wait_for(lambda: reader.latestOffset(end, ReadAllAvailable()) == {"block": 11}, "the last block")
-    last.result(timeout=30)
-
-
 def test_before_pyspark_4_2_offsets_have_no_start(make: Make) -> None:
     reader = make(Unstartable())
     reader.initialOffset()
     reader.stop()
-    reader = make()
+    reader = make(failOnDataLoss=False)
     assert reader.partitions({"block": 5}, {"block": 5}) == []
     assert reader.latestOffset() == {"block": 5}
     wait_for(Given.receiver.isStarted, "the receiver")
@@ -326,14 +206,6 @@ def test_before_pyspark_4_2_limits_of_batches_are_refused(monkeypatch: pytest.Mo
     PenstockDataSource(options)
     with pytest.raises(ConfigurationError, match=r"need PySpark 4\.2"):
         PenstockDataSource({**options, "maxBytesPerTrigger": "5"})
-
-
-def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = make(quietPeriod=600.0, availableNowTimeout=600.0)
-    start, _receiver = started(reader)
-    reader.prepareForTriggerAvailableNow()
-    monkeypatch.setattr(source_run, "end_reason", lambda: "over")
-    assert reader.latestOffset(start, ReadAllAvailable()) == start
 
 
 @pytest.mark.parametrize(
@@ -355,26 +227,6 @@ def test_after_the_end_of_the_query_each_call_raises_the_reason(
         reader.latestOffset(start, ReadAllAvailable())
 
 
-def test_a_full_disk_pauses_the_receiver_until_blocks_are_deleted(
-    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    reader = make()
-    start, receiver = started(reader)
-    receiver.store_all(["a"])
-
-    def write_if_empty(table: pa.Table, file: Any) -> tuple[int, int]:
-        if list((tmp_path / "query").glob("*.arrow")):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write_block_file(table, file)
-
-    monkeypatch.setattr(block_directory, "write_block_file", write_if_empty)
-    second = run_in_background(lambda: receiver.store_all(["b"]))
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert values(reader, start, end) == ["a"]
-    wait_for(lambda: reader.latestOffset(end, ReadAllAvailable()) == {"block": 2}, "the second block")
-    second.result(timeout=30)
-
-
 def test_a_receiver_that_hangs_in_on_stop_delays_the_stop_by_a_second(make: Make, tmp_path: Path) -> None:
     reader = make(Hanging())
     start, receiver = started(reader)
@@ -389,17 +241,20 @@ def test_a_receiver_that_hangs_in_on_stop_delays_the_stop_by_a_second(make: Make
         Hanging.released.set()
 
 
-def test_a_rate_that_steer_has_written_is_in_force(make: Make, tmp_path: Path) -> None:
-    reader = make(initialRate=10.0)
-    # Of an earlier run: forgotten.
-    (tmp_path / "query").mkdir()
-    (tmp_path / "query" / "penstock-source.json").write_text('{"format": 1, "receiver": "socket"}')
-    write_rate(tmp_path / "query", 5.0)
-    _start, receiver = started(reader)
-    assert receiver.rate_limit == 10.0
-    write_rate(tmp_path / "query", 25.0)
-    wait_for(lambda: receiver.rate_limit == 25.0, "the new rate")
-    assert reader.reportLatestOffset()["rate"] == 25  # type: ignore[index]
+def test_two_sources_with_one_directory_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_directory, "_LOCK_TIMEOUT_S", 0.0)
+    make().initialOffset()
+    with pytest.raises(
+        ConfigurationError, match="each query, and each source of a query, needs a directory of its own"
+    ):
+        make().initialOffset()
+
+
+def test_a_source_that_has_ended_opens_nothing(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(source_process, "end_reason", lambda: "its SparkContext was stopped")
+    with pytest.raises(PenstockError, match="the source of the query has ended"):
+        make().initialOffset()
+    assert not (tmp_path / "query").exists()
 
 
 def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: Make) -> None:
@@ -426,6 +281,19 @@ def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(PenstockError, match=rf"{path.name} is damaged"):
         list(reader.read(partition))
+
+
+def test_a_damaged_block_is_not_served_to_executors_elsewhere(make: Make) -> None:
+    reader = make(address="127.0.0.1")
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert isinstance(partition, BlocksPartition)
+    path = Path(partition.references[0].path)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    elsewhere = [evolve(each, path=f"/elsewhere/{each.block_id}") for each in partition.references]
+    with pytest.raises(PenstockError, match=rf"{path.name} \(1 records\) cannot be fetched .*{path.name} is damaged"):
+        list(reader.read(BlocksPartition(elsewhere, partition.token)))
 
 
 def test_an_address_of_another_host_is_refused_by_option(make: Make) -> None:

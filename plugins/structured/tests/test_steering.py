@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyspark
 import pytest
+from pyspark.sql.datasource import DataSourceStreamReader
 
 from penstock import ConfigurationError, RateEstimator
 from penstock.helpers import UnknownNameError
@@ -116,3 +119,22 @@ def test_an_unknown_estimator_or_option_is_refused_before_anything_is_added() ->
         steer(None, query, "pid", minrat=1)  # type: ignore[arg-type]  # not reached
     with pytest.raises(ConfigurationError, match="interval"):
         steer(None, query, "pid", interval=0)  # type: ignore[arg-type]  # not reached
+
+
+def test_before_pyspark_4_2_steering_is_refused_with_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(DataSourceStreamReader, "reportLatestOffset")
+    query: Any = SimpleNamespace(id="q1")
+    with pytest.raises(ConfigurationError, match=rf"4\.2 or newer, and this is {re.escape(pyspark.__version__)}"):
+        steer(None, query)  # type: ignore[arg-type]  # not reached
+
+
+def test_a_second_steering_of_a_query_replaces_the_first() -> None:
+    listeners: list[Any] = []
+    streams = SimpleNamespace(addListener=listeners.append, removeListener=listeners.remove)
+    spark: Any = SimpleNamespace(streams=streams)
+    first, other, second = (
+        steer(spark, SimpleNamespace(id=query), estimator)  # type: ignore[arg-type]  # what it uses of a query
+        for query, estimator in (("replaced", "pid"), ("other", "pid"), ("replaced", "model"))
+    )
+    assert first not in listeners
+    assert listeners == [other, second]

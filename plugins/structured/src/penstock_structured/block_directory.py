@@ -95,14 +95,15 @@ class BlockDirectory:
         path: absolute; created if missing.
         receiver: name of the receiver whose blocks these are.
         durable: whether files and names are on the disk when ``accept`` returns.
+        fails_on_loss: whether lost blocks are an error; otherwise a warning is logged.
 
     Raises:
         ConfigurationError: the directory cannot be used: another process has it, it belongs to another receiver or
             holds foreign files, or it cannot be written.
     """
 
-    def __init__(self, path: Path, receiver: str, *, durable: bool = True) -> None:
-        self.path, self._durable = path, durable
+    def __init__(self, path: Path, receiver: str, *, durable: bool = True, fails_on_loss: bool = True) -> None:
+        self.path, self._durable, self._fails_on_loss = path, durable, fails_on_loss
         # One thread accepts blocks at a time, and one deletes them; the third lock guards the attributes below.
         self._accepting, self._deleting, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
         # In order.
@@ -209,7 +210,7 @@ class BlockDirectory:
     def first_number(self) -> int:
         """The number of the oldest block, or of the next one if there is none."""
         with self._lock:
-            return self._blocks[0].number if self._blocks else self._end
+            return self._first
 
     @property
     def end(self) -> int:
@@ -222,20 +223,39 @@ class BlockDirectory:
         # Blocks that are renamed and not accepted yet have numbers, too.
         return self.next_number - len(self._renamed)
 
+    @property
+    def _first(self) -> int:
+        return self._blocks[0].number if self._blocks else self._end
+
     def continue_at(self, number: int) -> None:
-        """Number the next block no lower than an offset of the query's checkpoint: the directory may be new.
+        """Check that the query can continue at an offset of its checkpoint; number the next block no lower.
+
+        Blocks are numbered once, and deleted when no offset needs them. So other numbers mean that the directory was
+        lost, or that another query has used it.
 
         Raises:
-            PenstockError: its blocks end before that offset: they are another query's, or some were lost.
+            PenstockError: blocks before that offset were never here, or blocks after it are deleted.
         """
         with self._lock:
-            if self._blocks and self._blocks[-1].number < number - 1:
-                raise PenstockError(
-                    f"the checkpoint of the query continues at block {number}, and {self.path} ends with block "
-                    f"{self._blocks[-1].number}: the option 'blocks' must name the directory that the checkpoint was "
-                    "written with. To read the blocks that are there, start with a new checkpoint location"
-                )
-            self.next_number = max(self.next_number, number)
+            first, end = self._first, self.next_number
+        if number > end:
+            self._lose(
+                f"the checkpoint of the query continues at block {number}, and the next block of {self.path} is {end}"
+            )
+        elif number < first:
+            self._lose(
+                f"the checkpoint of the query continues at block {number}, and {self.path} begins with block {first}"
+            )
+        with self._lock:
+            self.next_number = max(end, number)
+
+    def _lose(self, reason: str) -> None:
+        if self._fails_on_loss:
+            raise PenstockError(
+                f"{reason}: the checkpoint of the query needs the directory of the option 'blocks' that it was written "
+                "with. To continue without the lost blocks, set the option failOnDataLoss=false"
+            )
+        log.warning("blocks of the query lost", directory=str(self.path), reason=reason)
 
     def since(self, number: int) -> list[NumberedBlock]:
         """The blocks from a number on, in order."""
@@ -243,7 +263,7 @@ class BlockDirectory:
             return self._blocks[self._position(number) :]
 
     def between(self, start: int, end: int) -> list[NumberedBlock]:
-        """The blocks from ``start`` to before ``end``, all of them.
+        """The blocks from ``start`` to before ``end``: all of them, or without the lost ones if that is no error.
 
         Raises:
             PenstockError: one is missing; names it.
@@ -253,10 +273,9 @@ class BlockDirectory:
         if len(found) != end - start:
             present = {each.number for each in found}
             missing = next(each for each in range(start, end) if each not in present)
-            raise PenstockError(
-                f"block {missing} of the query is missing in {self.path} ({end - start - len(found)} of the "
-                f"blocks {start} to {end - 1}): the checkpoint of the query needs the directory of the option "
-                "'blocks' that it was written with. To give the blocks up, start with a new checkpoint location"
+            count = end - start - len(found)
+            self._lose(
+                f"block {missing} of the query is missing in {self.path} ({count} of the blocks {start} to {end - 1})"
             )
         return found
 
@@ -407,6 +426,10 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _sync(directory: Path) -> None:
+    """Return when the disk has the names of a directory.
+
+    One call covers all blocks of an acceptance. ``penstock.helpers`` syncs only with each file (``atomic_write``).
+    """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -102,9 +102,10 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         self._run: SourceRun | None = None
         # The end and the rows of the batch that was planned last.
         self._planned: tuple[int, int] | None = None
-        # With Trigger.AvailableNow: whether the end is yet to be found, and the end.
+        # With Trigger.AvailableNow: whether the end is yet to be found, the end, and why that may not be all.
         self._finds_end = False
         self._end: int | None = None
+        self._incomplete = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the run: tasks only read."""
@@ -124,21 +125,24 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             limit: one of Spark's read limits.
 
         Raises:
-            PenstockError: the receiver was given up, and all its blocks are read.
+            PenstockError: the receiver was given up, or failed to the end of ``Trigger.AvailableNow``, and all its
+                blocks are read.
         """
         run = self._opened()
         # Without a start: the end of the batch before, which has ended when the next one is planned.
         first = start["block"] if start is not None else self._planned[0] if self._planned else run.blocks.first_number
         run.start(first)
-        run.relieve(first)
+        run.end_batches(first)
         if self._finds_end:
             options, self._finds_end = self._source.options, False
-            run.await_quiet(options.quietPeriod, options.availableNowTimeout)
+            self._incomplete = run.await_quiet(options.quietPeriod, options.availableNowTimeout)
             self._end = run.blocks.end
         blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
         end = end_of_batch(blocks, first, **self._limits(limit))
         if end == first:
             run.check()
+            if self._incomplete:
+                raise PenstockError(self._incomplete)
         self._planned = end, sum(each.rows for each in blocks if each.number < end)
         return {"block": end}
 
@@ -189,8 +193,8 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             PenstockError: a block is missing; names it.
         """
         run = self._opened()
-        run.start(end["block"])
         blocks = run.blocks.between(start["block"], end["block"])
+        run.start(end["block"])
         # After a restart the first batch was planned by an earlier process.
         self._planned = self._planned or (end["block"], sum(each.rows for each in blocks))
         return [
@@ -211,9 +215,10 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
     def _opened(self) -> SourceRun:
         if self._run is None:
             source_process.prepare(self.stop)
-            self._run = SourceRun(self._source)
         if reason := source_process.end_reason():
             raise PenstockError(f"the source of the query has ended: {reason}")
+        if self._run is None:
+            self._run = SourceRun(self._source)
         return self._run
 
     # -- in tasks --

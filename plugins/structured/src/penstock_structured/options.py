@@ -1,4 +1,4 @@
-"""The options of ``spark.readStream.format("penstock")``: the source's own, the receiver's, and configuration.
+"""The options of ``spark.readStream.format("penstock")``: the source's own, the receiver's, and configuration keys.
 
 Spark hands them over as text with names in lower case.
 """
@@ -6,6 +6,7 @@ Spark hands them over as text with names in lower case.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from penstock import ConfigurationError, Receiver, ReceiverSpec
 from penstock.helpers import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
 
 _RECEIVER = "receiver."
+#: Says that ``steer`` is to set the receiver's rate.
+BACKPRESSURE = "spark.streaming.backpressure.enabled"
+_INITIAL_RATE = "spark.streaming.backpressure.initialRate"
 
 
 def _positive(_options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -37,20 +41,23 @@ class SourceOptions:
         blocks: directory of the query's blocks on the driver's host, absolute. One query, one directory.
         durable: whether a block is on the disk before ``store_all`` returns, or only with the operating system, where
             it survives every process but no power failure.
-        initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit.
+        failOnDataLoss: whether the query fails when blocks are lost; otherwise it continues without them.
+        initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit, or for a slow start with
+            ``spark.streaming.backpressure.enabled=true``.
         maxRowsPerTrigger: most rows of a batch. A batch has at least one block.
         maxBytesPerTrigger: most bytes of a batch.
         maxBlocksBytes: the receiver pauses while there are more bytes of blocks.
         partitionBytes: bytes of the blocks that one task reads; a task reads at least one block.
         address: address at which executors on other hosts fetch blocks from the driver's host; empty: they do not.
-        quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has stored nothing for
-            this long, s.
+        quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has run this long, s,
+            without storing and without an error.
         availableNowTimeout: with ``Trigger.AvailableNow``, how long to receive at most, s.
     """
 
     receiver: str
     blocks: str = field(validator=_absolute)
     durable: bool = True
+    failOnDataLoss: bool = True
     initialRate: float | None = field(default=None, validator=_positive)
     maxRowsPerTrigger: int | None = field(default=None, validator=_positive)
     maxBytesPerTrigger: PositiveBytes | None = None
@@ -88,8 +95,8 @@ class Source:
             ConfigurationError: an option is missing or its value is invalid.
         """
         own = {each.name.lower(): each.name for each in attrs.fields(SourceOptions)}
-        conf_keys = {each.lower(): each for each in keys()}
-        conf = {conf_keys.get(name.lower(), name): text for name, text in given.items() if _is_key(name)}
+        known_keys = {each.lower(): each for each in keys()}
+        conf = {known_keys.get(name.lower(), name): text for name, text in given.items() if _is_key(name)}
         source = {own[name.lower()]: text for name, text in given.items() if name.lower() in own}
         if "receiver" not in source:
             raise ConfigurationError(
@@ -98,6 +105,9 @@ class Source:
             )
         spec = receiver_spec(source["receiver"], conf)
         names = {each.name.lower(): each.name for each in _fields(spec)}
+        section = f"spark.penstock.receiver.{spec.name}."
+        known_keys |= {(section + each).lower(): section + each for each in names.values()}
+        conf = {_known_key(name, known_keys): text for name, text in conf.items()}
         rest = {name: text for name, text in given.items() if not _is_key(name) and name.lower() not in own}
         receiver_options = {}
         for name, text in rest.items():
@@ -113,6 +123,17 @@ class Source:
         made.make_receiver()
         return made
 
+    @property
+    def initial_rate(self) -> float | None:
+        """Records/s until ``steer`` sets a rate, by the option or the key of Penstock; ``None`` for no limit."""
+        rate = self.options.initialRate or float(self.conf.get(_INITIAL_RATE, 0))
+        return rate if rate > 0 else None
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether the program says that ``steer`` is to set the rate."""
+        return self.conf.get(BACKPRESSURE, "").strip().lower() == "true"
+
     def make_receiver(self) -> Receiver[Any]:
         """Create the receiver.
 
@@ -125,6 +146,23 @@ class Source:
 
 def _fields(spec: ReceiverSpec) -> tuple[attrs.Attribute[Any], ...]:
     return () if spec.options is None else attrs.fields(spec.options)
+
+
+def _known_key(name: str, known: Mapping[str, str]) -> str:
+    """A key as it is spelt; refused if neither the core nor the receiver has it.
+
+    Args:
+        name: the key in any case.
+        known: key in lower case → key.
+    """
+    if (found := known.get(name.lower())) is not None:
+        return found
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+    raise ConfigurationError(
+        f"unknown configuration key {name!r} of the source 'penstock'.{hint} `penstock conf list` lists all "
+        "keys; those of Spark SQL belong to the session"
+    )
 
 
 def _is_key(name: str) -> bool:

@@ -8,6 +8,7 @@ it the log, goes to the driver's.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import pyarrow as pa
 from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
 from penstock.helpers import Endpoint, Token, get_logger, open_block
 from penstock_structured.block_directory import BlockDirectory
-from penstock_structured.options import Source
+from penstock_structured.options import BACKPRESSURE, Source
 from penstock_structured.source_process import end_reason
 
 log = get_logger("structured")
@@ -29,6 +30,8 @@ _PAUSE = "unprocessed blocks"
 _RESUME_SHARE = 0.8
 _WATCH_S = 0.1
 _QUIET_POLL_S = 0.05
+# The slow start: the first rate limit, records/s, and that above which there is none.
+_FIRST_RATE, _LAST_RATE = 1_000.0, 1_000_000.0
 # Beyond the time for onStop: to store what is buffered.
 _STOP_S = 10.0
 # onStop has this long, as nothing of the query may remain two seconds after its stop.
@@ -46,9 +49,11 @@ class SourceRun:
     """
 
     def __init__(self, source: Source) -> None:
-        options = source.options
+        options = self._options = source.options
         #: The query's blocks.
-        self.blocks = BlockDirectory(Path(options.blocks), options.receiver, durable=options.durable)
+        self.blocks = BlockDirectory(
+            Path(options.blocks), options.receiver, durable=options.durable, fails_on_loss=options.failOnDataLoss
+        )
         self.blocks.forget_rate()
         self.delete = self.blocks.delete
         #: The token of the endpoint.
@@ -67,11 +72,15 @@ class SourceRun:
                 ) from None
             self.location = self.token.location(options.address, self._endpoint.port)
         self._receiver = RelaunchingReceiverHost(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
-        # Whether the receiver may wait for room that only a deletion makes.
-        self._lacks_room = False
-        # The blocks below this number are consumed; the watching thread deletes them.
-        self._consumed = 0
-        self._bound_bytes, self._rate = options.maxBlocksBytes, options.initialRate
+        # Whether the receiver may wait for space that only a deletion frees.
+        self._waits_for_space = False
+        # The batches below this number have ended; the blocks below the other one the watching thread deletes.
+        self._ended = self._consumed = 0
+        self._bound_bytes, self._rate = options.maxBlocksBytes, source.initial_rate
+        # Whether the rate limit doubles with each batch, because ``steer`` is to set one and has not yet.
+        self._starts_slowly = self._rate is None and source.is_steered
+        if self._starts_slowly:
+            self._rate = _FIRST_RATE
         if self._rate is not None:
             self._receiver.update_rate(self._rate)
         self._is_started, self._stopped, self._stopping = False, threading.Event(), threading.Lock()
@@ -82,11 +91,14 @@ class SourceRun:
 
         Args:
             offset: the query's; blocks are numbered from there on at least.
+
+        Raises:
+            PenstockError: the directory does not have the query's blocks.
         """
         if self._is_started:
             return
-        self._is_started = True
         self.blocks.continue_at(offset)
+        self._is_started, self._ended = True, offset
         self._receiver.start()
         self._watch.start()
 
@@ -110,23 +122,39 @@ class SourceRun:
         if self._receiver.failure:
             raise PenstockError(self._receiver.failure)
 
-    def await_quiet(self, quiet_s: float, timeout_s: float) -> None:
-        """Wait until the receiver has stored nothing for a time or has ended, or the timeout has passed; then pause it.
+    def await_quiet(self, quiet_s: float, timeout_s: float) -> str:
+        """Wait until the receiver has stored all that is available, or has ended, or the timeout has passed; pause it.
+
+        It has stored all when it has run for a time without storing and without an error.
 
         Args:
             quiet_s: that time.
             timeout_s: the longest wait.
+
+        Returns:
+            Why data that was available may not be received, if the receiver failed to the end; else empty.
         """
-        quiet_since = time.monotonic()
-        deadline = quiet_since + timeout_s
-        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated and not end_reason():
-            # A receiver that has not started is not quiet.
-            quiet_since = max(quiet_since, self.blocks.accepted_s) if self._receiver.info.active else now
-            left_s = quiet_since + quiet_s - now
-            if left_s <= 0:
+        began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.info.lastErrorTime
+        deadline, name, incomplete = began_s + timeout_s, self._options.receiver, ""
+        while not self._receiver.is_terminated and not end_reason():
+            now, info = time.monotonic(), self._receiver.info
+            if not info.active or info.lastErrorTime != error_ms:
+                failed_s, error_ms = now, info.lastErrorTime
+            left_s = max(began_s, failed_s, self.blocks.accepted_s) + quiet_s - now
+            if left_s <= 0 or now >= deadline:
+                if failed_s + quiet_s > now:
+                    incomplete = (
+                        f"the receiver {name!r} did not run for {quiet_s:g} s without an error within "
+                        f"availableNowTimeout={timeout_s:g} s, so not all available data may be received: "
+                        f"{info.lastErrorMessage or 'it has not started'}. What it has stored is processed"
+                    )
+                elif left_s > 0 or self._waits_for_space:
+                    reason = "maxBlocksBytes or full disk" if self._waits_for_space else "availableNowTimeout"
+                    log.warning("available data not all received", receiver=name, reason=reason)
                 break
             time.sleep(min(left_s, deadline - now, _QUIET_POLL_S))
         self._receiver.pause("all that was available is stored")
+        return incomplete
 
     @property
     def rate_limit(self) -> float | None:
@@ -142,7 +170,7 @@ class SourceRun:
         try:
             return self.blocks.store(block)
         except OSError:
-            self._lacks_room = True
+            self._waits_for_space = True
             raise
 
     def accept(self, blocks: Sequence[StoredBlock]) -> None:
@@ -150,31 +178,48 @@ class SourceRun:
         self.blocks.accept(blocks)
         if self.blocks.num_bytes > self._bound_bytes:
             self._receiver.pause(_PAUSE)
-            self._lacks_room = True
+            self._waits_for_space = True
 
-    def relieve(self, number: int) -> None:
-        """Delete the blocks of batches that have ended, if the receiver waits for room.
+    def end_batches(self, number: int) -> None:
+        """Note that the batches of the blocks below a number have ended.
 
-        Spark lets a source delete a batch's blocks when it plans the next one. While the receiver waits for room there
-        is no data for a next one.
+        Their blocks are deleted if the receiver waits for space: Spark lets a source delete a batch's blocks when it
+        plans the next one, and there is no data for a next one meanwhile.
         """
-        if self._lacks_room:
+        if self._waits_for_space:
             self._delete_before(number)
+        if number > self._ended:
+            self._ended = number
+            if self._starts_slowly:
+                self._raise_rate()
 
     def delete_before(self, number: int) -> None:
-        """Delete blocks soon, or at once if the receiver waits for room."""
+        """Delete blocks soon, or at once if the receiver waits for space."""
         self._consumed = number
-        self.relieve(number)
+        if self._waits_for_space:
+            self._delete_before(number)
 
     def _delete_before(self, number: int) -> None:
-        """Delete blocks; let the receiver resume when there is room."""
-        lacked_room, self._lacks_room = self._lacks_room, False
+        """Delete blocks; let the receiver resume when there is space."""
+        waited, self._waits_for_space = self._waits_for_space, False
         self.blocks.delete_before(number)
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
             self._receiver.resume(_PAUSE)
-        elif lacked_room or self.blocks.num_bytes > self._bound_bytes:
+        elif waited or self.blocks.num_bytes > self._bound_bytes:
             # Still paused: the next deletion must not wait for a batch that without data never comes.
-            self._lacks_room = True
+            self._waits_for_space = True
+
+    def _raise_rate(self) -> None:
+        """Double the rate limit of the slow start; lift it at the end."""
+        self._rate = (self._rate or _FIRST_RATE) * 2
+        if self._rate > _LAST_RATE:
+            self._rate, self._starts_slowly = None, False
+            log.warning(
+                "slow start ended, no rate limit",
+                directory=str(self.blocks.path),
+                advice=f"call steer(spark, query), or unset {BACKPRESSURE}",
+            )
+        self._receiver.update_rate(self._rate)
 
     def _run_watch(self) -> None:
         deleted, is_last = 0, False
@@ -190,5 +235,5 @@ class SourceRun:
                     log.warning("consumed blocks not deleted", directory=directory, error=str(error), throttle_s=60)
             rate = self.blocks.read_rate()
             if rate is not None and rate != self._rate:
-                self._rate = rate
+                self._rate, self._starts_slowly = rate, False
                 self._receiver.update_rate(rate)

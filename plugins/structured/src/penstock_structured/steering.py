@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pyspark
 from attrs import define, frozen
@@ -24,6 +25,9 @@ from penstock.helpers import get_logger, make_rate_estimator
 from penstock_structured.block_directory import write_rate
 
 log = get_logger("structured")
+
+# By id of the query, while they are registered.
+_steerings: WeakValueDictionary[str, RateSteering] = WeakValueDictionary()
 
 
 @frozen
@@ -105,7 +109,7 @@ class RateSteering(StreamingQueryListener):
         if source is None:
             source = self._sources[progress.blocks] = _Steered(self._make_estimator())
             if progress.rate < 0:
-                advice = "set the option initialRate of the source"
+                advice = "set the option initialRate of the source, or spark.streaming.backpressure.enabled=true there"
                 log.warning("first batch without rate limit", directory=progress.blocks, advice=advice)
             elif progress.rate > 0:
                 source.estimator.begin_with(progress.rate)
@@ -133,7 +137,9 @@ def steer(
 ) -> RateSteering:
     """Have a rate estimator set the rate of the receivers below a query.
 
-    Set the option ``initialRate`` of the source as well: until the first batch has ended, nobody else limits it.
+    Give the source a first rate as well, because nothing else limits the receiver until the first batch has ended: its
+    option ``initialRate``, or ``spark.streaming.backpressure.enabled=true`` for a slow start. A second call for the
+    same query replaces the first.
 
     Args:
         spark: the query's session.
@@ -164,8 +170,12 @@ def steer(
         return make_rate_estimator(estimator, interval_ms, conf, **options)
 
     make()
-    steering = RateSteering(str(query.id), make, interval_ms, first_rate)
+    query_id = str(query.id)
+    steering = RateSteering(query_id, make, interval_ms, first_rate)
+    if (previous := _steerings.get(query_id)) is not None:
+        spark.streams.removeListener(previous)
     spark.streams.addListener(steering)
+    _steerings[query_id] = steering
     return steering
 
 
