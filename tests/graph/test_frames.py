@@ -285,7 +285,8 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     saved = SourceFrames(lines._node, None)
     monkeypatch.setattr(metadata, "version", missing)
     # A recovered program does not call toDF.
-    for use in (lambda: lines.foreachDataFrame(print), saved.restored):
+    uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
+    for use in uses:
         with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
             use()
 
