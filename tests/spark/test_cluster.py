@@ -47,6 +47,56 @@ class FakeSparkContext:
         return self._summaries[index]
 
 
+class Backend(FakeSparkContext):
+    """A scheduler backend of two executors, which notes what it is asked for."""
+
+    def __init__(self, master: str, **conf: str) -> None:
+        super().__init__(Summary("1", "a:1"), Summary("2", "b:1"))
+        self.master, self._conf, self.asked = master, conf, list[tuple[Any, ...]]()
+        names = SimpleNamespace(
+            ExecutorDecommissionInfo=lambda message, host: (message, host),
+            PythonUtils=SimpleNamespace(toScalaMap=lambda entries: entries),
+        )
+        spark = SimpleNamespace(scheduler=names, api=SimpleNamespace(python=names))
+        option = SimpleNamespace(empty=lambda: "none")
+        self._jvm = SimpleNamespace(
+            org=SimpleNamespace(apache=SimpleNamespace(spark=spark)),
+            scala=SimpleNamespace(Option=option),
+            java=SimpleNamespace(util=SimpleNamespace(HashMap=dict)),
+        )
+
+    def schedulerBackend(self) -> Any:
+        return self
+
+    def killExecutor(self, executor_id: str) -> bool:
+        self.asked.append(("kill", executor_id))
+        return True
+
+    def decommissionExecutor(self, *arguments: Any) -> bool:
+        self.asked.append(("decommission", *arguments))
+        return True
+
+    def requestTotalExecutors(self, total: int, *_no_preferences: Any) -> bool:
+        self.asked.append(("request", total))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("master", "enabled", "asked"),
+    [
+        ("yarn", "false", ("kill", "2")),
+        ("yarn", "true", ("decommission", "2", ("released by Penstock", "none"), True, False)),
+        ("local[2]", "true", ("kill", "2")),
+    ],
+)
+def test_executor_is_decommissioned_where_that_is_enabled_and_killed_elsewhere(
+    master: str, enabled: str, asked: tuple[Any, ...]
+) -> None:
+    sc = Backend(master, **{"spark.decommission.enabled": enabled})
+    assert cluster.kill_executor(cast(SparkContext, sc), "2")
+    assert sc.asked == [asked, ("request", 1)]
+
+
 def test_executors_are_ordered_by_id_without_the_driver() -> None:
     sc = FakeSparkContext(Summary("driver", "a:1"), Summary("10", "a:2"), Summary("9", "b:3"))
     assert cluster.executors(cast(SparkContext, sc)) == [TaskLocation("b", "9"), TaskLocation("a", "10")]
