@@ -34,7 +34,7 @@ import pyarrow.flight as flight
 from penstock import Receiver
 from penstock.blocks.block import StoredBlock
 from penstock.conf import Settings
-from penstock.receive.block_generator import waiting
+from penstock.receive.block_generator import take_waiting
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
@@ -171,7 +171,7 @@ def offer(stream_ids, report, begin, seconds, options):
 
     def reporting(stream_id):
         # A BlockGenerator's thread of this name does the same.
-        while dues := waiting(queues[stream_id]):
+        while dues := take_waiting(queues[stream_id]):
             asked = time.perf_counter()
             blocks = [stored_block(stream_id, number, options.hosts) for number, _due in dues]
             assert report(stream_id, blocks).accepted

@@ -203,6 +203,7 @@ def main() -> None:
         program(options.program, options.port, options.seed)
         return
     rng = random.Random(options.seed)
+    uncommitted = 0
     folder = Path(tempfile.mkdtemp(prefix="penstock-structured-crash-"))
     (folder / "out").mkdir()
     install(folder / "plugin")
@@ -213,10 +214,19 @@ def main() -> None:
         process = launch(folder, port, options.seed)
         await_batch(folder, process)
         await_acknowledgement(source)
-        after_s, victim = rng.uniform(0.0, 3.0), rng.choice(VICTIMS)
+        time.sleep(rng.uniform(0.0, 2.0))
+        # Then in a batch, from its beginning to its commit or a little later.
+        await_batch(folder, process)
+        after_s, victim = rng.uniform(0.0, 0.5), rng.choice(VICTIMS)
         time.sleep(after_s)
         kill(victim, folder, process)
-        print(f"kill {number} of {options.kills}: the {victim}, {after_s:.2f} s after the first batch", flush=True)
+        batch = (folder / "running").read_text()
+        is_committed = (folder / "checkpoint" / "commits" / batch).exists()
+        uncommitted += not is_committed
+        state = "committed" if is_committed else "not committed"
+        print(
+            f"kill {number} of {options.kills}: the {victim}, {after_s:.2f} s into batch {batch}, {state}", flush=True
+        )
     process = launch(folder, port, options.seed)
     await_batch(folder, process)
     await_acknowledgement(source)
@@ -229,6 +239,7 @@ def main() -> None:
         process.kill()
         raise SystemExit(f"FAILED: the program does not stop; its log is {folder / 'log'}") from None
     found = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
+    found["kills with a batch uncommitted"] = uncommitted
     found |= check(folder, source.acknowledged)
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():

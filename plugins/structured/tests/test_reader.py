@@ -289,6 +289,22 @@ def test_a_receiver_paused_at_the_bound_resumes_although_no_batch_follows(make: 
     second.result(timeout=30)
 
 
+def test_a_receiver_that_stays_paused_after_a_deletion_resumes_after_the_next_batch(make: Make) -> None:
+    reader = make(maxBlocksBytes=100_000)
+    start, receiver = started(reader)
+    receiver.store_all(["x" * 10_000])
+    first = reader.latestOffset(start, ReadAllAvailable())
+    for _ in range(9):
+        receiver.store_all(["x" * 10_000])
+    last = run_in_background(lambda: receiver.store_all(["last"]))
+    # Deletes one block of ten, which is not enough.
+    end = reader.latestOffset(first, ReadAllAvailable())
+    assert end == {"block": 10}
+    assert not last.done()
+    wait_for(lambda: reader.latestOffset(end, ReadAllAvailable()) == {"block": 11}, "the last block")
+    last.result(timeout=30)
+
+
 def test_before_pyspark_4_2_offsets_have_no_start(make: Make) -> None:
     reader = make(Unstartable())
     reader.initialOffset()

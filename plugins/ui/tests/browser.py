@@ -93,7 +93,7 @@ class Tab:
         while True:
             try:
                 return await self.value(waiting)
-            # The next page is asked in its place.
+            # Evaluated again in the page that the tab shows then.
             except PageLeftError:
                 if loop.time() > end:
                     raise
@@ -136,8 +136,9 @@ class Tab:
             if "id" in message:
                 answer = self._answers.pop(message["id"])
                 if "error" in message:
-                    said = str(message["error"])
-                    answer.set_exception((PageLeftError if any(map(said.__contains__, _LEFT)) else RuntimeError)(said))
+                    text = str(message["error"])
+                    was_left = any(words in text for words in _LEFT)
+                    answer.set_exception(PageLeftError(text) if was_left else RuntimeError(text))
                 elif not answer.done():
                     answer.set_result(message["result"])
             else:

@@ -208,7 +208,7 @@ def prepare(frames: BatchFrames, tasks: int) -> None:
 
     Args:
         frames: makes the DataFrames of the batches.
-        tasks: how many of them run at once.
+        tasks: the number of tasks that run at once.
     """
     schema = from_arrow(pa.schema([("value", pa.string())]))
     frames.prepare(tasks, ReadNothing(to_arrow(schema)), schema)

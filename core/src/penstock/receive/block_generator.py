@@ -222,7 +222,7 @@ class BlockGenerator:
         self._stored_runs.put(None)
 
     def _report_runs(self) -> None:
-        while runs := waiting(self._stored_runs):
+        while runs := take_waiting(self._stored_runs):
             try:
                 self._report_together(runs)
             finally:
@@ -264,7 +264,7 @@ class BlockGenerator:
                 self._on_callback_error(error)
 
 
-def waiting(items: queue.Queue[T | None]) -> list[T]:
+def take_waiting(items: queue.Queue[T | None]) -> list[T]:
     """Take everything that waits in a queue: at least one item; none after ``None``, which ends the queue.
 
     Called for each report, it groups what was queued during the report before.

@@ -254,7 +254,7 @@ class JobGenerator:
 
     def _tick(self, time_ms: int) -> None:
         """Note that a batch is due. From any thread."""
-        self._loop.post(partial(self._add, time_ms))
+        self._loop.post(partial(self._add_due, time_ms))
 
     def _on_missed(self, count: int) -> None:
         """Log missed ticks; on the timer's thread."""
@@ -269,9 +269,10 @@ class JobGenerator:
         finally:
             self._generate_due()
 
-    def _add(self, time_ms: int) -> None:
+    def _add_due(self, time_ms: int) -> None:
+        """Add a due batch; report that the program has stopped the SparkContext."""
         self._due.add(time_ms)
-        # A job that was submitted while Spark stopped may never end, and so report nothing.
+        # A job that was submitted while the SparkContext stopped may never end, and so never fail.
         if self._graph.is_spark_stopped:
             self._on_error(StreamingStateError("the SparkContext was stopped"))
 

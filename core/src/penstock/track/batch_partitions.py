@@ -93,10 +93,10 @@ def _pieces(block: Located, begun: int, number: int, total: int, min_bytes: int)
 
     Args:
         block: a block of the batch.
-        begun: bytes of the batch before it.
+        begun: size of the blocks before it, in bytes.
         number: number of shares.
-        total: bytes of the batch.
-        min_bytes: of a piece.
+        total: size of the batch, in bytes.
+        min_bytes: the smallest size of a piece.
     """
     host, num_bytes, reference = block
     # By where the block begins: blocks that are too large or too small for one share do not shift all others.

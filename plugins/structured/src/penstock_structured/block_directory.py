@@ -103,7 +103,7 @@ class BlockDirectory:
 
     def __init__(self, path: Path, receiver: str, *, durable: bool = True) -> None:
         self.path, self._durable = path, durable
-        # Held while blocks are accepted; then the other one, which guards what follows it.
+        # One thread accepts blocks at a time, and one deletes them; the third lock guards the attributes below.
         self._accepting, self._deleting, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
         # In order.
         self._blocks: list[NumberedBlock] = []

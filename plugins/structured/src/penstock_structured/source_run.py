@@ -168,11 +168,12 @@ class SourceRun:
 
     def _delete_before(self, number: int) -> None:
         """Delete blocks; let the receiver resume when there is room."""
-        self._lacks_room = False
+        lacked_room, self._lacks_room = self._lacks_room, False
         self.blocks.delete_before(number)
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
             self._receiver.resume(_PAUSE)
-        elif self.blocks.num_bytes > self._bound_bytes:
+        elif lacked_room or self.blocks.num_bytes > self._bound_bytes:
+            # Still paused: the next deletion must not wait for a batch that without data never comes.
             self._lacks_room = True
 
     def _run_watch(self) -> None:
