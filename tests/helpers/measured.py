@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.wire import endpoint
@@ -18,9 +19,18 @@ def trace_flight_threads() -> None:
 
 
 def _traced(method: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*arguments: Any) -> Any:
-        if sys.gettrace() is None:
-            sys.settrace(threading.gettrace())
+    def call(*arguments: Any) -> Any:
+        _trace_this_thread()
         return method(*arguments)
 
-    return run
+    def generate(*arguments: Any) -> Iterator[Any]:
+        # Python's state of a Flight thread, with its trace function, lasts for one call: here, of ``next``.
+        _trace_this_thread()
+        yield from method(*arguments)
+
+    return generate if inspect.isgeneratorfunction(method) else call
+
+
+def _trace_this_thread() -> None:
+    if sys.gettrace() is None:
+        sys.settrace(threading.gettrace())
