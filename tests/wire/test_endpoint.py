@@ -12,14 +12,13 @@ import pytest
 from pyarrow import flight
 from tests.wire.garbage import refusals
 
-from penstock import __version__
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
 from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
 from penstock.wire.messages import Reply, StreamNotFoundError
-from penstock.wire.token import VERSION_HEADER, Token
+from penstock.wire.token import Token
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Served
@@ -113,20 +112,6 @@ def test_another_applications_token_is_refused(served: Served, caplog: pytest.Lo
     with pytest.raises(WireError, match="refused UpdateRateLimit"):
         served.client(Token.generate()).ask(UPDATE, Reply)
     assert (len(refusals(caplog)), served.handled) == (1, [])
-
-
-def test_a_caller_of_another_version_is_refused_with_both_versions(
-    served: Served, caplog: pytest.LogCaptureFixture
-) -> None:
-    token = (b"authorization", f"Bearer {served.token.secret}".encode())
-    with pytest.raises(
-        flight.FlightServerError,
-        match=f"this endpoint runs Penstock {__version__}, its caller Penstock 0.0.9: install the same version on the",
-    ):
-        call(served, "UpdateRateLimit", b'{"rate": 5, "number": 1}', token, (VERSION_HEADER.encode(), b"0.0.9"))
-    assert served.handled == []
-    assert refusals(caplog) == ["call from another version refused"]
-    assert works(served)
 
 
 def test_a_part_of_the_token_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
