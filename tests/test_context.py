@@ -191,7 +191,12 @@ def test_exit_during_a_stop_waits_for_its_end(context: StreamingContext, monkeyp
     engine_of(context).on_stop = lambda: may_end.wait(10)
     stopping = context._request_stop(graceful=True, stop_spark=False)
     join = stopping.join
-    monkeypatch.setattr(stopping, "join", lambda: (may_end.set(), join()))
+
+    def end_and_join() -> None:
+        may_end.set()
+        join()
+
+    monkeypatch.setattr(stopping, "join", end_and_join)
     context._on_exit()
     assert context.getState() is StreamingContextState.STOPPED
     assert len(engine_of(context).deadlines) == 1

@@ -93,7 +93,9 @@ def test_sound_directory_that_spark_refuses_is_refused_with_sparks_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_name: str) -> None:
-        raise RuntimeError("An error occurred while calling o55.setCheckpointDir.\n: java.io.IOException: quota exceeded\n\tat java.base")
+        raise RuntimeError(
+            "An error occurred while calling o5.x.\n: java.io.IOException: quota exceeded\n\tat java.base"
+        )
 
     monkeypatch.setattr(directory_module, "qualified", lambda _sc, name, _given_by: name)
     check(cast(Any, SimpleNamespace(setCheckpointDir=refuse)), str(tmp_path), "java.io.IOException: quota exceeded")
