@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,16 +103,16 @@ def ssc(make_ssc: Callable[..., StreamingContext]) -> StreamingContext:
 
 
 @pytest.fixture
-def make_tls(tmp_path: Path) -> Callable[[str], Tls]:
-    """Makes an authority of its own, and a certificate for this host signed by it."""
+def make_tls(tmp_path: Path) -> Callable[..., Tls]:
+    """Makes an authority of its own, and a certificate for this host signed by it; expired, with a time in the past."""
     from penstock.wire.token import Tls
 
-    def make(name: str) -> Tls:
+    def make(name: str, not_after: datetime | None = None) -> Tls:
         folder = tmp_path / name
         folder.mkdir()
         authority = trustme.CA()
         authority.cert_pem.write_to_path(folder / "authority.pem")
-        host = authority.issue_cert("127.0.0.1", "localhost")
+        host = authority.issue_cert("127.0.0.1", "localhost", not_after=not_after)
         host.private_key_pem.write_to_path(folder / "key.pem")
         host.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
         certificate, key, signer = (str(folder / f"{file}.pem") for file in ("certificate", "key", "authority"))

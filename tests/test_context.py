@@ -13,6 +13,8 @@ from pyspark import SparkConf, SparkContext
 
 from penstock import Receiver, StreamingContext, StreamingContextState
 from penstock import context as context_module
+from penstock.conf import Settings
+from penstock.context_state import graceful_stop_s
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster
@@ -353,3 +355,13 @@ def test_reason_for_giving_up_is_raised_only_after_the_stop(context: StreamingCo
     with pytest.raises(ValueError, match="too many failures"):
         context.awaitTermination(10)
     assert seen == [False]
+
+
+@pytest.mark.parametrize(
+    ("configured", "interval_ms", "seconds"), [("0", 1000, 60), ("0", 30_000, 300), ("5s", 1000, 5)]
+)
+def test_graceful_stop_may_take_ten_intervals_and_at_least_a_minute_unless_configured(
+    configured: str, interval_ms: int, seconds: float
+) -> None:
+    settings = Settings.parse({"spark.streaming.gracefulStopTimeout": configured})
+    assert graceful_stop_s(settings, interval_ms) == seconds

@@ -61,8 +61,9 @@ def test_error_names_an_endpoint_without_the_block(source: str) -> None:
 
 
 def test_error_names_an_endpoint_that_is_down(store: LocalBlockHandler, make_block: MakeBlock) -> None:
-    with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
+    with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:") as caught:
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, "grpc://127.0.0.1:1"))
+    assert "let the port, which spark.penstock.receiver.port fixes, through firewalls" in str(caught.value)
 
 
 def test_a_source_does_not_serve_strangers(store: LocalBlockHandler, make_block: MakeBlock, source: str) -> None:

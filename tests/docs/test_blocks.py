@@ -5,8 +5,8 @@ there, pip installs distributions of this repository, make has the target. The c
 home, blocks of ``SCRIPTS`` run as a whole; ``NOT_RUN`` has all others, with the reason.
 ``python`` runs: with the SparkContext of the tests where it needs one (see ``spark_blocks``), with the names of the
 blocks before it on its page and of the page's prelude. ``properties``: Penstock knows each key and nothing ignores
-it. ``yaml``, ``json``, ``toml``, ``ini`` and ``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are
-shown only.
+it; the same for the configuration in ``yaml`` and after ``--conf``. ``yaml``, ``json``, ``toml``, ``ini`` and
+``dockerfile`` are parsed. ``text``, ``mermaid`` and ``markdown`` are shown only.
 
 A page whose blocks belong together, as those of a tutorial, has a test of its own in ``OWN_TESTS``. A block that cannot
 run says why after its language: ``python not_run="code that Penstock generates"``.
@@ -92,6 +92,7 @@ NOT_RUN = {
     "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
     "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
     "export PYSPARK_PYTHON": "for the command after it",
+    "export HADOOP_CONF_DIR": "for the command after it",
     "spark-submit": "needs a cluster: tests/faults/clusters/test_cluster.py",
     "while": "runs until Ctrl-C",
 }
@@ -158,6 +159,26 @@ def test_every_key_of_a_configuration_has_an_effect(block: Block) -> None:
     pairs = dict(re.split(r"\s*=\s*|\s+", line.strip(), maxsplit=1) for line in lines)
     assert pairs
     check_configuration(pairs, block.place)
+
+
+def configured(data: Any) -> Iterator[tuple[str, str]]:
+    """The configuration in a manifest: entries whose key is Spark's, and arguments ``--conf=key=value``."""
+    if isinstance(data, list):
+        for each in data:
+            yield from configured(each)
+    elif isinstance(data, dict):
+        yield from ((key, str(value)) for key, value in data.items() if str(key).startswith("spark."))
+        yield from configured([value for key, value in data.items() if not str(key).startswith("spark.")])
+    elif str(data).startswith("--conf="):
+        key, _, value = data.removeprefix("--conf=").partition("=")
+        yield key, value
+
+
+def test_every_key_of_a_manifest_has_an_effect() -> None:
+    manifests = {block.place: dict(configured(list(yaml.safe_load_all(block.text)))) for block in runnable("yaml")}
+    assert sorted(map(bool, manifests.values()))[-2:] == [True, True]
+    for place, pairs in manifests.items():
+        check_configuration(pairs, place)
 
 
 def check_configuration(pairs: dict[str, str], place: str) -> None:

@@ -34,13 +34,13 @@ class FakeTracker:
         fails_deregistration: True raises when a receiver reports its end.
     """
 
-    def __init__(self, log: EventLog) -> None:
+    def __init__(self, log: EventLog, host: str = "127.0.0.1") -> None:
         self.log, self.token = log, Token.generate()
         self.rate: float | None = None
         self.accepts_blocks = True
         self.fails_deregistration = False
         self.endpoint = Endpoint(
-            "127.0.0.1",
+            host,
             self.token,
             {
                 RegisterReceiver: lambda message: self._note(message, Registered(True, "", self._desired())),
@@ -49,6 +49,7 @@ class FakeTracker:
                 DeregisterReceiver: self._on_deregister,
             },
         )
+        self.location = self.token.location(host, self.endpoint.port)
 
     def _desired(self) -> UpdateRateLimit | None:
         return None if self.rate is None else UpdateRateLimit(self.rate, 0)
@@ -66,7 +67,7 @@ class FakeTracker:
         self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
     ) -> ReceiverTask:
         """The Spark task of a receiver that reports here."""
-        driver = Driver(f"grpc://127.0.0.1:{self.endpoint.port}", self.token)
+        driver = Driver(self.location, self.token)
         return ReceiverTask(
             receiver,
             STREAM_ID,
@@ -79,8 +80,8 @@ class FakeTracker:
 
     def client(self) -> Client:
         """A client of the receiver, once it has registered."""
-        port = self.log.await_one(RegisterReceiver).port
-        return Client(f"grpc://127.0.0.1:{port}", self.token, 10_000)
+        registered = self.log.await_one(RegisterReceiver)
+        return Client(self.token.location(registered.host, registered.port), self.token, 10_000)
 
     @property
     def blocks(self) -> list[StoredBlock]:

@@ -155,24 +155,26 @@ def test_pause_ends_when_no_block_waits_for_disk_space(
     supervisor = supervise(receiver)
     supervisor.start()
 
-    waits, has_room = threading.Event(), threading.Event()
+    large_waits, has_room, tried = threading.Event(), threading.Event(), list[str]()
 
     def on_store(block: Block) -> None:
-        if list(block.records()) == ["large"] and not has_room.is_set():
-            if not waits.is_set():
+        (record,) = block.records()
+        tried.append(record)
+        if record == "large":
+            if tried.count("large") == 1:
                 gate()
-                waits.set()
+            else:
+                large_waits.set()
+        if (record == "large" and not has_room.is_set()) or (record == "small" and not large_waits.is_set()):
             raise FULL[0]
 
-    store.on_store, store.error = on_store, FULL[0]
+    store.on_store = on_store
     large = background(lambda: receiver.store_all(["large"]))
     assert gate.reached.wait(10)
-    # Both are past the limiter; the small one finds no room at first.
-    store.failures = 1
+    # Both are past the limiter; the small one finds no room until the large one waits, too.
     small = background(lambda: receiver.store_all(["small"]))
     log.await_count(ReportError)
     gate.open()
-    assert waits.wait(10)
     drive(small)
     later = background(lambda: receiver.store_all(["later"]))
     await_blocked(RateLimiter.acquire)

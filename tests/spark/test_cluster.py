@@ -31,16 +31,7 @@ class FakeSparkContext:
     """A status store that knows some executors."""
 
     def __init__(self, *summaries: Summary) -> None:
-        self._summaries, self._jsc, self._jvm = summaries, self, MagicMock()
-        #: The numbers of executors that were requested.
-        self.totals: list[int] = []
-
-    def requestTotalExecutors(self, total: int, _tasks: int, _preferences: object) -> bool:
-        self.totals.append(total)
-        return True
-
-    def killExecutor(self, executor_id: str) -> bool:
-        return executor_id in {each.id() for each in self._summaries}
+        self._summaries, self._jsc = summaries, self
 
     def sc(self) -> Any:
         return self
@@ -56,6 +47,56 @@ class FakeSparkContext:
 
     def apply(self, index: int) -> Summary:
         return self._summaries[index]
+
+
+class Backend(FakeSparkContext):
+    """A scheduler backend of two executors, which notes what it is asked for."""
+
+    def __init__(self, master: str, **conf: str) -> None:
+        super().__init__(Summary("1", "a:1"), Summary("2", "b:1"))
+        self.master, self._conf, self.asked = master, conf, list[tuple[Any, ...]]()
+        names = SimpleNamespace(
+            ExecutorDecommissionInfo=lambda message, host: (message, host),
+            PythonUtils=SimpleNamespace(toScalaMap=lambda entries: entries),
+        )
+        spark = SimpleNamespace(scheduler=names, api=SimpleNamespace(python=names))
+        option = SimpleNamespace(empty=lambda: "none")
+        self._jvm = SimpleNamespace(
+            org=SimpleNamespace(apache=SimpleNamespace(spark=spark)),
+            scala=SimpleNamespace(Option=option),
+            java=SimpleNamespace(util=SimpleNamespace(HashMap=dict)),
+        )
+
+    def schedulerBackend(self) -> Any:
+        return self
+
+    def killExecutor(self, executor_id: str) -> bool:
+        self.asked.append(("kill", executor_id))
+        return True
+
+    def decommissionExecutor(self, *arguments: Any) -> bool:
+        self.asked.append(("decommission", *arguments))
+        return True
+
+    def requestTotalExecutors(self, total: int, *_no_preferences: Any) -> bool:
+        self.asked.append(("request", total))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("master", "enabled", "asked"),
+    [
+        ("yarn", "false", ("kill", "2")),
+        ("yarn", "true", ("decommission", "2", ("released by Penstock", "none"), True, False)),
+        ("local[2]", "true", ("kill", "2")),
+    ],
+)
+def test_executor_is_decommissioned_where_that_is_enabled_and_killed_elsewhere(
+    master: str, enabled: str, asked: tuple[Any, ...]
+) -> None:
+    sc = Backend(master, **{"spark.decommission.enabled": enabled})
+    assert cluster.kill_executor(cast(SparkContext, sc), "2")
+    assert sc.asked == [asked, ("request", 1)]
 
 
 def test_executors_are_ordered_by_id_without_the_driver() -> None:
@@ -77,17 +118,16 @@ def test_executor_whose_port_is_not_known_yet_is_listed_with_its_host() -> None:
 
 
 def test_further_executors_are_requested_as_a_new_total() -> None:
-    sc = FakeSparkContext(Summary("1", "a:2"), Summary("2", "b:3"))
+    sc = Backend("yarn")
     assert cluster.request_executors(cast(SparkContext, sc), 3)
-    assert sc.totals == [5]
+    assert sc.asked == [("request", 5)]
 
 
-def test_others_are_requested_after_an_executor_was_killed() -> None:
-    sc = FakeSparkContext(Summary("1", "a:2"), Summary("2", "b:3"))
-    assert not cluster.kill_executor(cast(SparkContext, sc), "7")
-    assert sc.totals == []
-    assert cluster.kill_executor(cast(SparkContext, sc), "2")
-    assert sc.totals == [1]
+def test_total_stays_if_spark_refuses_to_end_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "killExecutor", lambda _sc, _executor_id: False)
+    sc = Backend("yarn")
+    assert not cluster.kill_executor(cast(SparkContext, sc), "2")
+    assert sc.asked == []
 
 
 @pytest.mark.parametrize(("listed", "ids"), [("", set()), ("1", {"1"}), ("1,12", {"1", "12"})])

@@ -9,12 +9,16 @@ import pytest
 from tests.wire.garbage import exploded, pelt, refusals
 
 from penstock.receive.messages import UpdateRateLimit
+from penstock.wire import endpoint
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_driver_survives_garbage_at_its_port(tracked: Tracked, caplog: pytest.LogCaptureFixture) -> None:
+def test_driver_survives_garbage_at_its_port(
+    tracked: Tracked, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "_THROTTLE_S", 0)
     process = tracked.registered()
     port = urlsplit(process.task.driver.location).port or 0
     strangers, messages = pelt(port, process.task.driver.token, "AddBlocks")

@@ -14,6 +14,7 @@ from tests.wire.garbage import refusals
 
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
+from penstock.testing import ManualClock, throttle
 from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
@@ -37,6 +38,11 @@ def open_stream(ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if ticket != "numbers":
         raise StreamNotFoundError(f"no {ticket!r} here")
     return BATCHES[0].schema, BATCHES
+
+
+@pytest.fixture(autouse=True)
+def each_refusal_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_THROTTLE_S", 0)
 
 
 @pytest.fixture
@@ -106,6 +112,21 @@ def test_a_call_without_the_token_is_refused_and_counted(
     assert served.handled == []
     assert refusals(caplog) == ["call without the application's token refused"]
     assert works(served)
+
+
+def test_refusals_of_ten_seconds_have_one_line_in_the_log(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "_THROTTLE_S", 10)
+    clock = ManualClock()
+    throttle.reset(clock)
+    for passed_s in (0, 9, 0, 1):
+        clock.advance(passed_s * 1000)
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            call(served, "UpdateRateLimit", b"{}")
+    assert refusals(caplog) == ["call without the application's token refused"] * 2
+    assert "refused=4 suppressed=2" in caplog.text
+    throttle.reset()
 
 
 def test_another_applications_token_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:

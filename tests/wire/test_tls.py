@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import trustme
 from attrs import evolve
 
 from penstock.conf import Settings
@@ -88,14 +87,8 @@ def test_files_that_do_not_belong_together_are_refused_before_the_start(
         Tls.of(conf_of(evolve(tls, authority=theirs.authority)))
 
 
-def test_expired_certificate_is_refused_before_the_start(tls: Tls, tmp_path: Path) -> None:
-    authority = trustme.CA()
-    host = authority.issue_cert("127.0.0.1", not_after=datetime(2020, 1, 1, tzinfo=UTC))
-    host.private_key_pem.write_to_path(tmp_path / "key.pem")
-    host.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    certificate, key, authority_ = (str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority"))
-    old = Tls(certificate, key, authority_)
+def test_expired_certificate_is_refused_before_the_start(make_tls: Callable[..., Tls]) -> None:
+    old = make_tls("old", datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(ConfigurationError, match=r"tls\.certificate='.*certificate.pem' .*: certificate has expired"):
         Tls.of(conf_of(old))
 

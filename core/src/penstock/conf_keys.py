@@ -222,7 +222,7 @@ class ConfigurationKeys:
     graceful_stop_timeout_ms: DurationMs = _batches(
         "spark.streaming.gracefulStopTimeout",
         "0",
-        "Deadline of a graceful stop as a whole. 0: ten batch intervals, at least 10 s.",
+        "Deadline of a graceful stop as a whole. 0: ten batch intervals, at least a minute.",
     )
     max_failed_batches: Count = _batches(
         "spark.penstock.maxFailedBatches",

@@ -55,7 +55,7 @@ class Termination:
 
 def graceful_stop_s(settings: Settings, batch_interval_ms: int) -> float:
     """The time that a graceful stop may take, seconds."""
-    return (settings.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 10_000)) / 1000
+    return (settings.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 60_000)) / 1000
 
 
 def require_callable(setup: object) -> None:

@@ -72,7 +72,13 @@ def test_at_the_largest_number_nothing_is_requested(current: int, further: int) 
 
 @pytest.mark.parametrize(
     ("count", "on", "least", "released"),
-    [(1, "1", None, None), (2, "1", None, "2"), (2, "1 2", None, None), (2, "1", 2, None), (3, "1 2", 2, "3")],
+    [
+        (1, "1", None, None),
+        (2, "1", None, "2"),
+        (2, "1 2", None, None),
+        (2, "1", 2, None),
+        (3, "1 2", 2, "3"),
+    ],
 )
 def test_only_an_executor_without_receivers_above_the_least_number_is_released(
     count: int, on: str, least: int | None, released: str | None
@@ -80,6 +86,21 @@ def test_only_an_executor_without_receivers_above_the_least_number_is_released(
     options = AllocationOptions(minExecutors=least)
     found = decide(took(100), cluster(count, len(on.split()), on=on, slots=4), options, INTERVAL_MS)
     assert found == (None if released is None else Release(released))
+
+
+def test_without_an_executor_none_is_released() -> None:
+    assert decide(took(100), cluster(0, 1), AllocationOptions(maxExecutors=2), INTERVAL_MS) == Request(1)
+
+
+@pytest.mark.parametrize(("least", "most", "needed"), [(1, None, 3), (2, None, 3), (4, None, 4), (1, 2, 2)])
+def test_receivers_and_one_task_keep_their_executors_whatever_the_least_number(
+    least: int, most: int | None, needed: int
+) -> None:
+    options = AllocationOptions(minExecutors=least, maxExecutors=most)
+    assert decide(Load(), cluster(1, 2, slots=1), options, INTERVAL_MS) == Request(needed)
+    assert decide(took(100), cluster(needed, 2, on="1", slots=1), options, INTERVAL_MS) is None
+    above = decide(took(100), cluster(needed + 1, 2, on="1", slots=1), options, INTERVAL_MS)
+    assert above == Release(str(needed + 1))
 
 
 def test_the_executor_with_the_least_backlog_is_released_first_and_of_equals_the_youngest() -> None:

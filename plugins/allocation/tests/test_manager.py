@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from attrs import evolve
 
 from penstock import BatchCompleted, BatchInfo, BatchSubmitted, ConfigurationError, OutputOperationInfo, ReceiverInfo
 from penstock.testing import FakeListenerContext
@@ -46,6 +49,25 @@ def test_executors_are_requested_under_load_and_released_when_idle() -> None:
     assert context.commands[1:] == [("kill_executor", "3")]
 
 
+@pytest.mark.parametrize("launching", [{"active": False}, {"executorId": ""}])
+def test_no_executor_is_released_while_the_one_of_a_receiver_is_unknown(launching: dict[str, Any]) -> None:
+    context, manager = managed(**{"spark.executor.cores": "8"})
+    running = context.infos[0]
+    context.infos[0] = evolve(running, **launching)
+    run(manager, *[1] * 4)
+    assert context.commands == []
+    context.infos[0] = running
+    run(manager, *[1] * 3, first=4)
+    assert context.commands == [("kill_executor", "2")]
+
+
+def test_receiver_that_was_given_up_keeps_no_executor() -> None:
+    context, manager = managed()
+    context.infos[0] = evolve(context.infos[0], active=False, executorId="", given_up=True)
+    run(manager, *[1] * 4)
+    assert context.commands == [("kill_executor", "2")]
+
+
 def test_nothing_is_decided_before_the_interval_has_passed() -> None:
     context, manager = managed()
     run(manager, 5000, 5000, 5000)
@@ -86,6 +108,13 @@ def test_batches_that_never_complete_request_executors() -> None:
     assert context.commands == [("request_executors", 3)]
 
 
+@pytest.mark.parametrize("name", ["minExecutors", "maxExecutors"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_one_bound_may_be_below_or_above_the_number_of_receivers(name: str, count: int) -> None:
+    context = FakeListenerContext({**ON, f"{KEY}{name}": str(count)}, streams=[0, 1])
+    assert len(list(listeners(context))) == 1
+
+
 def test_a_program_that_is_not_configured_has_no_manager() -> None:
     assert listeners(FakeListenerContext({})) == []
 
@@ -96,12 +125,16 @@ def test_a_program_that_is_not_configured_has_no_manager() -> None:
         ({f"{KEY}minExecutors": "0"}, "minExecutors='0': must be greater than 0"),
         ({f"{KEY}minExecutors": "-1"}, "minExecutors='-1': must be greater than 0"),
         ({f"{KEY}maxExecutors": "0"}, "maxExecutors='0': must be greater than 0"),
+        ({f"{KEY}maxExecutors": "-1"}, "maxExecutors='-1': must be greater than 0"),
         ({f"{KEY}minExecutors": "4", f"{KEY}maxExecutors": "3"}, "maxExecutors='3': must be at least minExecutors=4"),
         ({f"{KEY}scalingInterval": "0"}, "scalingInterval='0'"),
         ({f"{KEY}scalingInterval": "-1"}, "scalingInterval='-1'"),
         ({f"{KEY}scalingUpRatio": "0"}, "scalingUpRatio='0'"),
+        ({f"{KEY}scalingUpRatio": "-0.1"}, "scalingUpRatio='-0.1'"),
+        ({f"{KEY}scalingDownRatio": "0"}, "scalingDownRatio='0'"),
         ({f"{KEY}scalingDownRatio": "-0.1"}, "scalingDownRatio='-0.1'"),
         ({f"{KEY}scalingUpRatio": "0.5", f"{KEY}scalingDownRatio": "0.5"}, "must be above scalingDownRatio=0.5"),
+        ({f"{KEY}scalingUpRatio": "0.3", f"{KEY}scalingDownRatio": "0.5"}, "must be above scalingDownRatio=0.5"),
         ({f"{KEY}scalingUpRatio": "0.3"}, "must be above scalingDownRatio=0.3"),
         ({f"{KEY}scalingUpRatoi": "0.3"}, "Did you mean 'scalingUpRatio'"),
         ({"spark.dynamicAllocation.enabled": "true"}, "are both true"),

@@ -285,7 +285,7 @@ def test_events_beyond_the_limit_are_lost_while_the_disk_is_full(
     write: Callable[..., EventLog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock_ui.event_log._WAITING", 50)
-    monkeypatch.setattr("penstock_ui.event_log._CLOSE_S", 1.1)
+    monkeypatch.setattr("penstock_ui.event_log._RETRY_UNTIL_S", 0.1)
 
     def fails(*_arguments: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

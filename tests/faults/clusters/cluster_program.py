@@ -1,14 +1,18 @@
 """A program as a user writes it, for ``test_cluster``: counts words, and collects the numbers that its receiver stored.
 
-Imports nothing of the tests. Arguments: the file in which the receiver notes what it stored, the checkpoint directory,
-and ``uncounted`` to leave the words out: then no batch without records starts a Python worker.
+Imports nothing of the tests. Arguments: the file in which the receiver notes what it stored, the checkpoint directory;
+then ``uncounted`` to leave the words out, with which no batch without records starts a Python worker, or a module whose
+function ``word`` makes them.
 Prints a line for each launch of the receiver, and one JSON object at the end.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ class Counting(ThreadReceiver[int]):
 
     def receive(self) -> None:
         """Store numbers until the stop."""
+        Path(f"{self.notes}.plugins").write_text(" ".join(each.name for each in entry_points(group="penstock")))
         with Path(self.notes).open("a+", buffering=1) as notes:
             notes.seek(0)
             number = len(notes.read().split())
@@ -57,6 +62,16 @@ class Launches(StreamingListener):
         print("error:", receiverError.receiverInfo.lastErrorMessage, flush=True)
 
 
+def word(number: int) -> str:
+    """One of three words."""
+    return f"word {number % 3}"
+
+
+def at_its_place(pairs: Iterable[tuple[str, int]]) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """A partition with the directory of the executor that computes it."""
+    yield str(Path.cwd()), list(pairs)
+
+
 if __name__ == "__main__":
     sc = SparkContext()
     sc.setLogLevel("OFF")
@@ -66,19 +81,26 @@ if __name__ == "__main__":
     numbers = ssc.receiverStream(Counting(sys.argv[1]))
     seen: list[int] = []
     counts: dict[str, int] = {}
+    places: set[str] = set()
 
     def count(rdd: Any) -> None:
         """Count the words of a batch."""
-        for word, number in rdd.collect():
-            counts[word] = counts.get(word, 0) + number
+        for place, pairs in rdd.collect():
+            places.add(place)
+            for each, number in pairs:
+                counts[each] = counts.get(each, 0) + number
 
     numbers.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    if "uncounted" not in sys.argv:
-        numbers.map(lambda number: (f"word {number % 3}", 1)).reduceByKey(add, 4).foreachRDD(count)
+    (option,) = sys.argv[3:] or [""]
+    if option != "uncounted":
+        to_word = importlib.import_module(option).word if option else word
+        words = numbers.map(lambda number: (to_word(number), 1)).reduceByKey(add, 4)
+        words.mapPartitions(at_its_place).foreachRDD(count)
     ssc.start()
     token: str = ssc._engine.tracker._launcher.token.secret  # type: ignore[union-attr]
     shown = [path for path in Path("/proc").glob("[0-9]*/cmdline") if token in path.read_text(errors="replace")]
     print("started", flush=True)
     ssc.awaitTermination()
-    print(json.dumps({"name": sc.appName, "seen": sorted(seen), "counts": counts, "shown": len(shown)}), flush=True)
+    report = {"name": sc.appName, "seen": sorted(seen), "counts": counts, "shown": len(shown)}
+    print(json.dumps({**report, "places": sorted(places)}), flush=True)
     ssc.stop()

@@ -16,13 +16,13 @@ import psutil
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 from tests.faults.clusters.running import Running, properties
-from tests.helpers import wait_for
+from tests.helpers import java_options, wait_for
 from tests.helpers.standalone import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
 
 ROOT = Path(__file__).parents[3]
-PROGRAM = Path(__file__).with_name("cluster_program.py")
+PROGRAM, PLUGIN_PROGRAM = (Path(__file__).with_name(f"{name}_program.py") for name in ("cluster", "plugin"))
 # Loopback addresses apart from 127.0.0.1, which stands for what other hosts do not reach.
 DRIVER, WORKERS = "127.0.0.2", "127.0.0.3"
 
@@ -46,6 +46,15 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def one_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a cluster of one worker, for one program at a time."""
+    # A fixture of this scope is not surrounded by ``pysparks_daemon``.
+    environment = java_options.environment(daemon="")
+    with standalone_cluster(tmp_path_factory.mktemp("cluster"), host=WORKERS, environment=environment) as url:
+        yield url
+
+
 def free_ports(count: int) -> Iterator[int]:
     """Ports that are free, and a few after each of them."""
     for first in range(21_000, 29_000, 50):
@@ -66,6 +75,12 @@ def executor_jvm(executor_id: str) -> psutil.Process:
         if "--executor-id" in command and f"Worker@{WORKERS}:" in " ".join(command):
             found[command[command.index("--executor-id") + 1]] = process
     return found[executor_id]
+
+
+def worker_of(executor_id: str, folder: Path) -> str:
+    """The directory of the worker that runs, or ran, an executor."""
+    (path,) = folder.glob(f"work-*/app-*/{executor_id}")
+    return path.parents[1].name
 
 
 def listening(roots: list[psutil.Process]) -> set[tuple[str, int]]:
@@ -110,14 +125,17 @@ def test_packed_program_survives_its_executor_and_stops_gracefully(
             wait_for(lambda: notes.exists() and len(notes.read_text().split()) > 100, "numbers are stored", 120)
             executors = [executor_jvm(each) for each in ("0", "1")]
             opened = listening([psutil.Process(running.process.pid), *executors])
-            executor_jvm(first).kill()
+            # With its worker, which would start another one in its place.
+            for process in (executors[int(first)].parent(), executors[int(first)]):
+                assert process is not None
+                process.kill()
             second = running.await_line(r"receiver on (\d+)", 2)[-1]
             stored = len(notes.read_text().split())
             wait_for(lambda: len(notes.read_text().split()) > stored + 100, "numbers are stored again", 120)
             report = running.stop()
         finally:
             running.close()
-    assert second != first
+    assert {worker_of(first, tmp_path), worker_of(second, tmp_path)} == {"work-0", "work-1"}
     # By the tracker, or by Spark's retry of the task, which comes first where a slot is free.
     assert re.search(
         rf"error: (the executor {first} on {WORKERS} is lost|the receiver's task)", running.output.read_text()
@@ -130,43 +148,76 @@ def test_packed_program_survives_its_executor_and_stops_gracefully(
     assert set(numbers) <= set(seen)
     assert len(seen) <= len(numbers) + 2
     assert report["counts"] == dict(Counter(f"word {number % 3}" for number in seen))
+    # Both workers computed batches, with what was packed.
+    places = report["places"]
+    assert isinstance(places, list)
+    assert {Path(place).relative_to(tmp_path).parts[0] for place in places} == {"work-0", "work-1"}
+    assert (tmp_path / "notes.plugins").read_text() == "socket"
     # The firewall table: each of its ports is open, and no other, but for those that only this host reaches.
     fixed = {port + more for port in map(int, ports.values()) for more in range(17)}
     assert {str(port) for _address, port in opened} >= set(ports.values())
     assert {each for each in opened if each[1] not in fixed and each[0] not in ("127.0.0.1", "::1")} == set()
 
 
-def test_plain_spark_submit_runs_and_stops_gracefully(tmp_path: Path, bare_python: str, archive: Path) -> None:
+def submitted(conf: Path, url: str, archive: Path) -> list[str | Path]:
+    """A command of Spark's own that runs a program with an archive."""
+    command: list[str | Path] = [Path(_find_spark_home()) / "bin" / "spark-submit", "--master", url]
+    command += ["--properties-file", conf, "--archives", f"{archive}#penstock"]
+    return [*command, "--conf", "spark.executorEnv.PYTHONPATH=./penstock"]
+
+
+def test_plain_spark_submit_runs_with_a_file_of_the_program_and_stops_gracefully(
+    tmp_path: Path, one_worker: str, bare_python: str, archive: Path
+) -> None:
     conf = properties(tmp_path, {"spark.driver.host": DRIVER, "spark.ui.enabled": "false"})
-    spark_submit = Path(_find_spark_home()) / "bin" / "spark-submit"
-    with standalone_cluster(tmp_path, host=WORKERS) as url:
-        command: list[str | Path] = ["--master", url, "--properties-file", conf, "--archives", f"{archive}#penstock"]
-        command += ["--conf", "spark.executorEnv.PYTHONPATH=./penstock"]
-        program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
-        running = Running([spark_submit, *command, *program], tmp_path, bare_python)
-        try:
-            running.await_line(r"receiver on (\d+)")
-            notes = tmp_path / "notes"
-            wait_for(lambda: notes.exists() and len(notes.read_text().split()) > 100, "numbers are stored", 120)
-            # It reaches the JVM, whose child the program is.
-            report = running.stop()
-        finally:
-            running.close()
+    own = tmp_path / "own" / "acme_words.py"
+    own.parent.mkdir()
+    own.write_text("def word(number):\n    return f'acme {number % 2}'\n")
+    command = [*submitted(conf, one_worker, archive), "--py-files", own]
+    program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint", own.stem]
+    running = Running([*command, *program], tmp_path, bare_python)
+    try:
+        running.await_line(r"receiver on (\d+)")
+        notes = tmp_path / "notes"
+        wait_for(lambda: notes.exists() and len(notes.read_text().split()) > 100, "numbers are stored", 120)
+        # It reaches the JVM, whose child the program is.
+        report = running.stop()
+    finally:
+        running.close()
     numbers, seen = [int(line) for line in notes.read_text().split()], report["seen"]
     assert isinstance(seen, list)
     assert seen[: len(numbers)] == numbers
     assert len(seen) <= len(numbers) + 1
+    assert report["counts"] == dict(Counter(f"acme {number % 2}" for number in seen))
+
+
+# What ends a program at the first error of its receiver.
+STRICT = {
+    "spark.ui.enabled": "false",
+    "spark.penstock.receiver.maxRestarts": "0",
+    "spark.penstock.receiver.onFailure": "fail-application",
+}
+
+
+def test_executor_without_a_plugin_is_reported_with_plugin_host_and_remedy(
+    tmp_path: Path, one_worker: str, bare_python: str, archive: Path
+) -> None:
+    conf = properties(
+        tmp_path, {**STRICT, "spark.driver.host": DRIVER, "spark.streaming.receiver.writeAheadLog.enable": "false"}
+    )
+    followed = tmp_path / "lines.txt"
+    followed.touch()
+    running = Running([*submitted(conf, one_worker, archive), PLUGIN_PROGRAM, followed], tmp_path, bare_python)
+    try:
+        assert running.process.wait(240) == 1
+    finally:
+        running.close()
+    lacks = rf"the Python of executor \d+ on {WORKERS} lacks penstock-file \S+: install it there.*penstock pack"
+    assert re.search(lacks, running.errors.read_text())
 
 
 def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Path, bare_python: str) -> None:
-    conf = properties(
-        tmp_path,
-        {
-            "spark.ui.enabled": "false",
-            "spark.penstock.receiver.maxRestarts": "0",
-            "spark.penstock.receiver.onFailure": "fail-application",
-        },
-    )
+    conf = properties(tmp_path, STRICT)
     command: list[str | Path] = ["run", "--master", "local[2]", "--properties-file", conf]
     # A batch that lacks the module, too, would end the program before the receiver's error is reported.
     program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint", "uncounted"]

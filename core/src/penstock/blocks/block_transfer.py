@@ -15,6 +15,11 @@ from penstock.wire.token import Token
 # The timeout for one block: a host that vanished must not hold a batch for ever.
 _FETCH_TIMEOUT_S = 300.0
 
+_ADVICE = (
+    "If that host runs, this one must reach it at that address: let the port, which spark.penstock.receiver.port "
+    "fixes, through firewalls"
+)
+
 
 def open_block(
     open_file: Callable[[str], pa.ipc.RecordBatchFileReader], block_id: str
@@ -43,7 +48,7 @@ def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterato
         BlockUnreachableError: the endpoint does not answer, or belongs to another application by now.
     """
     try:
-        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S)
+        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=_ADVICE)
     except WireError as error:
         kind = BlockGoneError if isinstance(error, StreamNotFoundError) else BlockUnreachableError
         raise kind(

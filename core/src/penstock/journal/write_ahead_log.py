@@ -33,6 +33,7 @@ from penstock.journal.segment import (
 )
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
 from penstock.storage.directory import Appender, Directory, Durability
 
@@ -94,7 +95,7 @@ class WriteAheadLog:
         self._known, self._substitute = known, substitute
         self._skips_damage = settings.on_damage == "skip"
         self._durability = Durability(settings.durability)
-        self._tries = settings.driver_wal_max_failures
+        self._tries, self._no_delay = settings.driver_wal_max_failures, Backoff(first_ms=0, longest_ms=0)
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
         self._closes = settings.driver_wal_close_after_write or not directory.can_append
         self._state: LogState | None = None
@@ -257,19 +258,22 @@ class WriteAheadLog:
             self._apply(each)
 
     def _retried(self, write: Callable[[], None]) -> None:
-        for left in range(self._tries - 1, -1, -1):
+        def attempt() -> None:
             try:
-                return write()
-            except OSError as error:
+                write()
+            except OSError:
                 # The outcome is unknown. The next segment's first number shows which events of this one do not count.
                 self._close_segment()
-                if not left:
-                    raise WriteAheadLogError(
-                        f"the write-ahead log in {self._directory.location()} cannot be written, "
-                        f"{self._tries} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
-                        f"{conf.key('driver_wal_max_failures')} sets the number of attempts"
-                    ) from error
-        return None
+                raise
+
+        try:
+            retry(attempt, self._no_delay, retries=self._tries - 1, retry_if=lambda error: isinstance(error, OSError))
+        except OSError as error:
+            raise WriteAheadLogError(
+                f"the write-ahead log in {self._directory.location()} cannot be written, "
+                f"{self._tries} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
+                f"{conf.key('driver_wal_max_failures')} sets the number of attempts"
+            ) from error
 
     def _commit(self, data: bytes) -> None:
         if self._needs_base:

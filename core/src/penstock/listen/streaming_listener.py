@@ -32,7 +32,13 @@ class StreamingListener:
     There are Spark's nine callbacks, ``onCheckpointFailed`` and ``onStopProgress``. They run on the listener's own
     thread, one at a time. Each gets a view of its event: attributes as annotated, and PySpark's methods.
     ``pyspark.streaming.StreamingListener`` subclasses get the same view.
+
+    Attributes:
+        never_drop: whether the queue of its events is unbounded. Otherwise events are dropped, counted and logged while
+            ``spark.penstock.listener.queueSize`` of them wait.
     """
+
+    never_drop = False
 
     def onStreamingStarted(self, streamingStarted: StreamingStarted) -> None:
         """The context has started."""

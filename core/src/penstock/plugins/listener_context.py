@@ -267,6 +267,8 @@ class ListenerContext(ABC):
     def kill_executor(self, executor_id: str) -> bool:
         """Ask the cluster manager to end an executor, and for no others than those registered. Asks the JVM.
 
+        With ``spark.decommission.enabled`` Spark decommissions the executor: it finishes its tasks before it ends.
+
         Returns:
             Whether the cluster manager accepted the request; always false in local mode.
         """

@@ -52,6 +52,10 @@ _DRIVER_ADVICE = (
     "The receiver's host {} must reach the driver at that address: set spark.driver.host to one that all executors "
     "reach, and let the port, which spark.penstock.driver.port fixes, through firewalls"
 )
+_TLS_ADVICE = (
+    ". With TLS, the driver's and this host's certificate must be of one authority, and the driver's valid for that "
+    "address"
+)
 
 
 @frozen
@@ -125,6 +129,9 @@ class _Launch:
     """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
 
     def __init__(self, task: ReceiverTask) -> None:
+        token = task.driver.token
+        if token.tls is not None:
+            token.tls.check()
         self._blocks, directory = _block_handler(task)
         plugins = Plugins(task.settings.plugins_disable)
         plugins.manager.register(self._blocks, name="penstock-blocks")
@@ -135,13 +142,9 @@ class _Launch:
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
         ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
-        self._endpoint = Endpoint(host, task.driver.token, self._handlers(), open_stream, ports)
-        self._client = Client(
-            task.driver.location,
-            task.driver.token,
-            task.settings.wire_timeout_ms,
-            advice=_DRIVER_ADVICE.format(socket.gethostname()),
-        )
+        self._endpoint = Endpoint(host, token, self._handlers(), open_stream, ports)
+        advice = _DRIVER_ADVICE.format(socket.gethostname()) + _TLS_ADVICE * (token.tls is not None)
+        self._client = Client(task.driver.location, token, task.settings.wire_timeout_ms, advice=advice)
         registration = RegisterReceiver(
             task.stream_id,
             task.epoch,

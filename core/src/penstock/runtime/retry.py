@@ -13,14 +13,20 @@ from penstock.runtime.clock import Clock, SystemClock
 T = TypeVar("T")
 
 
-class Backoff:
-    """Delays that double from a first to a maximum one, with jitter so that many clients do not retry in step.
+def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: random.Random) -> float:
+    """The delay before the next attempt: it doubles with each failure, with jitter so that retries are not in step.
 
     Args:
-        first_ms: nominal delay before the first retry.
+        failures: number of failures before this one.
+        first_ms: nominal delay after the first failure.
         longest_ms: maximum nominal delay.
-        rng: source of the jitter; each delay is between half of and its whole nominal length.
+        rng: source of the jitter; the delay is between half of and its whole nominal length.
     """
+    return min(first_ms * 2.0 ** min(failures, 60), longest_ms) * rng.uniform(0.5, 1.0)
+
+
+class Backoff:
+    """Counts failures, and gives the delay after each; the arguments are those of ``delay_ms_after``."""
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms, self._longest_ms = first_ms, longest_ms
@@ -34,9 +40,9 @@ class Backoff:
 
     def next_ms(self) -> float:
         """The delay before the next attempt; counts a failure."""
-        nominal = min(self._first_ms * 2.0 ** min(self._failures, 60), self._longest_ms)
+        delay_ms = delay_ms_after(self._failures, self._first_ms, self._longest_ms, self._rng)
         self._failures += 1
-        return nominal * self._rng.uniform(0.5, 1.0)
+        return delay_ms
 
     def reset(self) -> None:
         """Start over from the first delay, after a success."""

@@ -108,14 +108,26 @@ def request_executors(sc: SparkContext, count: int) -> bool:
 
 
 def kill_executor(sc: SparkContext, executor_id: str) -> bool:
-    """Ask the cluster manager to end an executor; returns whether it accepted (never in local mode)."""
+    """Ask Spark to end an executor; returns whether it accepted (never in local mode).
+
+    With ``spark.decommission.enabled`` the executor first finishes its tasks; otherwise the cluster manager kills it.
+    """
     others = sum(each.executor_id != executor_id for each in executors(sc))
-    killed = bool(sc._jsc.sc().killExecutor(executor_id))
+    # Local mode has no executors, and no call to decommission one.
+    decommissions = local_cores(sc) is None and str(conf_of(sc).get("spark.decommission.enabled")).lower() == "true"
+    killed = _decommission(sc, executor_id) if decommissions else bool(sc._jsc.sc().killExecutor(executor_id))
     if killed:
         # Spark counts only executors that were requested while the program runs, and from now on wants none of the
         # others: the cluster manager would neither replace one that is lost nor start one that is requested.
         _request_total(sc, others)
     return killed
+
+
+def _decommission(sc: SparkContext, executor_id: str) -> bool:
+    jvm: Any = sc._jvm
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("released by Penstock", jvm.scala.Option.empty())
+    # Adjusts Spark's target number of executors; not triggered by the executor.
+    return bool(sc._jsc.sc().schedulerBackend().decommissionExecutor(executor_id, info, True, False))
 
 
 def _request_total(sc: SparkContext, count: int) -> bool:

@@ -39,6 +39,11 @@ log = get_logger("receiver_launcher")
 # Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
+_RECEIVER_ADVICE = (
+    "If that host runs, the driver must reach it at that address: let the port, which spark.penstock.receiver.port "
+    "fixes, through firewalls"
+)
+
 
 class ReceiverJob:
     """The Spark job of one launch; owns the thread that waits for it.
@@ -193,7 +198,8 @@ class ReceiverLauncher:
         """Connect to a launch that has registered."""
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
-        client = Client(endpoint, self.token, self.settings.wire_timeout_ms, retry=False)
+        timeout_ms = self.settings.wire_timeout_ms
+        client = Client(endpoint, self.token, timeout_ms, retry=False, advice=_RECEIVER_ADVICE)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
 
 

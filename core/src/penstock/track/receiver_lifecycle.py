@@ -22,6 +22,7 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.recent_lines import MAX_LINES
+from penstock.runtime.retry import delay_ms_after
 from penstock.spark.cluster import TaskLocation
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_tracking_info import (
@@ -171,9 +172,8 @@ class _Transition:
     def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
         settings = self.record.settings
         relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
-        nominal_ms = min(settings.relaunch_delay_ms * 2.0 ** min(relaunches, 60), settings.max_relaunch_delay_ms)
-        jitter = random.Random(f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}")
-        delay_ms = nominal_ms * jitter.uniform(0.5, 1.0)
+        rng = random.Random(f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}")
+        delay_ms = delay_ms_after(relaunches, settings.relaunch_delay_ms, settings.max_relaunch_delay_ms, rng)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))

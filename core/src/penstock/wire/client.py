@@ -74,7 +74,7 @@ class Client:
             )
         except _NOT_REACHED as error:
             reason = f"no answer from {self.location} to {action.type}: {_first_line(error)}"
-            raise WireError(f"{reason}. {self._advice}" if self._advice else reason) from None
+            raise WireError(_with_advice(reason, self._advice)) from None
         except (pa.ArrowException, flight.FlightError) as error:
             raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
 
@@ -83,7 +83,7 @@ class Client:
         self._client = None
 
 
-def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterator[pa.RecordBatch]:
+def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = "") -> Iterator[pa.RecordBatch]:
     """Yield the record batches of a stream that an endpoint serves.
 
     Args:
@@ -91,6 +91,7 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterato
         ticket: names the stream.
         token: the application's.
         timeout_s: timeout of the whole stream.
+        advice: the remedy when the endpoint cannot be reached; ends the error.
 
     Raises:
         StreamNotFoundError: the endpoint does not have the stream.
@@ -103,7 +104,7 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterato
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:
         kind = StreamNotFoundError if getattr(error, "extra_info", None) == NOT_FOUND else WireError
-        raise kind(_first_line(error)) from None
+        raise kind(_with_advice(_first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
 
 
 def address_towards(location: str) -> str:
@@ -134,6 +135,10 @@ def _addresses(host: str | None, port: int | None) -> list[Any]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM))
     except socket.gaierror as error:
         raise WireError(f"the name {host!r} has no address on {socket.gethostname()}: {error.strerror}") from None
+
+
+def _with_advice(reason: str, advice: str) -> str:
+    return f"{reason}. {advice}" if advice else reason
 
 
 def _first_line(error: BaseException) -> str:

@@ -26,6 +26,8 @@ log = get_logger("wire")
 
 # A message with a million block ids has half of this.
 _MAX_MESSAGE_BYTES = 64 << 20
+# Minimum time between two log lines about refused calls: a stranger must not fill the log.
+_THROTTLE_S = 10
 
 Handler = Callable[[Any], object]
 #: Maps a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` for an unknown one.
@@ -85,12 +87,12 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         if not self._token.is_shown_by(headers):
             self._refused += 1
-            log.warning("call without the application's token refused", refused=self._refused)
+            log.warning("call without the application's token refused", refused=self._refused, throttle_s=_THROTTLE_S)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
         (theirs, *_) = headers.get(VERSION_HEADER, [__version__])
         if theirs != __version__:
             self._refused += 1
-            log.error("call from another version refused", ours=__version__, theirs=theirs[:50])
+            log.error("call from another version refused", ours=__version__, theirs=theirs[:50], throttle_s=_THROTTLE_S)
             raise flight.FlightServerError(
                 f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: install the same "
                 "version on the driver and all executors"
@@ -154,7 +156,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
             message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
             self._refused_messages += 1
-            log.warning("message refused", action=action.type[:100], error=str(error), refused=self._refused_messages)
+            counted = {"refused": self._refused_messages, "throttle_s": _THROTTLE_S}
+            log.warning("message refused", action=action.type[:100], error=str(error), **counted)
             raise flight.FlightServerError(str(error)) from None
         yield flight.Result(to_json(handler(message) or Reply()))
 

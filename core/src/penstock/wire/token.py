@@ -24,6 +24,8 @@ HEADER = "authorization"
 #: Carries the caller's version of Penstock.
 VERSION_HEADER = "penstock-version"
 
+_PREFIX = "spark.penstock.wire.tls."
+
 
 @frozen
 class Tls:
@@ -46,25 +48,32 @@ class Tls:
         """Return the configured files, ``None`` if none is set.
 
         Raises:
-            ConfigurationError: only some of the three are set, or one cannot be read on this host.
+            ConfigurationError: only some of the three are set, or ``check`` refuses them.
         """
         paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
         if not any(paths.values()):
             return None
-        from penstock.conf import key  # Python workers import this module, and never come here
+        tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
+        tls.check()
+        return tls
 
-        for name, path in paths.items():
+    def check(self) -> None:
+        """Check that two processes with this host's files could connect.
+
+        Raises:
+            ConfigurationError: a file cannot be read, has expired, or does not fit the others; names them and the host.
+        """
+        files = {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
+        for name, path in files.items():
             try:
                 Path(path).read_bytes()
             except OSError as error:
-                raise ConfigurationError(f"{key(name)}={path!r} cannot be read: {error.strerror}") from None
-        tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
-        if reason := tls._fault():
+                raise ConfigurationError(f"{name}={path!r} cannot be read: {error.strerror}{_on_this_host()}") from None
+        if reason := self._fault():
+            certificate, key, authority = (f"{name}={path!r}" for name, path in files.items())
             raise ConfigurationError(
-                f"{key('tls_certificate')}={tls.certificate!r} cannot be used with {key('tls_key')}={tls.key!r} and "
-                f"{key('tls_authority')}={tls.authority!r}: {reason}"
+                f"{certificate} cannot be used with {key} and {authority}: {reason}{_on_this_host()}"
             )
-        return tls
 
     def _fault(self) -> str:
         """Why these files let no two processes connect, found by a handshake in memory; empty if they do."""
@@ -154,5 +163,9 @@ def _pem(path: str) -> bytes:
     except OSError as error:
         raise ConfigurationError(
             f"the TLS file {path!r} cannot be read on {socket.gethostname()}: {error.strerror}. The files of "
-            "spark.penstock.wire.tls.* must be at the same paths on every host"
+            f"{_PREFIX}* must be at the same paths on every host"
         ) from None
+
+
+def _on_this_host() -> str:
+    return f", on {socket.gethostname()}. Each host needs valid files of one authority at the paths of {_PREFIX}*"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,7 +22,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_block_file
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
-from penstock.runtime.retry import Backoff
+from penstock.runtime.retry import Backoff, retry
 from penstock.storage.uri import is_remote
 
 if TYPE_CHECKING:
@@ -101,9 +100,10 @@ class ReadBlocks:
         """Ask the driver for the block's present location and fetch it from there, until the search times out."""
         from penstock.blocks.block_transfer import fetch_block
 
-        backoff, deadline_s = Backoff(first_ms=50, longest_ms=1000), time.monotonic() + _SEARCH_S
         asked = reference.source
-        while True:
+
+        def attempt() -> Iterator[pa.RecordBatch]:
+            nonlocal asked, error
             found = self._locate(reference, error)
             # An endpoint that is up and does not have the block is right.
             if found.source == asked and asked and isinstance(error, BlockGoneError):
@@ -116,10 +116,14 @@ class ReadBlocks:
                     return _with_first_read(fetch_block(reference, asked, self.token))
                 except BlockUnreachableError as unreachable:
                     error = unreachable
-            delay_s = backoff.next_ms() / 1000
-            if time.monotonic() + delay_s >= deadline_s:
-                raise BlockUnreachableError(str(error))
-            time.sleep(delay_s)
+            raise BlockUnreachableError(str(error))
+
+        return retry(
+            attempt,
+            Backoff(first_ms=50, longest_ms=1000),
+            timeout_ms=_SEARCH_S * 1000,
+            retry_if=lambda failure: isinstance(failure, BlockUnreachableError),
+        )
 
     def _locate(self, reference: BlockReference, error: Exception) -> BlockSource:
         from penstock.blocks.messages import BlockSource, FindBlock

@@ -65,6 +65,7 @@ class Cluster:
         backlog: bytes of unprocessed blocks by executor; absent for none.
         receivers: number of receiver streams.
         slots: tasks that an executor runs at a time.
+        settled: whether the executor of each receiver is known. Not while one is being launched: it may start anywhere.
     """
 
     executors: Collection[str]
@@ -72,6 +73,7 @@ class Cluster:
     backlog: Mapping[str, int]
     receivers: int
     slots: int = 1
+    settled: bool = True
 
     @property
     def least(self) -> int:
@@ -100,7 +102,7 @@ def decide(
 
 
 def _least(cluster: Cluster, options: AllocationOptions) -> int:
-    least = cluster.least if options.minExecutors is None else options.minExecutors
+    least = max(cluster.least, options.minExecutors or 0)
     return least if options.maxExecutors is None else min(least, options.maxExecutors)
 
 
@@ -114,7 +116,7 @@ def _request(further: int, current: int, cluster: Cluster, options: AllocationOp
 
 def _release(current: int, cluster: Cluster, options: AllocationOptions) -> Release | None:
     idle = [each for each in cluster.executors if each not in cluster.with_receivers]
-    if current <= _least(cluster, options) or not idle:
+    if not cluster.settled or current <= _least(cluster, options) or not idle:
         return None
     # Of equals the youngest: it has cached the least. Spark's ids grow.
     return Release(min(idle, key=lambda each: (cluster.backlog.get(each, 0), [-ord(char) for char in each.zfill(20)])))

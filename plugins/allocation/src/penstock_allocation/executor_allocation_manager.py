@@ -96,12 +96,16 @@ class ExecutorAllocationManager:
         context = self._context
         configuration = context.configuration
         cores, each = configuration.get("spark.executor.cores", "1"), configuration.get("spark.task.cpus", "1")
+        executors, backlogs = context.executors(), context.executor_backlogs()
+        # Last: a receiver that leaves its executor meanwhile is noticed.
+        infos = context.receiver_infos().values()
         return Cluster(
-            context.executors(),
-            {info.executorId for info in context.receiver_infos().values() if info.executorId},
-            context.executor_backlogs(),
+            executors,
+            {info.executorId for info in infos if info.executorId},
+            backlogs,
             len(context.receiver_streams),
             max(int(cores) // int(each), 1),
+            all(info.given_up or (info.active and info.executorId) for info in infos),
         )
 
 

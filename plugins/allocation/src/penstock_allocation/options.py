@@ -35,7 +35,7 @@ class AllocationOptions:
     minExecutors: int | None = field(
         default=None,
         validator=_positive,
-        metadata={"help": "Least number of executors. None: as many as the receivers and one more task need."},
+        metadata={"help": "Least number of executors; never fewer than the receivers and one more task need."},
     )
     maxExecutors: int | None = field(
         default=None,

@@ -33,6 +33,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
+# After this much of it no write is tried again.
+_RETRY_UNTIL_S = 4.0
 # Where a file cannot be appended to it is put again with every change, at most this often, at this many bytes/s.
 _PUT_EVERY_S = 10.0
 _PUT_BYTES_PER_S = 1_000_000
@@ -118,7 +120,7 @@ class EventLog:
         """Write what waits and close the file; waits at most 5 s."""
         self._events.put(None)
         if self._thread.is_alive():
-            timer = threading.Timer(_CLOSE_S - 1, self._stopping.set)
+            timer = threading.Timer(_RETRY_UNTIL_S, self._stopping.set)
             timer.daemon = True
             timer.start()
             self._thread.join(_CLOSE_S)
