@@ -125,7 +125,7 @@ def test_further_executors_are_requested_as_a_new_total() -> None:
 
 def test_total_stays_if_spark_refuses_to_end_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backend, "killExecutor", lambda _sc, _executor_id: False)
-    sc = Backend("yarn")
+    sc = Backend("yarn", **{"spark.decommission.enabled": "false"})
     assert not cluster.kill_executor(cast(SparkContext, sc), "2")
     assert sc.asked == []
 
