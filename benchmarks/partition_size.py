@@ -39,7 +39,7 @@ from penstock.worker.fused import FusedChain, Step
 
 SLOTS, BLOCK_LINES = 2, 2560
 FIGURES, PLOT = ROOT / "build" / "partition-size.json", ROOT / "docs" / "partition-size.svg"
-#: From which size on the number of partitions may be 2: `spark.penstock.partition.minBytes`.
+#: `spark.penstock.partition.minBytes`: a batch of twice this size may have 2 partitions.
 MIN_BYTES = 1 << 20
 SUM = Combiner(same, add, add, 512.0)
 WORDS = (Step("flatMap", str.split), Step("map", lambda word: (word, 1)), CombineValues(SUM))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +14,9 @@ from tests.dataframes.conftest import Run
 from tests.helpers.stored_blocks import StoredBlocks
 
 from penstock import DStream, StreamingContext
-
-if TYPE_CHECKING:
-    pass
+from penstock.graph import batch_input
+from penstock.spark.rdds import LocatedPartition
+from penstock.track.batch_partitions import PartitionBounds, pack
 
 pytestmark = pytest.mark.spark
 
@@ -23,6 +25,8 @@ TEXTS = [[pa.table({"value": ["x"]})]]
 SKEWED = [[["same"] * 20_000 + ["other"]], [["same"]]]
 # More blocks than the files that a process may have open (1,024 by default).
 TINY = [[["a"]] * 1_900, [["b"]] * 100]
+NUM_TINY = 10_000
+HUGE = list(range(40_000))
 NESTED = pa.table({"a": [[{"b": [1, None]}], None], "c": [b"\0\xff", None], "d": pa.array([1, None], pa.uint64())})
 
 
@@ -77,7 +81,9 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
 def test_batches_of_unusual_shapes_are_read(run: Run) -> None:
     found: dict[str, list[Any]] = {}
 
-    def program(_ssc: StreamingContext, skewed: DStream[Any], tiny: DStream[Any], nested: DStream[Any]) -> None:
+    def program(_ssc: StreamingContext, *streams: DStream[Any]) -> None:
+        skewed, tiny, nested, distinct, huge = streams
+
         def collect(name: str, stream: Any) -> None:
             stream.foreachDataFrame(lambda df: found.update({name: sorted(map(tuple, df.collect()), key=repr)}))
 
@@ -86,13 +92,49 @@ def test_batches_of_unusual_shapes_are_read(run: Run) -> None:
         numbered = tiny.toDF().selectExpr("spark_partition_id() AS number")
         collect("partitions", numbered.sql("SELECT count(DISTINCT number) FROM batch"))
         collect("nested", nested.toDF().selectExpr("a[0].b[0]", "hex(c)", "d"))
+        make_distinct(distinct)
+        collect("distinct", distinct.toDF().groupBy("value").count())
+        cut_in_two(huge)
+        pieces = huge.toDF().selectExpr("value", "spark_partition_id() AS number")
+        collect("pieces", pieces.sql("SELECT number, count(*), sum(value) FROM batch GROUP BY number"))
 
-    run(program, [SKEWED], [TINY], [[[NESTED]]], num_batches=1)
+    run(program, [SKEWED], [TINY], [[[NESTED]]], [[[["a"]]]], [[[HUGE]]], num_batches=1)
     assert run.errors == {}
     assert found["skewed"] == [("other", 1), ("same", 20_001)]
     assert found["tiny"] == [("a", 1_900), ("b", 100)]
     assert found["partitions"] == [(2,)]
     assert [tuple(map(str, row)) for row in found["nested"]] == [("1", "00FF", "1"), ("None", "None", "None")]
+    assert found["distinct"] == [("a", NUM_TINY)]
+    assert found["pieces"] == [(0, 20_000, sum(HUGE[:20_000])), (1, 20_000, sum(HUGE[20_000:]))]
+
+
+def make_distinct(stream: DStream[Any]) -> None:
+    """Make the only block of a stream many, in files of their own."""
+    ((partition,),) = batches = partitions_of(stream)
+    (block,) = partition.element
+    blocks = [evolve(block, block_id=f"{n}", path=f"{block.path}-{n}") for n in range(NUM_TINY)]
+    for each in blocks:
+        os.link(block.path, each.path)
+    # Too large to travel with each task.
+    assert len(pickle.dumps(tuple(blocks))) > batch_input._SENT_WITH_EACH_TASK
+    batches[0] = [LocatedPartition(tuple(blocks))]
+
+
+def cut_in_two(stream: DStream[Any]) -> None:
+    """Cut the only block of a stream between two partitions, as it is if it is larger than one of them."""
+    ((partition,),) = batches = partitions_of(stream)
+    (block,) = partition.element
+    size = Path(block.path).stat().st_size
+    batches[0] = pack([("", size, block)], 2, PartitionBounds(1, size - 1))
+    assert [len(each.element) for each in batches[0]] == [1, 1]
+    assert [piece.records for each in batches[0] for piece in each.element] == [(0, 20_000), (20_000, None)]
+
+
+def partitions_of(stream: DStream[Any]) -> list[list[LocatedPartition]]:
+    """The partitions of each batch, which may be replaced."""
+    node: Any = stream._node
+    batches: list[list[LocatedPartition]] = node._blocks._batches[node.id]
+    return batches
 
 
 @pytest.mark.parametrize(("skips", "rows"), [(False, []), (True, [2])])

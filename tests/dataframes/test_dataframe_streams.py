@@ -171,6 +171,13 @@ def test_an_empty_batch_has_the_schema_of_the_others(seen: Seen, output: str, co
     assert seen.columns[output] == columns
 
 
+def test_streams_of_sockets_have_a_schema_before_the_first_record(ssc: StreamingContext) -> None:
+    streams = {"string": ssc.socketTextStream("127.0.0.1", 1), "binary": ssc.rawSocketStream("127.0.0.1", 1)}
+    for data_type, stream in streams.items():
+        node: Any = stream.toDF()._node
+        assert node._schema(()).struct.simpleString() == f"struct<value:{data_type}>"
+
+
 def test_lines_of_files_are_read_once(seen: Seen) -> None:
     assert sorted(row for batch in seen.batches["files"].values() for row in batch) == [("one",), ("three",), ("two",)]
     assert set(seen.batches["files"]) == {1, 2, 3}

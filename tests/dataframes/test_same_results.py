@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, date, datetime
+import math
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from operator import add
 from typing import Any
 
 import pyarrow as pa
@@ -21,22 +23,37 @@ pytestmark = pytest.mark.spark
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 NAIVE = st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1))
+
+
+def or_nan(floats: st.SearchStrategy[float]) -> st.SearchStrategy[float]:
+    # Hypothesis draws NaN alone only once.
+    return st.builds(lambda number, value: value if number else math.nan, st.integers(0, 3), floats)
+
+
 TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "boolean": (pa.bool_(), st.booleans()),
     "tinyint": (pa.int8(), st.integers(-128, 127)),
+    "smallint": (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    "integer": (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
     "bigint": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "u8": (pa.uint8(), st.integers(0, 255)),
+    "u16": (pa.uint16(), st.integers(0, 2**16 - 1)),
+    "u32": (pa.uint32(), st.integers(0, 2**32 - 1)),
     "u64": (pa.uint64(), st.integers(0, 2**64 - 1)),
-    "float": (pa.float32(), st.floats(width=32, allow_nan=False)),
-    "double": (pa.float64(), st.floats(allow_nan=False)),
+    "float": (pa.float32(), or_nan(st.floats(width=32))),
+    "double": (pa.float64(), or_nan(st.floats())),
     "text": (pa.string(), TEXT),
     "long_text": (pa.large_string(), TEXT),
     "word": (pa.dictionary(pa.int32(), pa.string()), TEXT),
     "binary": (pa.binary(), st.binary(max_size=4)),
+    "large_binary": (pa.large_binary(), st.binary(max_size=4)),
+    "fixed_binary": (pa.binary(3), st.binary(min_size=3, max_size=3)),
     "day": (pa.date32(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
     "instant": (pa.timestamp("us", "Asia/Tokyo"), NAIVE.map(lambda time: time.replace(tzinfo=UTC))),
     "local": (pa.timestamp("us"), NAIVE),
+    "duration": (pa.duration("us"), st.timedeltas(timedelta(days=-40_000), timedelta(days=40_000))),
     "decimal": (pa.decimal128(12, 3), st.decimals(-(10**8), 10**8, places=3)),
+    "decimals": (pa.list_(pa.decimal128(6, 2)), st.lists(st.none() | st.decimals(-99, 99, places=2), max_size=3)),
     "numbers": (pa.list_(pa.int32()), st.lists(st.none() | st.integers(0, 9), max_size=3)),
     "struct": (
         pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]),
@@ -110,8 +127,11 @@ def reversed_struct(row: Row) -> Row:
 
 
 def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
+    from pyspark.sql import functions as F
+
     rows: list[Any] = []
     frames: dict[str, list[Any]] = {}
+    reduced: dict[str, list[Any]] = {}
 
     def program(_ssc: StreamingContext, stream: DStream[Any]) -> None:
         stream.foreachRDD(lambda rdd: rows.extend(rdd.collect()))
@@ -131,16 +151,29 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
         }
         for way, records in ways.items():
             collect_in(frames, way, records.toDF(schema))
+        # Sums of integers and of decimals, which are exact in any order.
+        pairs = stream.map(lambda row: (row.u8 and row.u8 % 4, (1, row.integer or 0, row.decimal or Decimal(0))))
+        sums = pairs.reduceByKey(lambda one, other: tuple(map(add, one, other)))
+        sums.foreachRDD(lambda rdd: reduced.update(rows=[(key, *each) for key, each in rdd.collect()]))
+        sums_of = [F.sum(F.coalesce(name, F.lit(0))) for name in ("integer", "decimal")]
+        collect_in(reduced, "frames", stream.toDF().groupBy(F.expr("u8 % 4")).agg(F.count("*"), *sums_of))
+        stream.count().foreachRDD(lambda rdd: reduced.update(count=rdd.collect()))
+        collect_in(reduced, "count of the frame", stream.toDF().groupBy().count())
 
     run(program, [[[block] for block in blocks()]], num_batches=1)
     assert run.errors == {}
-    for name in TYPES:
+    assert sorted(map(tuple, reduced["rows"]), key=repr) == sorted(map(tuple, reduced["frames"]), key=repr)
+    assert len(reduced["rows"]) == 5
+    assert reduced["count"] == [row["count"] for row in reduced["count of the frame"]] == [NUM_ROWS]
+    for name, (data_type, _values) in TYPES.items():
         expected = same(rows, name)
         assert len(expected) == NUM_ROWS
         assert len({*expected} - {"None"}) > 1, name
         for way in ("blocks", "rows", "converted", "cached", "windowed", "united"):
             if name in frames[way][0]:
                 assert same(frames[way], name) == expected, (way, name)
+        if data_type in (pa.float32(), pa.float64()):
+            assert "nan" in expected
         if name in frames["shuffled"][0]:
             assert sorted(same(frames["shuffled"], name)) == sorted(expected), name
 

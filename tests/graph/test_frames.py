@@ -282,9 +282,13 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
+    saved = SourceFrames(lines._node, None)
     monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
-        lines.foreachDataFrame(print)
+    # A recovered program does not call toDF.
+    uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
+    for use in uses:
+        with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
+            use()
 
 
 def schema_of(node: SourceFrames, *inputs: Any) -> Any:
@@ -306,6 +310,14 @@ def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
     assert schema_of(node, columns(pa.schema([("a", pa.int8())]))) == "struct<value:string>"
     node.restored()
     assert schema_of(node, columns(pa.schema([("a", pa.int8())]))) == "struct<a:tinyint>"
+
+
+def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContext, lines: DStream[Any]) -> None:
+    text: DStream[Any] = DStream(ReceiverInputDStream(context.graph, object(), TEXT), context)  # type: ignore[arg-type]
+    for stream in (text, text.cache(), text.window(4 * INTERVAL_MS / 1000), text.union(text)):
+        assert schema_of(SourceFrames(stream._node, None)) == "struct<value:string>"
+    for stream in (lines, text.union(lines), lines.union(text)):
+        assert schema_of(SourceFrames(stream._node, None)) is None
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,19 @@ def test_jobs_run_in_the_order_of_batches_and_outputs(engine: Engine) -> None:
     assert engine.completed == list(range(1, 21))
 
 
+def test_next_job_starts_while_the_loop_is_held(engine: Engine, gate: Gate) -> None:
+    next_ran = threading.Event()
+    # At the end of the first batch.
+    engine.scheduler.start(gate)
+    engine.submit(1000, do_nothing)
+    engine.submit(2000, lambda: gate.reached.wait(10), next_ran.set)
+    assert next_ran.wait(10)
+    assert engine.completed == [1000]
+    assert engine.scheduler.pending_batches == [2000]
+    gate.open()
+    assert engine.scheduler.await_pending(time.monotonic() + 10)
+
+
 def test_concurrent_jobs_run_at_the_same_time(make_engine: MakeEngine) -> None:
     engine, meeting = make_engine(concurrent_jobs=3), threading.Barrier(3)
     engine.start_scheduler()

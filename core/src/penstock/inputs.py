@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
+import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
@@ -51,7 +52,7 @@ class StreamBuilder:
         Raises:
             ConfigurationError: the plugin ``penstock-socket`` is not installed.
         """
-        return self._socket("socketTextStream", "socket", storageLevel, host=hostname, port=port)
+        return self._socket("socketTextStream", "socket", storageLevel, pa.string(), host=hostname, port=port)
 
     def socketStream(
         self,
@@ -72,7 +73,7 @@ class StreamBuilder:
             ConfigurationError: the plugin ``penstock-socket`` is not installed.
         """
         return self._socket(
-            "socketStream", "socket-stream", storageLevel, host=hostname, port=port, converter=converter
+            "socketStream", "socket-stream", storageLevel, None, host=hostname, port=port, converter=converter
         )
 
     def rawSocketStream(
@@ -83,7 +84,7 @@ class StreamBuilder:
         Raises:
             ConfigurationError: the plugin ``penstock-socket`` is not installed.
         """
-        return self._socket("rawSocketStream", "raw-socket", storageLevel, host=hostname, port=port)
+        return self._socket("rawSocketStream", "raw-socket", storageLevel, pa.binary(), host=hostname, port=port)
 
     def textFileStream(self, directory: str) -> DStream[str]:
         """Read the files that appear in a directory, as lines of UTF-8 text. See ``fileStream``.
@@ -264,11 +265,14 @@ class StreamBuilder:
     def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once the context was started."""
 
-    def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> DStream[Any]:
+    def _socket(
+        self, method: str, name: str, level: StorageLevel, records: pa.DataType | None, **options: Any
+    ) -> DStream[Any]:
         self._check_offered(method, "receivers", name, "penstock-socket")
         receiver = self._make("receivers", name, options)
         receiver.storageLevel = level
-        return self._stream(ReceiverInputDStream(self._graph, receiver))
+        schema = None if records is None else pa.schema([("value", records)])
+        return self._stream(ReceiverInputDStream(self._graph, receiver, schema))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
         self._check_offered(method, "input_streams", name, "penstock-file")

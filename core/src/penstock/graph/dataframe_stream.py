@@ -50,7 +50,6 @@ class DataFrameStream(OnDriver):
         cls, node: Node, schema: DataType | str | None, to_dstream: Callable[[Node], DStream[Any]]
     ) -> DataFrameStream:
         """The batches of a stream of records; see ``DStream.toDF``."""
-        dataframes.require_pandas()
         if schema is None:
             if not node.has_columns:
                 raise ConfigurationError(

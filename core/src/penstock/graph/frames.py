@@ -115,7 +115,8 @@ class FrameDStream(Node):
 class SourceFrames(FrameDStream):
     """The batches of a stream of records as DataFrames.
 
-    Without a declared schema, that of the first record batch is the stream's; the program that runs again learns anew.
+    Without a declared schema, it is the one that the parent knows, else that of the first record batch. A recovered run
+    finds it anew.
 
     Args:
         parent: gives the records.
@@ -132,7 +133,12 @@ class SourceFrames(FrameDStream):
         return {**super().program_state(), "_lock": None, "_known": None}
 
     def restored(self) -> None:
-        """Forget the schema that this run has found."""
+        """Forget the schema that was found. Check pandas, which a recovered run may lack.
+
+        Raises:
+            ConfigurationError: pandas is missing, or a version that PySpark does not support.
+        """
+        dataframes.require_pandas()
         self._lock = threading.Lock()
         self._known: FrameSchema | None = None
 
@@ -150,7 +156,7 @@ class SourceFrames(FrameDStream):
         return frames.united([self._read(schema, each) for each in self._combined(present)], schema.struct)
 
     def _schema(self, inputs: Sequence[BatchInput]) -> FrameSchema | None:
-        """The stream's schema; ``None`` while no record has come.
+        """The stream's schema; ``None`` while it is not known and no record has come.
 
         Raises:
             SchemaError: it must be declared, because the records are Python objects, or Spark has no such type.
@@ -162,7 +168,9 @@ class SourceFrames(FrameDStream):
             raise SchemaError(self._undeclared("records that are Python objects"))
         with self._lock:
             if self._known is None:
-                found = next((schema for each in columns if (schema := each.schema()) is not None), None)
+                found = self._parent.known_schema
+                if found is None:
+                    found = next((schema for each in columns if (schema := each.schema()) is not None), None)
                 if found is not None and is_pickled(found):
                     raise SchemaError(self._undeclared("records of several types, or of one that Arrow lacks"))
                 if found is not None:

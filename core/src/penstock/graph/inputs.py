@@ -20,6 +20,8 @@ from penstock.plugins.specs import ArrowInput, RecoverableSource
 from penstock.spark.rdds import as_rdd
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.plugins.specs import InputSource, SourceBatch
 
@@ -53,11 +55,12 @@ class ReceiverInputDStream(InputDStream):
     Args:
         graph: the graph it belongs to.
         receiver: runs on an executor while the context is active.
+        schema: the schema of every block; ``None`` if it is not known before the first one.
     """
 
-    def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
+    def __init__(self, graph: DStreamGraph, receiver: Any, schema: pa.Schema | None = None) -> None:
         super().__init__(graph)
-        self.receiver = receiver
+        self.receiver, self._schema = receiver, schema
 
     def persist_by_default(self) -> None:
         """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
@@ -90,6 +93,11 @@ class ReceiverInputDStream(InputDStream):
     def has_columns(self) -> bool:
         """Blocks have a schema, unless a receiver stores objects that have no typed form."""
         return True
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        """The schema of every block, if the method that created the stream says it."""
+        return self._schema
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:

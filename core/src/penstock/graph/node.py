@@ -22,6 +22,8 @@ from penstock.graph.call_site import call_site
 from penstock.spark.checkpoint import checkpoint_file
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.graph.dstream_graph import DStreamGraph
 
 # The shortest default checkpoint interval (as in Spark).
@@ -104,6 +106,11 @@ class Node(OnDriver):
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns, which have a schema, and not of rows."""
         return False
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        """The schema of the stored columns if it is known before the first record, else ``None``."""
+        return None
 
     @property
     def runs_foreign_code(self) -> bool:

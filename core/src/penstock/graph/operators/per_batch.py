@@ -18,6 +18,8 @@ from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunk
 from penstock.worker.fused import AnyStep, FusedChain, LastStep
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.graph.dstream_graph import DStreamGraph
 
 
@@ -162,6 +164,12 @@ class UnionDStream(Node):
     def has_columns(self) -> bool:
         """Whether the batches of all parents may consist of columns."""
         return all(parent.has_columns for parent in self.parents)
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        """That of the parents, if all have the same."""
+        first = self.parents[0].known_schema
+        return first if all(parent.known_schema == first for parent in self.parents) else None
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:

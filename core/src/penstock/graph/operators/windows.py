@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD, StorageLevel
 
@@ -17,6 +17,9 @@ from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.runtime.clock import require_duration_ms
 from penstock.spark.rdds import co_partitioned_union
 from penstock.worker.combine import combine_combiners
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
@@ -74,6 +77,11 @@ class WindowedDStream(Node):
     def has_columns(self) -> bool:
         """Whether the batches of the parent may consist of columns."""
         return self._parent.has_columns
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        """That of the parent."""
+        return self._parent.known_schema
 
     def _begin_ms(self, time_ms: int) -> int:
         return time_ms - self.window_ms + self._parent.slide_ms
