@@ -5,11 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from penstock.testing import throttle
+
+if "coverage" in sys.modules:
+    from tests.helpers.measured import trace_flight_threads
+
+    trace_flight_threads()
 
 # A shell's background job ignores Ctrl-C, and the programs that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

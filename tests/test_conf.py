@@ -52,6 +52,7 @@ INVALID = {
     "partition_max_bytes": ["0", "x"],
     "partition_number": ["-1", "x"],
     "burst_ms": ["0", "-1s", "x"],
+    "driver_port": ["80", "65536", "-1", "http"],
     "wire_timeout_ms": ["0", "x"],
     "log_level": ["LOUD", ""],
     "log_format": ["xml", "JSON", ""],

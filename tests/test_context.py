@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkConf, SparkContext
 
-from penstock import StreamingContext, StreamingContextState
+from penstock import Receiver, StreamingContext, StreamingContextState
 from penstock import context as context_module
 from penstock.conf import Settings
 from penstock.context_state import graceful_stop_s
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster
 
@@ -188,6 +188,82 @@ def test_stop_after_a_graceful_stop_is_no_escalation(
     assert [deadline is not None for deadline in engine_of(context).deadlines] == [True]
 
 
+def test_exit_during_a_stop_waits_for_its_end(context: StreamingContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = threading.Event()
+    engine_of(context).on_stop = lambda: may_end.wait(10)
+    stopping = context._request_stop(graceful=True, stop_spark=False)
+    join = stopping.join
+
+    def end_and_join() -> None:
+        may_end.set()
+        join()
+
+    monkeypatch.setattr(stopping, "join", end_and_join)
+    context._on_exit()
+    assert context.getState() is StreamingContextState.STOPPED
+    assert len(engine_of(context).deadlines) == 1
+
+
+# -- starts --
+
+
+def test_second_start_is_ignored_with_a_warning(context: StreamingContext, caplog: pytest.LogCaptureFixture) -> None:
+    engine = engine_of(context)
+    context.start()
+    assert engine_of(context) is engine
+    assert "start ignored: context already active" in caplog.text
+
+
+def test_stopped_context_does_not_start_again(context: StreamingContext) -> None:
+    context.stop(stopSparkContext=False)
+    with pytest.raises(StreamingStateError, match="was stopped; create a new one"):
+        context.start()
+
+
+def test_second_active_context_of_a_process_is_refused(context: StreamingContext, spark: FakeSpark) -> None:
+    with pytest.raises(StreamingStateError, match="only one StreamingContext can be active in a process; stop the"):
+        StreamingContext(spark, 1.0).start()
+    assert StreamingContext.getActive() is context
+
+
+class RefusingEngine(FakeEngine):
+    """An engine that does not start."""
+
+    def start(self, _listener_values: object) -> None:
+        raise ConfigurationError("too few cores")
+
+
+def test_failed_start_stops_the_context(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_module, "Engine", RefusingEngine)
+    context = StreamingContext(spark, 1.0)
+    with pytest.raises(ConfigurationError, match="No output operations registered"):
+        context.start()
+    assert context.getState() is StreamingContextState.STOPPED
+    context = StreamingContext(spark, 1.0)
+    monkeypatch.setattr(context._graph, "validate", lambda: None)
+    with pytest.raises(ConfigurationError, match="too few cores"):
+        context.start()
+    assert engine_of(context).deadlines == [None]
+    assert context.getState() is StreamingContextState.STOPPED
+    assert StreamingContext.getActive() is None
+
+
+def test_get_active_or_create_prefers_the_active_context(context: StreamingContext, spark: FakeSpark) -> None:
+    assert StreamingContext.getActiveOrCreate(None, lambda: pytest.fail("called")) is context
+    context.stop(stopSparkContext=False)
+    created = StreamingContext(spark, 1.0)
+    assert StreamingContext.getActiveOrCreate(None, lambda: created) is created
+
+
+@pytest.mark.parametrize(
+    ("setup", "message"),
+    [(5, "setupFunc should be callable"), (str, "must return the StreamingContext that it created, not str")],
+)
+def test_setup_func_that_creates_no_context_is_refused(setup: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        StreamingContext.getActiveOrCreate(None, setup)
+
+
 # -- with --
 
 
@@ -226,6 +302,37 @@ def test_spark_session_is_refused_with_a_suggestion() -> None:
         StreamingContext(cast(Any, SparkSession()), 1)
     with pytest.raises(ConfigurationError, match=r"must be a SparkContext, not str$"):
         StreamingContext(cast(Any, "local"), 1)
+
+
+def test_streaming_context_of_the_jvm_is_refused(spark: FakeSpark) -> None:
+    with pytest.raises(ConfigurationError, match="jssc must be None: Penstock has no JVM streaming context"):
+        StreamingContext(spark, 1, cast(Any, object()))
+
+
+class Numbers(Receiver[int]):
+    """A receiver."""
+
+
+@pytest.mark.parametrize(
+    ("receiver", "options", "message"),
+    [
+        (5, {}, r"takes an instance of a penstock\.Receiver class, not 5$"),
+        (Numbers, {}, r"not <class '.*Numbers'>: pass Numbers\(\.\.\.\)$"),
+        (Numbers(), {"rate": 5}, "takes options with the name of a receiver only; pass them to the class of this"),
+    ],
+    ids=["number", "class", "options of an instance"],
+)
+def test_receiver_stream_refuses_what_is_no_receiver(
+    spark: FakeSpark, receiver: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        StreamingContext(spark, 1.0).receiverStream(receiver, **options)
+
+
+def test_union_of_one_stream_is_that_stream(spark: FakeSpark) -> None:
+    context = StreamingContext(spark, 1.0)
+    stream = context.receiverStream(Numbers())
+    assert context.union(stream) is stream
 
 
 # -- errors --

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from attrs import evolve
 from tests.checkpoint.samples import FIRST
 
 from penstock import engine as engine_module
@@ -27,6 +28,7 @@ from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
+from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -118,6 +120,20 @@ def test_refused_start_does_not_touch_the_checkpoints_of_an_earlier_run(engine: 
     with pytest.raises(ConfigurationError, match="too few cores"):
         engine.start({})
     assert parts.calls_of("Checkpointer.start", "ReceiverTracker.start") == []
+
+
+def test_refused_start_is_stopped_without_the_parts_that_did_not_start(
+    engine: Engine, parts: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts.fail("ReceiverTracker.prepare", ConfigurationError("too few cores"))
+    with pytest.raises(ConfigurationError, match="too few cores"):
+        engine.start({})
+    engine.abandon()
+    engine.stop(None)
+    assert parts.calls_of("JobGenerator.stop", "Checkpointer.stop", "ReceiverTracker.close") == [
+        "ReceiverTracker.close"
+    ]
+    assert "stop phase failed" not in caplog.text
 
 
 def test_checkpointer_starts_before_receivers(engine: Engine, parts: Parts) -> None:
@@ -233,6 +249,28 @@ def test_failed_stop_phase_does_not_prevent_the_later_ones(engine: Engine, parts
         "JobGenerator.stop",
         "ReceiverTracker.close",
     ]
+
+
+def test_last_checkpoint_that_misses_the_deadline_is_logged(
+    engine: Engine, parts: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.start({})
+    parts.answers["Checkpointer.stop"] = lambda *_arguments: False
+    engine.stop(time.monotonic() + 1)
+    assert "last checkpoint not written before the deadline" in caplog.text
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_immediate_stop_cancels_the_jobs_of_a_spark_that_runs(
+    engine: Engine, parts: Parts, monkeypatch: pytest.MonkeyPatch, is_gone: bool
+) -> None:
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: is_gone)
+    spark = SimpleNamespace(cancelAllJobs=lambda: parts.call("SparkContext.cancelAllJobs"))
+    engine._program = evolve(engine._program, sc=cast(Any, spark))
+    engine.start({})
+    engine.stop_at_once()
+    steps = "JobGenerator.abandon", "JobScheduler.abandon", "SparkContext.cancelAllJobs"
+    assert parts.calls_of(*steps) == [*steps[:2], *([] if is_gone else steps[2:])]
 
 
 def test_final_state_is_not_checkpointed_while_batches_remain(engine: Engine, parts: Parts) -> None:

@@ -27,6 +27,8 @@ from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.clock import ManualClock
+from penstock.spark import cluster
+from penstock.spark.cluster import TaskLocation
 from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, listeners, rate_estimators
 from penstock_rate.rate_controller import RateController
 
@@ -148,6 +150,22 @@ def test_checkpoints_are_part_of_what_is_stored() -> None:
     program.engine.checkpointer = SimpleNamespace(written_ms=T, failures=2)
     program.tracker.blocks.log_bytes = 70
     assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2)
+
+
+def test_executors_are_those_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+
+    def ask(_sc: object, what: object) -> bool:
+        asked.append(what)
+        return what == 3
+
+    monkeypatch.setattr(cluster, "executors", lambda _sc: [TaskLocation("a", "1"), TaskLocation("b", "2")])
+    for name in ("request_executors", "kill_executor"):
+        monkeypatch.setattr(cluster, name, ask)
+    context = FakeProgram().context
+    assert context.executors() == ["1", "2"]
+    assert (context.request_executors(3), context.kill_executor("2")) == (True, False)
+    assert asked == [3, "2"]
 
 
 def test_every_listener_is_counted() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from penstock import StreamingContext
+from penstock.checkpoint import directory as directory_module
 from penstock.checkpoint.directory import CheckpointDirectory
 from penstock.checkpoint.restore.recovery import find_newest
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.spark.checkpoint import RunFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -24,6 +27,9 @@ KEY = "spark.streaming.checkpoint.directory"
 def test_getOrCreate_requires_a_path(directory: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^checkpointPath must be the path or URI .*, not {directory!r}$"):
         StreamingContext.getOrCreate(directory, lambda: pytest.fail("called"))
+    if directory is not None:
+        with pytest.raises(ConfigurationError, match=r"^checkpointPath must be the path or URI "):
+            StreamingContext.getActiveOrCreate(directory, lambda: pytest.fail("called"))
 
 
 def test_getOrCreate_refuses_a_file(tmp_path: Path) -> None:
@@ -81,3 +87,25 @@ def test_error_names_the_argument_of_checkpoint(ssc: StreamingContext, tmp_path:
     file.touch()
     with pytest.raises(ConfigurationError, match=rf"'{file}' \(directory of ssc.checkpoint\) .* {file} is a file"):
         ssc.checkpoint(str(file))
+
+
+def test_sound_directory_that_spark_refuses_is_refused_with_sparks_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_name: str) -> None:
+        raise RuntimeError(
+            "An error occurred while calling o5.x.\n: java.io.IOException: quota exceeded\n\tat java.base"
+        )
+
+    monkeypatch.setattr(directory_module, "qualified", lambda _sc, name, _given_by: name)
+    check(cast(Any, SimpleNamespace(setCheckpointDir=refuse)), str(tmp_path), "java.io.IOException: quota exceeded")
+
+
+def test_rdd_checkpoint_that_cannot_be_deleted_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # Without a JVM.
+    directory = CheckpointDirectory(
+        cast(Any, SimpleNamespace(_jvm=None)), Settings.parse({}), "c", RunFolder("now", f"file:{tmp_path}")
+    )
+    directory.delete_rdd("file:/c/rdd-7")
+    assert "RDD checkpoint not deleted" in caplog.text
+    assert "file:/c/rdd-7" in caplog.text

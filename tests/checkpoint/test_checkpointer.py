@@ -172,6 +172,16 @@ def test_first_checkpoint_is_written_at_the_start(make: Callable[..., Writing]) 
     assert make().newest.number == FIRST.number
 
 
+def test_age_of_the_newest_checkpoint_and_failures_since_are_known(make: Callable[..., Writing]) -> None:
+    writing = Writing(evolve(FIRST, folders=["now"]), {})
+    assert (writing.checkpointer.written_ms, writing.checkpointer.failures) == (None, 0)
+    writing = make()
+    assert (writing.checkpointer.written_ms, writing.checkpointer.failures) == (FIRST.written_ms, 0)
+    writing.source.answer = lambda: 1 // 0
+    writing.save(1)
+    assert (writing.checkpointer.written_ms, writing.checkpointer.failures) == (FIRST.written_ms, 1)
+
+
 def test_source_positions_are_saved_before_the_first_batch(make: Callable[..., Writing]) -> None:
     # A recovered run can recognize new files only if it knows the old ones.
     writing = make()

@@ -54,6 +54,17 @@ def test_clean_up_forgets_older_batches_in_later_runs_too() -> None:
     second.close()
 
 
+def test_clean_up_writes_nothing_if_no_batch_is_older() -> None:
+    disk = MemoryDirectory()
+    outputs = opened(disk)
+    outputs.note(1000, 0)
+    before = disk.copy().files
+    outputs.clean_up(1000)
+    assert disk.files == before
+    assert outputs.has(1000, 0)
+    outputs.close()
+
+
 class Completed:
     """One output of one batch has completed."""
 

@@ -12,6 +12,7 @@ from tests.checkpoint.samples import FIRST
 from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
+from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.checkpoint.inspection import inspect
 from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.store import CheckpointStore
@@ -141,6 +142,33 @@ def test_damage_of_log_and_blocks_is_answered_in_the_order_of_a_recovery(tmp_pat
     assert found.reason.index("spark.penstock.checkpoint.onDamage=skip") < found.reason.index(
         "Then batches that need the lost blocks fail; with spark.penstock.blocks.onLost=skip"
     )
+
+
+def test_log_of_completed_outputs_is_described(tmp_path: Path) -> None:
+    directory = Directory.of(str(tmp_path))
+    wal = WriteAheadLog(directory.child("completedOutputs"), FIRST.run, Settings.parse({}), SystemClock())
+    outputs = CompletedOutputs(wal, {0: "pprint-0"})
+    outputs.start()
+    outputs.note(1000, 0)
+    outputs.close()
+    CheckpointStore(directory).write(FIRST)
+    found = inspect(str(tmp_path))
+    assert [(log.name, log.events, log.lost) for log in found.logs] == [("completedOutputs", 1, 0)]
+    assert (found.blocks, found.damage, found.verdict) == ([], [], "yes")
+
+
+def test_block_that_a_plugin_has_stored_elsewhere_is_not_missed(tmp_path: Path) -> None:
+    directory = Directory.of(str(tmp_path))
+    wal = WriteAheadLog(directory.child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock())
+    wal.recover(Allocations())
+    wal.start()
+    wal.append(blocks_added([evolve(stored(tmp_path, 0), path="/mirror/0")]))
+    wal.close()
+    (tmp_path / "receivedData/0/input-0-1-0.arrow").unlink()
+    CheckpointStore(directory).write(evolve(FIRST, logged_events=wal.last_number))
+    found = inspect(str(tmp_path), verifies_blocks=True)
+    assert [(each.blocks, each.missing) for each in found.blocks] == [(1, 0)]
+    assert (found.damage, found.verdict) == ([], "yes")
 
 
 def test_log_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:

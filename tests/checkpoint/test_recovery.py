@@ -157,3 +157,60 @@ def test_recovered_values_are_given_to_listeners_and_receivers(tmp_path: Path) -
     recovery, run = rebuilt(tmp_path)
     assert run.rates == {0: 5.0}
     assert [recovery.saved_value(name) for name in ("a", "b")] == [{"k": 1}, None]
+
+
+# -- what cannot be recovered --
+
+
+def damage(path: Path) -> None:
+    """Damage the only checkpoint."""
+    left(path)
+    (only,) = path.glob("checkpoint-*")
+    only.write_bytes(only.read_bytes()[:-1])
+
+
+def test_damaged_checkpoints_refuse_a_rebuilt_program_and_do_not_concern_a_fresh_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recovery_module, "save_program", lambda _program: b"functions")
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match="no checkpoint is sound"):
+        rebuilt(tmp_path)
+    assert recovery_of(tmp_path).prepare().first.number == 2
+    assert "starting fresh" in caplog.text
+    assert "checkpoints='none is sound'" in caplog.text
+
+
+def test_run_that_ended_before_its_first_batch_leaves_no_batches_to_catch_up(tmp_path: Path) -> None:
+    found = left(tmp_path, zero_time_ms=-1, last_time_ms=-1)
+    _recovery, run = rebuilt(tmp_path)
+    assert (run.found, run.batches) == (found, None)
+
+
+def test_checkpoint_without_a_program_is_recovered_by_the_programs_own_code_only(tmp_path: Path) -> None:
+    found = left(tmp_path)
+    with pytest.raises(CheckpointError, match="it contains no saved program"):
+        recovery_of(tmp_path).load_program(found)
+
+
+class Unreadable(CheckpointStore):
+    """A store on a disk that fails."""
+
+    def newest(self) -> Checkpoint | None:
+        raise OSError("bad sector")
+
+    def write_program(self, _data: bytes) -> str:
+        raise OSError("no space left")
+
+
+def test_failing_disk_is_reported_with_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recovery = recovery_of(tmp_path)
+    recovery._store = Unreadable(Directory.of(str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: bad sector"):
+        recovery.prepare()
+    with pytest.raises(CheckpointError, match=f"checkpoint directory '{tmp_path}' cannot be read: bad sector"):
+        recovery.find()
+    monkeypatch.setattr(recovery_module, "save_program", lambda _program: b"functions")
+    monkeypatch.setattr(Unreadable, "newest", lambda _store: None)
+    with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: no space left"):
+        recovery.prepare()

@@ -7,13 +7,14 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql.types import StructType
 from tests.helpers.fake_graph import FakeContext, FakeInput
 
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.program import load_program, save_program
 from penstock.conf import Settings
+from penstock.errors import CheckpointError, ConfigurationError
 from penstock.runtime.clock import ManualClock
 
 
@@ -69,3 +70,27 @@ def test_a_function_that_runs_in_a_task_cannot_refer_to_a_stream() -> None:
             pickle.PicklingError, match="streams exist on the driver only: use the arguments of the function"
         ):
             cloudpickle.dumps(lambda record, refers_to=refers_to: refers_to)
+
+
+def test_a_function_that_refers_to_the_spark_context_gets_that_of_the_new_run() -> None:
+    before, after = FakeContext(), FakeContext()
+    old = object.__new__(SparkContext)
+    FakeInput(before, stored_batches).foreachRDD(lambda rdd: old)
+    load_program(save_program(program_of(before)), program_of(after))
+    (output,) = after.graph.outputs
+    assert cast(Any, output.function)(None, None) is after.sparkContext
+
+
+def test_a_program_that_is_not_loadable_is_refused_with_the_reason() -> None:
+    with pytest.raises(CheckpointError, match=r"^the saved program cannot be loaded: UnpicklingError: "):
+        load_program(b"no pickle", program_of(FakeContext()))
+
+
+def test_streams_that_can_be_saved_alone_and_not_together_are_refused_as_a_program() -> None:
+    context = FakeContext()
+    stream: Any = FakeInput(context, stored_batches)
+    for _ in range(400):
+        stream = stream.map(str)
+    stream.foreachRDD(print)
+    with pytest.raises(ConfigurationError, match=r"^the program: DStreams with their functions .*deep recursion"):
+        save_program(program_of(context))

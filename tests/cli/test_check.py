@@ -53,6 +53,13 @@ def test_suite_of_the_command_line_feeds_the_receiver(cli: Cli) -> None:
     assert "1 run" in result.stdout
 
 
+def test_suite_of_another_kind_is_refused(cli: Cli) -> None:
+    with installed_files(distribution("cli_kind") | {"cli_kind_suite.py": SUITE.format(name="cli_kind")}):
+        result = cli("plugins", "check", "cli_kind", "--suite", "cli_kind_suite:Suite", "--kind", "listener")
+    assert result.exit_code == 1
+    assert "--kind listener: the suite cli_kind_suite:Suite is of kind receiver" in result.stderr
+
+
 def test_json_goes_to_standard_output_and_progress_to_standard_error(cli: Cli) -> None:
     result = cli("plugins", "check", "pid", "--only", "PK-01", "--json")
     (report,) = json.loads(result.stdout)

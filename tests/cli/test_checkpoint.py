@@ -11,6 +11,7 @@ from attrs import evolve
 from click.testing import Result
 from tests.checkpoint.samples import FIRST
 
+from penstock.checkpoint.inspection import CheckpointFile, Inspection, LogFiles, StreamBlocks
 from penstock.checkpoint.manifest import SavedInput, SavedState
 from penstock.checkpoint.store import CheckpointStore
 from penstock.storage.directory import Directory
@@ -56,6 +57,45 @@ def test_directory_is_described(cli: Cli, directory: Path) -> None:
     ):
         assert expected in lines
     assert "the saved program: it is pickled code" in result.stdout
+
+
+def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Inspection(
+        "/c",
+        [CheckpointFile("checkpoint-0000000001", 200_000, "")],
+        evolve(FIRST, pending={1000 * number: 1 for number in range(5)}, program="program-0a-7"),
+        [LogFiles("receivedBlockMetadata", [("segment-0000000000", 2_000_000)], 4, lost=1)],
+        [StreamBlocks(0, 2, 2_000, 1_500, 10, 1, missing=1)],
+    )
+    asked: list[object] = []
+
+    def inspect(directory: str, *, verifies_blocks: bool) -> Inspection:
+        asked.append((directory, verifies_blocks))
+        return found
+
+    monkeypatch.setattr("penstock.cli.checkpoint.inspect", inspect)
+    lines = [
+        " ".join(line.split()) for line in cli("checkpoint", "inspect", "/c", "--verify-blocks").stdout.splitlines()
+    ]
+    assert asked == [("/c", True)]
+    begun = ", ".join(f"1970-01-01T00:00:0{number}.000Z (begun by 1 run)" for number in range(3))
+    for expected in (
+        "program program-0a-7",
+        "checkpoints 1 sound of 1, 0.2 MB, the newest sound one is number 1",
+        f"pending 5: {begun}, and 2 more",
+        "log receivedBlockMetadata: 1 segment, 2.0 MB, 4 events, 1 lost",
+        "blocks stream 0: 2 blocks, 2,000 records, 1,500 bytes; 10 records in no batch yet; 1 file, 1 missing or "
+        "damaged",
+    ):
+        assert expected in lines
+
+
+def test_run_without_a_batch_is_described_as_such(cli: Cli, tmp_path: Path) -> None:
+    CheckpointStore(Directory.of(str(tmp_path))).write(evolve(FIRST, zero_time_ms=-1, last_time_ms=-1))
+    result = cli("checkpoint", "inspect", str(tmp_path))
+    assert result.exit_code == 0
+    assert "every 1 s; none was generated" in result.stdout
+    assert "pending" not in result.stdout
 
 
 def test_json_has_the_same_without_values_that_may_be_secret(cli: Cli, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import socket
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from penstock import __version__
 from penstock.cli import doctor
 from penstock.launch.java import Java, JavaSearch
 
@@ -19,6 +21,8 @@ Cli = Callable[..., Result]
 Install = Callable[[str, str], None]
 Versions = Callable[..., None]
 
+#: The real one, which the tests replace.
+version_of = doctor._version
 GOOD = Java(Path("/jvm/bin/java"), Path("/jvm"), 21, "java on PATH (/jvm/bin/java)", True)
 
 
@@ -136,6 +140,21 @@ def test_missing_or_unsuitable_pandas_is_a_warning(
     versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
     result = cli("doctor")
     assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install '{remedy}'")
+    assert result.exit_code == 0
+
+
+def test_package_that_is_not_installed_has_no_version() -> None:
+    assert version_of("penstock-no-such-distribution") is None
+    assert version_of("penstock") == __version__
+
+
+def test_machine_without_plugins_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_group: importlib.metadata.EntryPoints())
+    result = cli("doctor")
+    assert finding(result, "no plugin is installed: programs need their own receivers") == (
+        "warn",
+        "pip install penstock-all",
+    )
     assert result.exit_code == 0
 
 

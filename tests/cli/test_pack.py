@@ -129,6 +129,7 @@ def test_editable_distribution_is_packed_from_its_folder(world: Callable[..., No
     (source / "penstock_file" / "py.typed").touch()
     (source / "penstock_file" / "__pycache__" / "x.pyc").touch()
     (source / "notes").mkdir()
+    (source / "penstock_file_alone.py").touch()
     world("penstock-file", plugin="file", folder=source)
     archive = tmp_path / "p.tar.gz"
     cli("pack", "--output", str(archive))
@@ -137,6 +138,7 @@ def test_editable_distribution_is_packed_from_its_folder(world: Callable[..., No
     assert of_plugin == {
         "penstock_file/__init__.py",
         "penstock_file/py.typed",
+        "penstock_file_alone.py",
         f"{information}/METADATA",
         f"{information}/entry_points.txt",
     }
@@ -161,6 +163,25 @@ def test_what_cannot_be_packed_is_refused_by_name(
     assert result.exit_code == 1
     assert message in result.stderr
     assert not (tmp_path / "p.tar.gz").exists()
+
+
+def test_distribution_whose_files_are_unknown_is_refused(world: Callable[..., None], cli: Cli, tmp_path: Path) -> None:
+    world("penstock-file", plugin="file", folder=tmp_path / "gone")
+    result = cli("pack", "--output", str(tmp_path / "p.tar.gz"))
+    assert result.exit_code == 1
+    assert "penstock-file is installed editable by _penstock_file.pth, whose line '" in result.stderr
+    (record,) = (tmp_path / "site-packages").glob("penstock_file-*/RECORD")
+    record.unlink()
+    result = cli("pack", "--output", str(tmp_path / "p.tar.gz"))
+    assert result.exit_code == 1
+    assert f"the files of penstock-file {__version__} are unknown, because it was not installed from a" in result.stderr
+    assert not (tmp_path / "p.tar.gz").exists()
+
+
+@pytest.mark.usefixtures("world")
+def test_packages_are_listed_when_verbose(cli: Cli, tmp_path: Path) -> None:
+    result = cli("-v", "pack", "--output", str(tmp_path / "p.tar.gz"))
+    assert result.stdout.splitlines()[1:3] == ["  attrs 25.1.0", f"  penstock {__version__}"]
 
 
 def test_other_archives_are_not_taken_for_packed_ones(tmp_path: Path) -> None:

@@ -143,6 +143,18 @@ def test_executable_of_another_machine_is_rejected(
     assert "does not run" in find_java().rejected[0]
 
 
+@pytest.mark.parametrize(
+    ("script", "reason"), [("echo 'no licence' >&2", "no licence"), ("exit 1", "no output")], ids=["text", "nothing"]
+)
+def test_java_that_prints_no_version_is_rejected(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
+    home = make_java("odd", "21")
+    (home / "bin" / "java").write_text(f"#!/bin/sh\n{script}\n")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java().rejected[0] == f"JAVA_HOME={home} does not print a version: {reason}"
+
+
 def test_error_without_any_java_lists_what_was_found(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java("old", "11.0.2", has_vector=False)
     monkeypatch.setenv("JAVA_HOME", str(home))
@@ -214,3 +226,16 @@ def test_shim_is_in_a_temporary_folder_without_a_private_cache_folder(
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert not any((tmp_path / "elsewhere").iterdir())
     assert find_java().found is not None
+
+
+def test_shim_that_cannot_be_executed_is_refused_with_the_java_that_needs_it(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As if each folder were mounted noexec.
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    caplog.set_level("INFO", "penstock")
+    home = make_java("wheel", "25", has_vector=False)
+    install_wheel(home, monkeypatch)
+    with pytest.raises(JavaNotFoundError, match=r"lacks .* jdk\.incubator\.vector, and the script that replaces"):
+        ensure_java()
+    assert "cannot be executed; if its file system is mounted noexec, set XDG_CACHE_HOME to another one" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.launch.launch_conf import conf_here
+from penstock.launch.launch_conf import conf_here, spark_submit
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +45,18 @@ def test_options_override_their_keys(defaults: Path, monkeypatch: pytest.MonkeyP
     )
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", args)
     assert conf_here() == {"spark.master": "local[5]", "spark.driver.memory": "800m", "spark.a": "x=y"}
+
+
+def test_conf_without_a_value_is_left_to_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.a --conf spark.b=1 pyspark-shell")
+    assert conf_here() == {"spark.b": "1"}
+
+
+def test_spark_submit_is_that_of_spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spark_submit().endswith("/pyspark/bin/spark-submit")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=f"no spark-submit at {tmp_path}/bin/spark-submit: set SPARK_HOME to"):
+        spark_submit()
 
 
 def test_named_properties_file_replaces_spark_defaults(

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -55,3 +57,38 @@ def test_object_with_failing_attributes_is_no_listener(zoo: Zoo, neighbours: Nei
         """,
     )
     neighbours.check(zoo.load())
+
+
+LISTENERS = """
+@hookimpl
+def listeners(context):
+    raise {error}
+"""
+
+
+def test_listeners_that_cannot_be_made_are_left_out(
+    zoo: Zoo, neighbours: Neighbours, caplog: pytest.LogCaptureFixture
+) -> None:
+    zoo.add("mmm", LISTENERS.format(error="ZeroDivisionError"))
+    neighbours.check(zoo.load())
+    assert "plugin's listeners left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [("penstock.ConfigurationError('level=5')", ConfigurationError), ("KeyboardInterrupt", KeyboardInterrupt)],
+    ids=["configuration", "Ctrl-C"],
+)
+def test_wrong_configuration_and_ctrl_c_are_no_fault_of_a_plugin(
+    zoo: Zoo, raised: str, error: type[BaseException]
+) -> None:
+    zoo.add("mmm", LISTENERS.format(error=raised))
+    plugins = zoo.load()
+    with pytest.raises(error):
+        plugins.listeners("context")
+
+
+def test_unknown_hook_that_is_declared_optional_is_accepted(zoo: Zoo) -> None:
+    # As written for a later version of Penstock.
+    zoo.add("mmm", "@penstock.hookimpl(optionalhook=True)\ndef onFullMoon(moon): pass\n")
+    assert zoo.record(zoo.load(), "mmm").fault == ""

@@ -55,6 +55,20 @@ def test_invalid_rate_is_rejected_counted_and_reported(invalid: Any) -> None:
     assert fault.startswith("not a finite rate above zero: ")
 
 
+def test_invalid_rate_that_cannot_be_shown_is_reported_by_its_type() -> None:
+    class Unspeakable:
+        def __repr__(self) -> str:
+            raise ZeroDivisionError
+
+    class Silent(RateEstimator):
+        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> Any:
+            return Unspeakable()
+
+    faults: list[str] = []
+    assert computed(GuardedEstimator(Silent(), faults.append), 1) == [None]
+    assert faults == ["not a finite rate above zero: an instance of Unspeakable"]
+
+
 def test_error_is_contained_counted_and_reported() -> None:
     faults: list[str] = []
     guarded = GuardedEstimator(Scripted(100, ZeroDivisionError("by records"), 200), faults.append)

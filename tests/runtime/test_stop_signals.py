@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.helpers import run_in_background
 
 PROGRAM = """
 import os, signal, sys, threading
@@ -248,3 +249,13 @@ def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
         assert signal.getsignal(signal.SIGINT) is cancel_all
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_signals_are_left_alone_off_the_main_thread() -> None:
+    from penstock.runtime.stop_signals import StopSignals
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    signals = StopSignals(lambda _number: None)
+    for method in (signals.install, signals.override_pysparks_interrupt, signals.restore):
+        run_in_background(method).result(timeout=10)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

@@ -1,12 +1,14 @@
-"""``penstock.spark.cluster``: the registered executors; task slots, also before executors have registered."""
+"""``penstock.spark.cluster``: executors, listed and requested; task slots, also before executors have registered."""
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
@@ -113,6 +115,50 @@ def test_executor_whose_port_is_not_known_yet_is_listed_with_its_host() -> None:
     )
     executors = cluster.executors(cast(SparkContext, sc))
     assert [executor.host for executor in executors] == ["a", "a", "[fe80::1]", "[fe80::1]"]
+
+
+def test_further_executors_are_requested_as_a_new_total() -> None:
+    sc = Backend("yarn")
+    assert cluster.request_executors(cast(SparkContext, sc), 3)
+    assert sc.asked == [("request", 5)]
+
+
+def test_total_stays_if_spark_refuses_to_end_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backend, "killExecutor", lambda _sc, _executor_id: False)
+    sc = Backend("yarn", **{"spark.decommission.enabled": "false"})
+    assert not cluster.kill_executor(cast(SparkContext, sc), "2")
+    assert sc.asked == []
+
+
+@pytest.mark.parametrize(("listed", "ids"), [("", set()), ("1", {"1"}), ("1,12", {"1", "12"})])
+def test_ids_of_executors_are_read_from_one_text(listed: str, ids: set[str]) -> None:
+    sc: Any = SimpleNamespace(_jsc=MagicMock())
+    sc._jsc.sc().getExecutorIds().mkString.return_value = listed
+    assert cluster.executor_ids(sc) == ids
+
+
+def test_local_master_with_all_cores_has_those_that_the_jvm_counts() -> None:
+    sc: Any = SimpleNamespace(master="local[*]", _jvm=MagicMock())
+    sc._jvm.java.lang.Runtime.getRuntime().availableProcessors.return_value = 6
+    assert cluster.local_cores(sc) == 6
+
+
+def test_spark_whose_jvm_does_not_answer_counts_as_stopped() -> None:
+    def refuse() -> None:
+        raise ConnectionRefusedError
+
+    assert cluster.is_stopped(cast(SparkContext, SimpleNamespace(_jsc=SimpleNamespace(sc=refuse))))
+
+
+def test_python_that_the_user_chose_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    conf = SparkConf(loadDefaults=False)
+    sc: Any = SimpleNamespace(master="local[2]", pythonExec="python3", getConf=lambda: conf)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    cluster.use_this_python(sc)
+    assert sc.pythonExec == "python3"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    cluster.use_this_python(sc)
+    assert sc.pythonExec == sys.executable
 
 
 @pytest.mark.parametrize(

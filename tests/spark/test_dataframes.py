@@ -1,8 +1,9 @@
-"""Which elements of an RDD a DataFrame is read from; without Spark."""
+"""Which elements of an RDD a DataFrame is read from, and in which session; without Spark."""
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.serializers import (
@@ -14,9 +15,11 @@ from pyspark.serializers import (
     PairDeserializer,
     UTF8Deserializer,
 )
+from pyspark.sql import SparkSession
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.spark.dataframes import Elements, has_function, pickled, unpiped
+from penstock.errors import ConfigurationError
+from penstock.spark.dataframes import Elements, has_function, pickled, session, unpiped
 from penstock.spark.rdds import BlocksRDD
 
 PICKLE = CPickleSerializer()
@@ -75,3 +78,11 @@ def test_an_rdd_that_is_persisted_is_read_and_not_computed_again() -> None:
     )
     assert not has_function(persisted)
     assert unpiped(persisted) == Elements("persisted", is_grouped=True)
+
+
+def test_session_of_another_spark_context_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, other = (cast(Any, SimpleNamespace(_jsc="java")) for _ in range(2))
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", SimpleNamespace(sparkContext=other))
+    with pytest.raises(ConfigurationError, match="the active SparkSession belongs to another SparkContext"):
+        session(own)
+    assert session(other).sparkContext is other

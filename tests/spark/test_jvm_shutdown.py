@@ -97,6 +97,22 @@ def test_closing_removes_the_hooks_and_reports_nothing(jvm: Jvm) -> None:
     assert not reported.is_set()
 
 
+class BrokenLatch(Latch):
+    """A latch of a JVM that is gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionResetError
+
+
+def test_jvm_that_was_killed_is_no_request_to_stop(jvm: Jvm) -> None:
+    reported = threading.Event()
+    shutdown = JvmShutdown(reported.set)
+    jvm.java.util.concurrent.CountDownLatch = BrokenLatch
+    shutdown.install(context(jvm), 30)
+    shutdown._await()
+    assert not reported.is_set()
+
+
 @pytest.mark.parametrize("own_first", [True, False])
 def test_signal_to_both_is_reported_once_and_a_second_one_again(own_first: bool) -> None:
     reported: list[int] = []

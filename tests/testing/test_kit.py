@@ -6,18 +6,22 @@ import ast
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.mutants.mutant import all_mutants, installed_files
 from tests.mutants.packaging import REFERENCE, distribution
 from tests.mutants.rate_estimator import RESTORES
+from tests.mutants.receiver_references import ReplayableReceiver
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock import testing
-from penstock.testing import MemoryFeeder, Report, all_checks, run_checks
+from penstock.errors import ConfigurationError
+from penstock.testing import Capabilities, MemoryFeeder, Report, all_checks, run_checks
 from penstock.testing import check as registry
-from penstock.testing.check import PINNED, SECTIONS, Check, checks_for
+from penstock.testing.check import PINNED, SECTIONS, Check, Kind, checks_for
 from penstock.testing.check_report import PAGE
 
 _KIT = Path(registry.__file__).parent
@@ -183,3 +187,71 @@ def test_kit_works_without_pytest() -> None:  # KK-08
         [sys.executable, "-c", _WITHOUT_PYTEST], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+# -- mistakes of a suite --
+
+
+@pytest.mark.parametrize("text", ["slow", "0", "-1"])
+def test_invalid_scale_of_the_deadlines_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", text)
+    with pytest.raises(ValueError, match=f"PENSTOCK_TEST_SCALE='{text}': must be a number above 0, a factor for all"):
+        registry.scale()
+
+
+def test_kind_without_checks_and_suite_without_make_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"kind='sink': must be one of .*receiver"):
+        run_checks(cast(Any, "sink"), SteadyEstimator)
+    with pytest.raises(ConfigurationError, match=r"no kind 'sink' of plugin has checks; these have: .*receiver"):
+        type("SinkSuite", (testing.ConformanceSuite,), {"kind": "sink"})
+    with pytest.raises(ConfigurationError, match="a receiver suite needs make: a function that returns a new instance"):
+        run_checks("receiver")
+
+
+def test_check_has_documentation_and_an_id_of_its_own() -> None:
+    def undocumented(_kit: object) -> None: ...
+
+    for check_id, reason in (("RC-06", "is registered twice"), ("RC-99", "has no documentation")):
+        with pytest.raises(ValueError, match=f"check {check_id} {reason}"):
+            registry.check(check_id, "must", change="do it")(undocumented)
+    assert "RC-99" not in registry._registry
+
+
+def _raises(*_arguments: object) -> None:
+    raise ZeroDivisionError("by records")
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "check", "seen"),
+    [
+        ("rate-estimator", _raises, "RE-01", "make raised ZeroDivisionError: by records"),
+        ("listener", _raises, "LI-01", "make raised ZeroDivisionError: by records"),
+        ("listener", lambda _context: [], "LI-01", "make returned no listener"),
+        ("listener", lambda _context: [object()], "LI-01", "the listener object has none of the callbacks"),
+        ("receiver", lambda _feeder: 5, "RC-02", "make returned a int"),
+        ("block-store", lambda _folder: object(), "BS-01", "object implements no hook"),
+    ],
+)
+def test_make_without_a_plugin_fails_the_check_with_what_it_gave(
+    kind: Kind, make: Callable[..., Any], check: str, seen: str
+) -> None:
+    result = run_checks(kind, make, MemoryFeeder if kind == "receiver" else None, [check])[check]
+    assert result.outcome == "failed"
+    assert seen in result.seen
+
+
+def test_replayable_receiver_whose_make_takes_no_position_fails() -> None:
+    def make(feeder: MemoryFeeder) -> ReplayableReceiver:
+        return ReplayableReceiver(feeder)
+
+    replayable = Capabilities(replayable=True)
+    result = run_checks("receiver", make, MemoryFeeder, ["RC-36"], capabilities=replayable)["RC-36"]
+    assert result.seen == "make has no argument position, and Capabilities.replayable is set"
+    assert result.change.startswith("declare make(feeder, position=None)")
+
+
+def test_expected_failure_that_passes_is_a_failure() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, only=["RE-01"], expected_failures={"RE-01": "a bug"})
+    result = report["RE-01"]
+    assert (result.outcome, result.change) == ("failed", "remove RE-01 from expected_failures")
+    assert result.seen == "the check passes, although expected_failures lists it: a bug"

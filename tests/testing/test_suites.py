@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -108,6 +109,18 @@ def test_isolated_suite_reports_a_plugin_that_ends_its_process(
     with pytest.raises(CheckFailure, match="the process of the check was killed by SIGKILL"):
         Isolated().test_RE_01_none_or_finite_positive()  # type: ignore[attr-defined]
     assert Isolated.run_checks(["RE-01"])["RE-01"].outcome == "failed"
+
+
+class _Leaves(SteadyEstimator):
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        ctypes.CDLL(None)._exit(5)
+        return None
+
+
+def test_isolated_run_reports_the_exit_status_of_a_process_that_a_library_ended() -> None:
+    report = run_checks("rate-estimator", _Leaves, only=["RE-01", "PK-12"], isolated=True)
+    assert report["RE-01"].seen == "the process of the check ended with exit status 5"
+    assert report["PK-12"].outcome == "not applicable"
 
 
 def test_isolated_run_continues_in_a_new_process_after_a_check_that_hangs(

@@ -246,3 +246,21 @@ def test_receiver_of_an_executor_that_is_gone_is_relaunched_elsewhere_at_the_nex
     on(tracked, 2, TWO)
     tick(tracked)
     assert not tracked.launch(2).cancelled
+
+
+def test_receivers_stay_where_they_are_while_spark_does_not_list_its_executors(
+    make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_sc: object) -> None:
+        raise ConnectionRefusedError("no JVM")
+
+    tracked = make_tracker([silent()], master=MASTER)
+    tracked.executors = [ONE, TWO]
+    tracked.tracker.start()
+    first = on(tracked, 1, ONE)
+    for name in ("executors", "executor_ids"):
+        monkeypatch.setattr(cluster, name, fail)
+    tick(tracked)
+    assert not first.launch.cancelled
+    assert "executors unknown" in caplog.text
+    assert "no JVM" in caplog.text

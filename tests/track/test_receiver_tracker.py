@@ -363,6 +363,21 @@ def test_rate_is_sent_to_the_receiver(tracked: Tracked) -> None:
     assert tracked.tracker.rate_limit(0) == 100.0
 
 
+def test_errors_of_the_loops_are_logged_and_the_loops_continue(
+    tracked: Tracked, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    process = tracked.registered()
+    tracked.connection().send(object())  # no message: it has no JSON
+    tracked.tracker._tracked.loop.post(fail)
+    tracked.tracker.send_rate_update(0, 70)
+    assert process.received.await_one(UpdateRateLimit).rate == 70
+    assert "message to receiver failed" in caplog.text
+    assert "tracker event failed" in caplog.text
+
+
 def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None:
     tracked.tracker.send_rate_update(0, 50.0)
     tracked.settle()
@@ -556,6 +571,18 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
         stopping.result(timeout=10)
     assert (refused.accepted, refused.reason) == (False, "the application is stopping")
     assert tracked.events.entries == []
+
+
+def test_stop_that_the_loop_does_not_handle_is_logged_and_ends_the_jobs(
+    tracked: Tracked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def time_out(*_arguments: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(tracked.tracker, "_on_loop", time_out)
+    tracked.tracker.stop(time.monotonic())
+    assert "stop not delivered: tracker loop blocked" in caplog.text
+    assert tracked.launch().cancelled
 
 
 def test_no_relaunch_after_a_stop(tracked: Tracked) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.helpers import EventLog, run_in_background, wait_for
+from tests.helpers import EventLog, Gate, run_in_background, wait_for
 
 from penstock import Block, Receiver, RelaunchingReceiverHost, StoredBlock, ThreadReceiver
 from penstock.errors import ConfigurationError, StreamingStateError
@@ -179,6 +180,37 @@ def test_a_stop_during_the_back_off_ends_at_once() -> None:
         wait_for(lambda: "no route" in host.info.lastErrorMessage, "the failed launch")
         assert host.stop(60)
         assert host.failure == ""
+
+
+class Stuck(Idle):
+    """Does not return from ``onStop`` before the test ends."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.onStop = gate  # type: ignore[method-assign]
+
+
+def test_a_receiver_that_does_not_stop_is_not_relaunched_beside_its_threads(gate: Gate) -> None:
+    made: list[Receiver[Any]] = []
+
+    def make() -> Receiver[Any]:
+        made.append(Stuck(gate))
+        return made[-1]
+
+    with hosting(make, Sink(), {"spark.penstock.receiver.stopTimeout": "1ms"}) as host:
+        wait_for(lambda: host.info.active, "the launch")
+        assert host.stop(60)
+        assert "onStop has not returned for 0.001 s (spark.penstock.receiver.stopTimeout)" in host.failure
+    assert len(made) == 1
+
+
+def test_log_level_of_the_configuration_is_in_force() -> None:
+    logger = logging.getLogger("penstock")
+    before = logger.level
+    try:
+        RelaunchingReceiverHost("test", Idle, Sink(), {"spark.penstock.log.level": "ERROR"})
+        assert logger.getEffectiveLevel() == logging.ERROR
+    finally:
+        logger.setLevel(before)
 
 
 def test_a_second_start_is_refused() -> None:

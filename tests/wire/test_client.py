@@ -188,6 +188,13 @@ def test_the_next_address_of_a_name_is_used_where_the_first_has_no_route(monkeyp
     assert address_towards("grpc://both:5") == "127.0.0.1"
 
 
+def test_name_whose_addresses_have_no_route_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = (socket.AF_INET6, socket.SOCK_DGRAM, 17, "", ("fe80::1", 5, 0, 0))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments, **_options: [far])
+    with pytest.raises(WireError, match=r"^no route to grpc://far:5: ."):
+        address_towards("grpc://far:5")
+
+
 def test_unknown_driver_name_is_an_error_that_names_this_host() -> None:
     with pytest.raises(WireError, match=rf"'no-such-host.invalid' has no address on {socket.gethostname()}"):
         address_towards("grpc://no-such-host.invalid:5")

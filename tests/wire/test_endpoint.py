@@ -317,6 +317,15 @@ def test_a_port_in_use_is_followed_by_the_next(served: Served) -> None:
         Endpoint("127.0.0.1", served.token, {}, ports=Ports(taken, 0, "Do this"))
 
 
+def test_a_port_that_is_taken_after_it_was_found_free_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = served.endpoint.port
+    monkeypatch.setattr(endpoints, "_why_not", lambda _host, _port: "")
+    with pytest.raises(WireError, match=rf"^cannot listen on 127\.0\.0\.1, port {taken}: .*Do this$"):
+        Endpoint("127.0.0.1", served.token, {}, ports=Ports(taken, 0, "Do this"))
+
+
 @pytest.mark.parametrize(
     ("ports", "tried"), [(Ports(), [0]), (Ports(5000, 2), [5000, 5001, 5002]), (Ports(65535, 9), [65535])]
 )

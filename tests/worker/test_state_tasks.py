@@ -435,3 +435,36 @@ def test_cost_of_a_batch_is_independent_of_the_number_of_keys(new_home: Homes, m
     made = list(partition.function(20)(2, [*partition.made[-1], (5, "y"), (7, "z")]))
     assert any(isinstance(element, StateHandle) for element in made)
     assert len(loaded) < 20
+
+
+# -- State --
+
+
+def test_state_of_a_new_key_is_not_set() -> None:
+    state: State[int] = State()
+    assert (state.exists(), state.getOption(), repr(state)) == (False, None, "State(not set)")
+    with pytest.raises(LookupError, match=r"State is not set: check exists\(\) first, or use getOption\(\)"):
+        state.get()
+    state.update(7)
+    assert (state.exists(), state.get(), repr(state)) == (True, 7, "State(7)")
+
+
+def test_state_is_removed_and_not_set_to_none() -> None:
+    state: State[Any] = State(7)
+    with pytest.raises(ValueError, match=r"a state cannot be None; to remove it, call remove\(\)"):
+        state.update(None)
+    state.remove()
+    assert not state.exists()
+    with pytest.raises(ValueError, match="cannot update a state that was removed"):
+        state.update(8)
+    with pytest.raises(ValueError, match="cannot remove a state that was removed"):
+        state.remove()
+
+
+def test_state_that_times_out_is_only_read() -> None:
+    state: State[int] = State(7, timing_out=True)
+    assert (state.isTimingOut(), state.get()) == (True, 7)
+    with pytest.raises(ValueError, match="cannot update a state that times out: it is removed when the function"):
+        state.update(8)
+    with pytest.raises(ValueError, match="cannot remove a state that times out"):
+        state.remove()

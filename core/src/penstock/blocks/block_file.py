@@ -91,8 +91,5 @@ class _Summed:
         self.num_bytes += len(data)
         self._file.write(data)
 
-    def flush(self) -> None:
-        self._file.flush()
-
     def close(self) -> None:
         """Leave the file open: its owner closes it."""

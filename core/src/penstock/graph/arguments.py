@@ -21,15 +21,13 @@ def require_callable(name: str, function: F) -> F:
     return function
 
 
-def require_num_partitions(count: object, default: int | None = None) -> int:
-    """A number of partitions; ``default`` for ``None``.
+def require_num_partitions(count: object) -> int:
+    """A number of partitions.
 
     Raises:
         TypeError: it is not an integer.
         ValueError: it is not positive.
     """
-    if count is None and default is not None:
-        return default
     if not isinstance(count, int) or isinstance(count, bool):
         raise TypeError(f"numPartitions must be a whole number, not {count!r}")
     if count < 1:

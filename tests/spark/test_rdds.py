@@ -1,0 +1,54 @@
+"""RDDs of the JVM: shared slots, and what is asked of RDDs that the program made; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from tests.helpers.fake_graph import FakeRDD
+
+from penstock.spark import rdds
+from penstock.spark.rdds import LocatedPartition, PartitionSlots, co_partitioned_union, num_partitions
+
+
+def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Sequence[LocatedPartition]] = []
+
+    def make(_sc: object, partitions: Sequence[LocatedPartition]) -> FakeRDD:
+        made.append(partitions)
+        return FakeRDD([[each.element] for each in partitions])
+
+    monkeypatch.setattr(rdds, "located_rdd", make)
+    monkeypatch.setattr(rdds, "_MAX_SLOTS", 2)
+    slots = PartitionSlots(MagicMock())
+    first = slots.at([("a",), ()])
+    assert first.collect() == [0, 1]
+    slots.at([("b",)])
+    assert slots.at([("a",), ()]) is first
+    # The one that was not used for the longest time is forgotten.
+    slots.at([("c",)])
+    assert slots.at([("a",), ()]) is first
+    assert len(made) == 3
+    slots.at([("b",)])
+    assert len(made) == 4
+
+
+def test_number_of_partitions_of_a_missing_input_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    rdd = FakeRDD([[1], [2]])
+    assert num_partitions(rdd) == 2
+
+    def fail(_rdd: FakeRDD) -> int:
+        raise RuntimeError("Input path does not exist")
+
+    monkeypatch.setattr(FakeRDD, "getNumPartitions", fail)
+    assert num_partitions(rdd) is None
+
+
+def test_rdds_of_different_partitioners_are_not_united() -> None:
+    sc: Any = MagicMock()
+    sc._gateway.new_array.return_value = [None, None]
+    sc._jsc.union.return_value.getNumPartitions.return_value = 4
+    with pytest.raises(ValueError, match="the 2 RDDs do not have the same partitioner into 2 partitions"):
+        co_partitioned_union(sc, [FakeRDD([[], []]), FakeRDD([[], []])], 2)
