@@ -26,7 +26,13 @@ def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: rando
 
 
 class Backoff:
-    """Counts failures, and gives the delay after each; the arguments are those of ``delay_ms_after``."""
+    """Counts failures since the last success, and gives the delay after each.
+
+    Args:
+        first_ms: nominal delay after the first failure.
+        longest_ms: maximum nominal delay.
+        rng: source of the jitter.
+    """
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms, self._longest_ms = first_ms, longest_ms

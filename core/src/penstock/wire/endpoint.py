@@ -26,7 +26,7 @@ log = get_logger("wire")
 
 # A message with a million block ids has half of this.
 _MAX_MESSAGE_BYTES = 64 << 20
-# Minimum time between two log lines about refused calls: a stranger must not fill the log.
+# Minimum time between two log lines about refused calls: callers without the token must not fill the log.
 _THROTTLE_S = 10
 
 Handler = Callable[[Any], object]

@@ -167,7 +167,7 @@ class UnionDStream(Node):
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """That of the parents, if all have the same."""
+        """The known schema of the parents, if all have the same."""
         first = self.parents[0].known_schema
         return first if all(parent.known_schema == first for parent in self.parents) else None
 

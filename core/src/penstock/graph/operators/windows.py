@@ -80,7 +80,7 @@ class WindowedDStream(Node):
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """That of the parent."""
+        """The known schema of the parent."""
         return self._parent.known_schema
 
     def _begin_ms(self, time_ms: int) -> int:
