@@ -1,13 +1,17 @@
 """Many simulated receivers report blocks to a real ReceiverTracker; print the processor time, memory and delays.
 
-usage: python -m benchmarks.scale [--receivers 1000] [--blocks-per-s 5] [--seconds 20] [--hosts 100] [--rates]
+usage: python -m benchmarks.scale [LOAD ...] [--seconds 20] [--hosts 100] [--remember 3] [--rates] [--profile]
+
+A LOAD is RECEIVERSxBLOCKS or RECEIVERSxBLOCKSxSTREAMS: 1000x5, the default, are 1,000 receivers that store 5 blocks/s
+each. Every receiver has an input stream of its own; 1000x5x1 unites these into one stream. Each load runs in a fresh
+process; a Markdown table of all loads follows.
 
 Receivers are simulated by processes that register and report blocks as supervisors do: each receiver has a connection
 and a reporting thread of its own, and blocks that it stores during a report are in the next one. No block is written
 and no Spark runs. The tracker runs in this process, on one core, with batches of one second: blocks are allocated,
 packed into partitions, processed and cleaned up as the JobGenerator does it. The simulated receivers have the other
 cores. ``--rates`` also sends each receiver a new rate per batch. The same receivers first report to a Flight server
-that does nothing: what Arrow Flight itself takes.
+that does nothing: what Arrow Flight itself takes. Batches without blocks follow: what silent receivers cost.
 """
 
 from __future__ import annotations
@@ -20,7 +24,6 @@ import os
 import pstats
 import queue
 import resource
-import statistics
 import sys
 import threading
 import time
@@ -56,12 +59,44 @@ from penstock.wire.token import Token
 
 SIMULATORS = 2
 RECORDS, BLOCK_BYTES = 1000, 100_000
-# Batches whose blocks are remembered, as by a program without windows.
-REMEMBERED = 3
-# Batches before the first block: what receivers cost that store nothing.
-IDLE = 5
-# How long the server that does nothing is measured.
-BARE_S = 5
+# The server that does nothing, and silent receivers, are measured for a quarter of the time.
+SHARE = 4
+CONTEXT = multiprocessing.get_context("spawn")
+#: Columns of the table; pairs are median and p99.
+COLUMNS = (
+    "receivers",
+    "streams",
+    "blocks/s offered",
+    "blocks/s accepted",
+    "blocks a report",
+    "report, ms",
+    "block, ms",
+    "batch, ms",
+    "cores, no blocks",
+    "cores",
+    "MB registered",
+    "MB at most",
+)
+
+
+class Load(NamedTuple):
+    """What is simulated.
+
+    Attributes:
+        receivers: how many.
+        blocks_per_s: that each receiver stores.
+        streams: how many streams read the blocks: fewer than the receivers if unions read them.
+    """
+
+    receivers: int
+    blocks_per_s: int
+    streams: int
+
+
+def load(text):
+    """The load of an argument."""
+    receivers, blocks_per_s, *streams = map(int, text.split("x"))
+    return Load(receivers, blocks_per_s, *streams or [receivers])
 
 
 class Silent(Receiver):
@@ -126,7 +161,38 @@ class Offered(NamedTuple):
     ended: float
 
 
-def simulate(pipe, locations, secret, stream_ids, options):
+class Accepted(NamedTuple):
+    """What accepting blocks took.
+
+    Attributes:
+        blocks_per_s: how many were accepted, until the last one was.
+        cores: processor time of this process by duration.
+        reports: how long each took, seconds, in order.
+        delays: of each block, from its storing to the answer, seconds, in order.
+        simulators: what the processes with simulated receivers measured.
+    """
+
+    blocks_per_s: float
+    cores: float
+    reports: list[float]
+    delays: list[float]
+    simulators: list[str]
+
+    def __str__(self):
+        """Text of several lines."""
+        micros = self.cores / self.blocks_per_s * 1e6
+        per_report = len(self.delays) / len(self.reports)
+        return "\n    ".join(
+            [
+                f"{self.blocks_per_s:.0f} blocks/s accepted, {per_report:.2f} blocks a report",
+                f"{self.cores:.2f} cores, {micros:.0f} us a block, {micros * per_report:.0f} us a report",
+                f"report: {_spread(self.reports)}; block, from its storing to the answer: {_spread(self.delays)}",
+                f"processes with simulated receivers: {'; '.join(self.simulators)}",
+            ]
+        )
+
+
+def simulate(pipe, locations, secret, stream_ids, load, options):
     """Register receivers and offer their blocks, first to the server that does nothing, then to the tracker."""
     if options.simulator_cores:
         os.sched_setaffinity(0, options.simulator_cores)
@@ -151,7 +217,7 @@ def simulate(pipe, locations, secret, stream_ids, options):
     for stream_id in stream_ids:
         report(stream_id, [])
     pipe.send(None)
-    pipe.send(offer(stream_ids, report, pipe.recv(), BARE_S, options))
+    pipe.send(offer(stream_ids, report, pipe.recv(), load, _share(options), options.hosts))
     for each in clients.values():
         each.close()
     clients |= {each: flight.FlightClient(location, generic_options=own) for each in stream_ids}
@@ -160,11 +226,11 @@ def simulate(pipe, locations, secret, stream_ids, options):
         message = RegisterReceiver(stream_id, 1, "Silent", endpoint.port, "127.0.0.1", directory, 1 << 40)
         assert ask(stream_id, message, Registered).accepted
     pipe.send(None)
-    pipe.send(offer(stream_ids, report, pipe.recv(), options.seconds, options))
+    pipe.send(offer(stream_ids, report, pipe.recv(), load, options.seconds, options.hosts))
     pipe.recv()
 
 
-def offer(stream_ids, report, begin, seconds, options):
+def offer(stream_ids, report, begin, load, seconds, hosts):
     """Let each receiver store blocks at an even pace and report them; return what that took."""
     queues = {stream_id: queue.Queue() for stream_id in stream_ids}
     reports, delays = [], []
@@ -173,7 +239,7 @@ def offer(stream_ids, report, begin, seconds, options):
         # A BlockGenerator's thread of this name does the same.
         while dues := take_waiting(queues[stream_id]):
             asked = time.perf_counter()
-            blocks = [stored_block(stream_id, number, options.hosts) for number, _due in dues]
+            blocks = [stored_block(stream_id, number, hosts) for number, _due in dues]
             assert report(stream_id, blocks).accepted
             reports.append(time.perf_counter() - asked)
             answered = time.time()
@@ -182,9 +248,9 @@ def offer(stream_ids, report, begin, seconds, options):
     pool = ThreadPoolExecutor(len(stream_ids))
     threads = [pool.submit(reporting, stream_id) for stream_id in stream_ids]
     cpu, late = time.process_time(), 0.0
-    for number in range(seconds * options.blocks_per_s):
+    for number in range(seconds * load.blocks_per_s):
         for position, stream_id in enumerate(stream_ids):
-            due = begin + (number + position / len(stream_ids)) / options.blocks_per_s
+            due = begin + (number + position / len(stream_ids)) / load.blocks_per_s
             wait = due - time.time()
             if wait > 0:
                 time.sleep(wait)
@@ -205,7 +271,7 @@ def stored_block(stream_id, number, hosts):
     return StoredBlock(name, stream_id, RECORDS, BLOCK_BYTES, path, arrival_ms=int(time.time() * 1000))
 
 
-def make_tracker(options):
+def make_tracker(load, options):
     """A started tracker, with Spark simulated."""
     executors = [TaskLocation(f"host-{number}", str(number)) for number in range(options.hosts)]
     cluster.executors = lambda _sc: executors
@@ -215,66 +281,65 @@ def make_tracker(options):
     settings = Settings.parse(
         {"spark.penstock.receiver.launchTimeout": "0", "spark.penstock.receiver.rebalance": "false"}
     )
-    receivers = {stream_id: Silent() for stream_id in range(options.receivers)}
+    receivers = {stream_id: Silent() for stream_id in range(load.receivers)}
     events = []
     return ReceiverTracker(SparkContext(), receivers, settings, SystemClock(), events.append, events.append)
 
 
-def run(options):
-    """Run the simulation, print the results."""
+def run(result, load, options):
+    """Run the simulation, print the results, send them as a row of the table and end the process."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:1])
     options.simulator_cores = cores[1:]
     if not cores[1:]:
         print("One core: the simulated receivers share that of the tracker, and their delays are no measure.")
-    tracker = make_tracker(options)
+    tracker = make_tracker(load, options)
     tracker.start()
-    wanted = options.receivers * options.blocks_per_s
-    print(f"{options.receivers} receivers on {options.hosts} hosts, {options.blocks_per_s} blocks/s each: {wanted}/s")
+    wanted = load.receivers * load.blocks_per_s
+    print(f"{load.receivers} receivers on {options.hosts} hosts, {load.blocks_per_s} blocks/s each: {wanted}/s")
     launcher, nothing = tracker._launcher, Nothing("grpc://127.0.0.1:0")
     locations = f"grpc://127.0.0.1:{nothing.port}", launcher.driver_location
-    context = multiprocessing.get_context("spawn")
     processes, pipes = [], []
     for number in range(SIMULATORS):
-        ours, theirs = context.Pipe()
-        streams = list(range(number, options.receivers, SIMULATORS))
-        arguments = theirs, locations, launcher.token.secret, streams, options
-        processes.append(context.Process(target=simulate, args=arguments))
+        ours, theirs = CONTEXT.Pipe()
+        streams = list(range(number, load.receivers, SIMULATORS))
+        arguments = theirs, locations, launcher.token.secret, streams, load, options
+        processes.append(CONTEXT.Process(target=simulate, args=arguments, daemon=True))
         processes[-1].start()
+        theirs.close()
         pipes.append(ours)
     _received(pipes)
-    bare = measure(pipes, BARE_S, lambda _second: None)
+    bare = measure(pipes, _share(options), lambda _second: None)
     cpu = time.process_time()
     nothing.shutdown()
     print(f"a Flight server that does nothing: {bare}")
     _received(pipes)
     print(f"registered: {time.process_time() - cpu:.2f} s of processor time")
     gc.collect()
-    memory = psutil.Process().memory_info
-    rss = memory().rss
+    registered = psutil.Process().memory_info().rss
     profile = cProfile.Profile() if options.profile else None
-    stream_ids, batch_s = list(range(options.receivers)), []
+    batches = []
 
     def on_second(second):
         if profile:
             profile.enable()
-        asked = time.thread_time()
-        batch(tracker, second + 1, stream_ids, rates=options.rates)
-        batch_s.append(time.thread_time() - asked)
+        asked = time.perf_counter()
+        batch(tracker, second + 1, load, options)
+        batches.append(time.perf_counter() - asked)
         if profile:
             profile.disable()
 
-    began, cpu = time.monotonic(), time.process_time()
-    for second in range(IDLE):
+    began, cpu, idle_s = time.monotonic(), time.process_time(), _share(options)
+    for second in range(idle_s):
         time.sleep(max(began + second + 1 - time.monotonic(), 0))
         on_second(second)
-    print(f"without blocks: {(time.process_time() - cpu) / (time.monotonic() - began):.3f} cores")
-    batch_s.clear()
-    print(f"tracker: {measure(pipes, options.seconds, lambda second: on_second(IDLE + second))}")
-    middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
-    print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"memory: {rss >> 20} MB with all registered, {memory().rss >> 20} MB at the end, {peak >> 20} MB at most")
+    idle_cores = (time.process_time() - cpu) / (time.monotonic() - began)
+    print(f"without blocks: {idle_cores:.3f} cores")
+    batches.clear()
+    accepted = measure(pipes, options.seconds, lambda second: on_second(idle_s + second))
+    print(f"tracker: {accepted}\nbatch, on the generator's thread: {_spread(sorted(batches))}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"memory: {registered >> 20} MB with all registered, {peak:.0f} MB at most")
     # From here on messages to the simulated receivers fail.
     set_level("CRITICAL")
     for process in processes:
@@ -283,11 +348,24 @@ def run(options):
         pstats.Stats(profile).sort_stats("cumulative").print_stats(25)
     # Without a stop and a release, which wait for jobs: these are simulated.
     sys.stdout.flush()
+    row = [
+        f"{load.receivers:,}",
+        f"{load.streams:,}",
+        f"{wanted:,}",
+        f"{accepted.blocks_per_s:,.0f}",
+        f"{len(accepted.delays) / len(accepted.reports):.2f}",
+        *map(_pair, (accepted.reports, accepted.delays, sorted(batches))),
+        f"{idle_cores:.2f}",
+        f"{accepted.cores:.2f}",
+        f"{registered >> 20}",
+        f"{peak:.0f}",
+    ]
+    result.send(row)
     os._exit(0)
 
 
 def measure(pipes, seconds, on_second):
-    """Have the simulated receivers offer blocks for some seconds; return what that took, as text.
+    """Have the simulated receivers offer blocks for some seconds; return what accepting them took.
 
     Everything is counted until the last block is accepted.
     """
@@ -298,49 +376,82 @@ def measure(pipes, seconds, on_second):
         time.sleep(max(begin + second + 1 - time.time(), 0))
         on_second(second)
     offered = _received(pipes)
-    cpu, wall = time.process_time() - cpu, max(each.ended for each in offered) - begin
+    cpu, wall = time.process_time() - cpu, max(seconds, *(each.ended - begin for each in offered))
     reports, delays = (sorted(chain.from_iterable(each)) for each in zip(*(each[:2] for each in offered), strict=True))
-    micros = cpu * 1e6
     simulators = [f"{each.cpu / wall:.2f} cores, {each.late * 1000:.0f} ms late at most" for each in offered]
-    return "\n    ".join(
-        [
-            f"{len(delays) / wall:.0f} blocks/s accepted, {len(delays) / len(reports):.2f} blocks a report",
-            f"{cpu / wall:.2f} cores, {micros / len(delays):.0f} us a block, {micros / len(reports):.0f} us a report",
-            f"report: {_spread(reports)}; block, from its storing to the answer: {_spread(delays)}",
-            f"processes with simulated receivers: {'; '.join(simulators)}",
-        ]
-    )
+    return Accepted(len(delays) / wall, cpu / wall, reports, delays, simulators)
+
+
+def _share(options):
+    return max(options.seconds // SHARE, 1)
 
 
 def _received(pipes):
     return [each.recv() for each in pipes]
 
 
+def _middle_and_late(delays):
+    return delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
+
+
 def _spread(delays):
-    middle, late = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
+    middle, late = _middle_and_late(delays)
     return f"median {middle:.1f} ms, p99 {late:.1f} ms"
 
 
-def batch(tracker, number, stream_ids, *, rates):
+def _pair(delays):
+    middle, late = _middle_and_late(delays)
+    return f"{middle:,.0f} / {late:,.0f}" if late >= 10 else f"{middle:.1f} / {late:.1f}"
+
+
+def batch(tracker, number, load, options):
     """What the generator asks of the tracker for one batch."""
-    time_ms = number * 1000
+    time_ms, stream_ids = number * 1000, range(load.receivers)
     tracker.allocate_blocks_to_batch(time_ms)
     for stream_id in stream_ids:
-        tracker.count(time_ms, stream_id)
         tracker.partitions(time_ms, [stream_id], 1000)
+        tracker.count(time_ms, stream_id)
+        tracker.earliest_arrival(time_ms, stream_id)
+    if load.streams < load.receivers:
+        for stream in range(load.streams):
+            tracker.partitions(time_ms, stream_ids[stream :: load.streams], 1000)
     tracker.processed(time_ms)
-    tracker.clean_up((number - REMEMBERED) * 1000, delete=True)
-    if rates:
+    tracker.clean_up((number - options.remember) * 1000, delete=True)
+    if options.rates:
         for stream_id in stream_ids:
             tracker.send_rate_update(stream_id, 1000.0 + number + stream_id)
 
 
+def main(options):
+    """Run every load in a process of its own; print the table."""
+    # An overloaded tracker takes longer than the blocks are offered, until it has accepted all.
+    rows, limit_s = [], 60 + 5 * options.seconds
+    for load in options.loads:
+        ours, theirs = CONTEXT.Pipe(duplex=False)
+        process = CONTEXT.Process(target=run, args=(theirs, load, options))
+        process.start()
+        theirs.close()
+        try:
+            if ours.poll(limit_s):
+                rows.append(ours.recv())
+            else:
+                print(f"{load}: not finished within {limit_s} s")
+        except EOFError:
+            print(f"{load}: failed")
+        process.kill()
+        process.join()
+    print()
+    for row in [COLUMNS, ["---:"] * len(COLUMNS), *rows]:
+        print(f"| {' | '.join(row)} |")
+    return len(options.loads) - len(rows)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--receivers", type=int, default=1000)
-    parser.add_argument("--blocks-per-s", type=int, default=5)
+    parser.add_argument("loads", nargs="*", metavar="LOAD", type=load, default=[Load(1000, 5, 1000)])
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--hosts", type=int, default=100)
+    parser.add_argument("--remember", type=int, default=3, help="batches whose blocks are needed; 3 without windows")
     parser.add_argument("--rates", action="store_true", help="send each receiver a new rate per batch")
     parser.add_argument("--profile", action="store_true", help="print what the batches cost")
-    run(parser.parse_args())
+    sys.exit(main(parser.parse_args()))
