@@ -261,7 +261,7 @@ def test_a_longer_timeout_of_on_stop_is_awaited_and_then_the_buffer_stored(
 ) -> None:
     monkeypatch.setattr(source_run, "_STOP_S", 0.1)
     receiver = Hanging()
-    receiver.released = threading.Event()  # type: ignore[misc]  # its own
+    receiver.released = threading.Event()  # its own
     conf = {"spark.penstock.receiver.stopTimeout": "60s", "spark.streaming.blockInterval": "1h"}
     reader = make(receiver, conf=conf)
     start, _receiver = started(reader)
