@@ -117,6 +117,8 @@ class BlockDirectory:
             self._check(receiver)
             self._lock_file = _locked(path)
             try:
+                # Another query may have had a new directory meanwhile.
+                self._check(receiver)
                 self._describe(receiver)
                 consumed = self._consumed()
                 self._sweep(consumed)

@@ -32,7 +32,7 @@ _WATCH_S = 0.1
 _QUIET_POLL_S = 0.05
 # The slow start: the first rate limit, records/s, and that above which there is none.
 _FIRST_RATE, _LAST_RATE = 1_000.0, 1_000_000.0
-# Beyond the time for onStop: to store what is buffered.
+# Beyond the timeout of onStop: to store what is buffered.
 _STOP_S = 10.0
 # onStop has this long, as nothing of the query may remain two seconds after its stop.
 _CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
@@ -201,13 +201,11 @@ class SourceRun:
 
     def _delete_before(self, number: int) -> None:
         """Delete blocks; let the receiver resume when there is space."""
-        waited, self._waits_for_space = self._waits_for_space, False
         self.blocks.delete_before(number)
+        # A receiver that stays paused still waits: there may be no data for a batch whose planning deletes more.
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
+            self._waits_for_space = False
             self._receiver.resume(_PAUSE)
-        elif waited or self.blocks.num_bytes > self._bound_bytes:
-            # Still paused: the next deletion must not wait for a batch that without data never comes.
-            self._waits_for_space = True
 
     def _raise_rate(self) -> None:
         """Double the rate limit of the slow start; lift it at the end."""
