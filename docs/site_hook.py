@@ -22,6 +22,9 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md",
     "core/README.md": "plugins/core.md",
+    "examples/README.md": "examples/index.md",
+    "examples/plugin/README.md": "examples/plugin.md",
+    "examples/estimator/README.md": "examples/estimator.md",
     **{
         f"plugins/{each.parent.name}/README.md": f"plugins/{each.parent.name}.md"
         for each in ROOT.glob("plugins/*/README.md")
@@ -106,10 +109,10 @@ def _source(path: str) -> str:
     file = ROOT / path
     if file.is_dir():
         names = sorted(each.name for each in file.iterdir() if each.suffix in _LANGUAGES and each.name != "__init__.py")
-        return f"# {path}\n\n" + "\n".join(f"- [{name}]({name})" for name in names)
+        return f"# `{path}`\n\n" + "\n".join(f"- [{name}]({name})" for name in names)
     text = file.read_text(encoding="utf-8")
     fence = "````" if "```" in text else "```"
-    return f"# {path}\n\n{fence}{_LANGUAGES.get(file.suffix, 'text')}\n{text.rstrip()}\n{fence}\n"
+    return f"# `{path}`\n\n{fence}{_LANGUAGES.get(file.suffix, 'text')}\n{text.rstrip()}\n{fence}\n"
 
 
 _site: _Site

@@ -13,7 +13,7 @@ from penstock import StreamingContext, ThreadReceiver
 
 class Thermometers(ThreadReceiver):
     def receive(self):
-        while not self.wait(0.01):
+        while not self.wait(0.01):  # True as soon as the receiver is to stop
             self.store((f"room {random.randint(1, 3)}", random.gauss(20, 2)))
 
 

@@ -84,17 +84,17 @@ def _rest() -> Iterator[str]:
     state = fake(2, 70, ill={1: "lost"})
     batch = state.batches[60]
     found: dict[str, Any] = {
-        "statistics": rest.statistics(state),
-        "receivers, receivers/<stream id>": rest.receiver(state, state.streams[1]),
-        "batches?status=&limit=, batches/<batch id>": rest.batch(state, batch),
-        "batches/<batch id>/operations, …/operations/<id>": rest.operation((batch.operations or ())[0]),
-        "monitoring": rest.monitoring(state),
-        "monitoring: each of streams": rest.monitoring(state)["streams"][1],
-        "monitoring: each of rateChanges": rest.monitoring(state)["streams"][1]["rateChanges"][0],
-        "monitoring: latency and the like": rest.monitoring(state)["latency"],
-        "monitoring: each of listeners": rest.monitoring(state)["listeners"][0],
+        "`statistics`": rest.statistics(state),
+        "`receivers`, `receivers/<stream id>`": rest.receiver(state, state.streams[1]),
+        "`batches?status=&limit=`, `batches/<batch id>`": rest.batch(state, batch),
+        "`batches/<batch id>/operations`, `…/operations/<id>`": rest.operation((batch.operations or ())[0]),
+        "`monitoring`": rest.monitoring(state),
+        "each of `streams` in `monitoring`": rest.monitoring(state)["streams"][1],
+        "each of `rateChanges` of a stream": rest.monitoring(state)["streams"][1]["rateChanges"][0],
+        "each delay in `monitoring`, such as `latency`": rest.monitoring(state)["latency"],
+        "each of `listeners` in `monitoring`": rest.monitoring(state)["listeners"][0],
     }
-    rows = [(f"`{path}`", ", ".join(f"`{name}`" for name in given)) for path, given in found.items()]
+    rows = [(path, ", ".join(f"`{name}`" for name in given)) for path, given in found.items()]
     yield table(("resource", "fields"), rows)
 
 

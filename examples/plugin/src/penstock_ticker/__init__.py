@@ -30,6 +30,7 @@ class Ticker(ThreadReceiver[int]):
             self.store(number)
             number += 1
             if number == self.options.total:
+                self.source_ended("all numbers are stored")
                 return
 
 

@@ -97,7 +97,7 @@ def _batches(snapshot: Snapshot) -> Iterable[Metric]:
     yield _gauge("batches_retained", "Completed batches that the percentiles are computed from.", len(completed))
     last = completed[-1] if completed else None
     received = snapshot.batches[-1] if snapshot.batches else None
-    yield from _batch("last_completed_batch", "The last completed batch", last)
+    yield from _batch("last_completed_batch", "the last completed batch", last)
     yield _delay("last_completed_batch_processing_delay", "the last completed batch", last, "processing_delay_ms")
     yield _delay("last_completed_batch_scheduling_delay", "the last completed batch", last, "scheduling_delay_ms")
     yield _delay("last_completed_batch_total_delay", "the last completed batch", last, "total_delay_ms")
@@ -107,7 +107,7 @@ def _batches(snapshot: Snapshot) -> Iterable[Metric]:
         "1 when all output operations of the last completed batch succeeded.",
         None if last is None else int(last.num_failed == 0),
     )
-    yield from _batch("last_received_batch", "The newest batch", received)
+    yield from _batch("last_received_batch", "the newest batch", received)
     yield _gauge(
         "last_received_batch_records", "Records of the newest batch.", None if received is None else received.records
     )
@@ -129,9 +129,7 @@ def _batch(name: str, what: str, batch: Batch | None) -> Iterable[Metric]:
         times,
         strict=True,
     ):
-        yield _gauge(
-            f"{name}_{part}_timestamp_seconds", f"When: {what[0].lower()}{what[1:]} {verb}.", _seconds(time_ms)
-        )
+        yield _gauge(f"{name}_{part}_timestamp_seconds", f"Time at which {what} {verb}.", _seconds(time_ms))
 
 
 def _delay(name: str, what: str, batch: Batch | None, attribute: str) -> Metric:
