@@ -79,7 +79,7 @@ class BlocksPartition(InputPartition):
 
     Args:
         references: the references of its blocks.
-        token: the token of the endpoint that serves them.
+        token: the token of the server that has them.
     """
 
     def __init__(self, references: list[BlockReference], token: Token) -> None:
