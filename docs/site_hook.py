@@ -25,6 +25,7 @@ PAGES = {
     "examples/README.md": "examples/index.md",
     "examples/plugin/README.md": "examples/plugin.md",
     "examples/estimator/README.md": "examples/estimator.md",
+    "tests/mutants/README.md": "mutants.md",
     **{
         f"plugins/{each.parent.name}/README.md": f"plugins/{each.parent.name}.md"
         for each in ROOT.glob("plugins/*/README.md")
@@ -43,6 +44,7 @@ _NOT_RUN = re.compile(r'^(```+\w+) not_run=".*"$', re.MULTILINE)
 #: Pages whose tables need the whole width.
 _HIDDEN = {
     "conformance.md": ["navigation"],
+    "mutants.md": ["navigation"],
     "operators.md": ["navigation"],
     "operators-compared.md": ["navigation", "toc"],
     "troubleshooting.md": ["navigation"],

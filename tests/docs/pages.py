@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 #: Paths in the repository of all pages that readers are led to.
 PAGES = sorted(
     str(path.relative_to(ROOT))
-    for pattern in ("*.md", "core/*.md", "docs/**/*.md", "plugins/*/*.md", "examples/**/*.md")
+    for pattern in ("*.md", "core/*.md", "docs/**/*.md", "plugins/*/*.md", "examples/**/*.md", "tests/mutants/*.md")
     for path in ROOT.glob(pattern)
 )
 FENCE = re.compile(r"^([ \t]*)(```+)([^\n`]*)\n(.*?)^\1\2[ \t]*$", re.DOTALL | re.MULTILINE)

@@ -91,8 +91,8 @@ NOT_RUN = {
     "penstock top": "needs a program that runs: plugins/ui/tests/test_terminal.py",
     "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
     "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
-    "export PYSPARK_PYTHON": "for the command after it",
-    "export HADOOP_CONF_DIR": "for the command after it",
+    "export": "for the command after it",
+    "exec /usr/bin/python3.11": "needs Hadoop",
     "spark-submit": "needs a cluster: tests/faults/clusters/test_cluster.py",
     "while": "runs until Ctrl-C",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from penstock.errors import ConfigurationError
 from penstock.storage.uri import absolute_location, connect, is_remote, location_of_hadoop
@@ -73,3 +74,10 @@ def test_uri_without_file_system_is_refused_by_name(uri: str) -> None:
 def test_connection_is_made_once_for_each_uri() -> None:
     assert connect("mock:///one")[0] is connect("mock:///one")[0]
     assert connect("mock:///one")[0] is not connect("mock:///two")[0]
+
+
+def test_hdfs_without_a_host_is_hadoops_default_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(fs, "HadoopFileSystem", lambda host, port: asked.append((host, port)))
+    assert connect("hdfs:///check%20points/counts") == (None, "/check points/counts")
+    assert asked == [("default", 0)]

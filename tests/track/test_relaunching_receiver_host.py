@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -201,6 +202,19 @@ def test_a_receiver_that_does_not_stop_is_not_relaunched_beside_its_threads(gate
         assert host.stop(60)
         assert "onStop has not returned for 0.001 s (spark.penstock.receiver.stopTimeout)" in host.failure
     assert len(made) == 1
+
+
+def test_the_time_that_on_stop_may_take_adds_to_the_timeout_of_a_stop(gate: Gate) -> None:
+    sink, receiver = Sink(), Stuck(gate)
+    conf = {"spark.penstock.receiver.stopTimeout": "60s", "spark.streaming.blockInterval": "1h"}
+    with hosting(lambda: receiver, sink, conf) as host:
+        wait_for(lambda: host.info.active, "the launch")
+        receiver.store(1)
+        stopping = run_in_background(lambda: host.stop(0.05))
+        assert gate.reached.wait(30)
+        threading.Timer(0.1, gate.open).start()
+        assert stopping.result(timeout=30)
+    assert sink.records == [1]
 
 
 def test_log_level_of_the_configuration_is_in_force() -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 import pytest
@@ -159,6 +160,24 @@ def test_the_directory_of_another_receiver_is_refused(directory: BlockDirectory)
     directory.close()
     with pytest.raises(ConfigurationError, match=r"blocks of the receiver 'socket', and the query asks for 'file'"):
         BlockDirectory(directory.path, "file")
+
+
+def test_the_receiver_is_compared_once_more_when_the_lock_was_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = block_directory._locked
+
+    def after_another(path: Path) -> IO[str]:
+        with monkeypatch.context() as patch:
+            patch.setattr(block_directory, "_locked", locked)
+            BlockDirectory(path, "socket").close()
+        return locked(path)
+
+    monkeypatch.setattr(block_directory, "_locked", after_another)
+    with pytest.raises(ConfigurationError, match=r"blocks of the receiver 'socket', and the query asks for 'file'"):
+        BlockDirectory(tmp_path / "query", "file")
+    monkeypatch.undo()
+    BlockDirectory(tmp_path / "query", "socket").close()
 
 
 def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:

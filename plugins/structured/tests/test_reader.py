@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,10 @@ from attrs import evolve
 from plugins.structured.tests.readers import Given, Make, Unstartable, rows, started, values
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
-from tests.helpers import wait_for
+from tests.helpers import run_in_background, wait_for
 
 from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
-from penstock_structured import block_directory, data_source, source_process
+from penstock_structured import block_directory, data_source, source_process, source_run
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.data_source import BlocksPartition, PenstockDataSource
 
@@ -91,6 +92,20 @@ def test_a_batch_that_was_planned_is_read_again_after_a_restart(make: Make) -> N
     receiver.store_all(["b"])
     third = second.latestOffset(end, ReadAllAvailable())
     assert values(second, end, third) == ["b"]
+
+
+def test_the_report_of_a_batch_that_runs_again_has_its_rows(make: Make) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a", "b"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+    second = make()
+    second.partitions(start, start)
+    second.partitions(start, end)
+    report = second.reportLatestOffset()
+    assert report is not None
+    assert (report["batchRows"], report["rows"]) == (2, 0)
 
 
 def test_a_lost_directory_is_an_error_that_names_the_block(make: Make) -> None:
@@ -241,6 +256,41 @@ def test_a_receiver_that_hangs_in_on_stop_delays_the_stop_by_a_second(make: Make
         Hanging.released.set()
 
 
+def test_a_receiver_that_hangs_in_on_stop_at_a_restart_fails_the_query_after_its_blocks_are_read(make: Make) -> None:
+    receiver = Hanging()
+    receiver.released = threading.Event()  # its own
+    reader = make(receiver, conf={"spark.penstock.receiver.stopTimeout": "1ms"})
+    start, _receiver = started(reader)
+    receiver.store_all(["a"])
+    receiver.restart("connection lost")
+    try:
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert values(reader, start, end) == ["a"]
+        wait_for(
+            lambda: "onStop has not returned for 0.001 s" in raised_by(lambda: reader.latestOffset(end)), "the failure"
+        )
+    finally:
+        receiver.released.set()
+
+
+def test_a_longer_timeout_of_on_stop_is_awaited_and_then_the_buffer_stored(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_run, "_STOP_S", 0.1)
+    receiver = Hanging()
+    receiver.released = threading.Event()  # its own
+    conf = {"spark.penstock.receiver.stopTimeout": "60s", "spark.streaming.blockInterval": "1h"}
+    reader = make(receiver, conf=conf)
+    start, _receiver = started(reader)
+    receiver.store("a")
+    stopping = run_in_background(reader.stop)
+    wait_for(receiver.isStopped, "the call of onStop")
+    threading.Timer(0.3, receiver.released.set).start()
+    stopping.result(timeout=60)
+    second = make()
+    assert values(second, start, second.latestOffset(start, ReadAllAvailable())) == ["a"]
+
+
 def test_two_sources_with_one_directory_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_directory, "_LOCK_TIMEOUT_S", 0.0)
     make().initialOffset()
@@ -268,6 +318,17 @@ def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: 
     elsewhere = [evolve(each, path=f"/elsewhere/{each.block_id}") for each in partition.references]
     fetched = BlocksPartition(elsewhere, partition.token)
     assert [row for batch in reader.read(fetched) for row in batch.to_pylist()] == [{"value": "a"}]
+
+
+def test_blocks_are_served_from_the_configured_port(make: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    reader = make(address="127.0.0.1", conf={"spark.penstock.receiver.port": str(port)})
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert isinstance(partition, BlocksPartition)
+    assert partition.references[0].source == f"grpc://127.0.0.1:{port}"
 
 
 def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
@@ -298,7 +359,7 @@ def test_a_damaged_block_is_not_served_to_executors_elsewhere(make: Make) -> Non
 
 def test_an_address_of_another_host_is_refused_by_option(make: Make) -> None:
     for _attempt in range(2):
-        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': the option must be"):
+        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': .*The address must be this host's"):
             make(address="192.0.2.1").initialOffset()
 
 
@@ -309,5 +370,18 @@ def test_a_block_that_this_host_cannot_read_is_an_error_with_advice(make: Make) 
     (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
     assert isinstance(partition, BlocksPartition)
     elsewhere = [evolve(each, path="/elsewhere/block") for each in partition.references]
-    with pytest.raises(PenstockError, match=r"is not on this host: .*'address'"):
+    with pytest.raises(PenstockError, match=r"block /elsewhere/block is not on this host, .*'address'"):
         list(reader.read(BlocksPartition(elsewhere, partition.token)))
+
+
+def test_a_block_that_was_deleted_below_a_query_is_an_error_that_says_so(make: Make) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert isinstance(partition, BlocksPartition)
+    (reference,) = partition.references
+    Path(reference.path).unlink()
+    words = rf"{reference.block_id} is not on this host, {socket.gethostname()}\. .* driver's host, .* was deleted"
+    with pytest.raises(PenstockError, match=words):
+        list(reader.read(partition))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# A path on Hadoop's default file system (``fs.defaultFS``), if that is HDFS.
+_DEFAULT_HDFS = "hdfs:///"
 
 
 def absolute_location(text: str) -> str:
@@ -57,6 +59,9 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     from pyarrow import fs
 
     try:
+        if uri.startswith(_DEFAULT_HDFS):
+            # Arrow looks into core-site.xml only when asked for this host, which it does not take from a URI.
+            return fs.HadoopFileSystem("default", port=0), unquote(uri.removeprefix("hdfs://"))
         system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ConfigurationError(

@@ -102,7 +102,8 @@ class RelaunchingReceiverHost:
         """Stop the receiver, store what is buffered, and return then. Idempotent.
 
         Args:
-            timeout_s: how long to wait; ``None`` for no limit beside ``spark.penstock.receiver.stopTimeout``.
+            timeout_s: how long to wait beyond ``spark.penstock.receiver.stopTimeout``, the timeout of ``onStop``;
+                ``None`` for no limit.
 
         Returns:
             Whether the receiver has ended.
@@ -110,6 +111,8 @@ class RelaunchingReceiverHost:
         self._stopping.set()
         self._take(lifecycle.Stop())
         self._clock.wake()
+        if timeout_s is not None:
+            timeout_s += self._settings.stop_timeout_ms / 1000
         return not self._thread.ident or self._thread.finish(timeout_s)
 
     def update_rate(self, rate: float | None) -> None:

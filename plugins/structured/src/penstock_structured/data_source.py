@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ class BlocksPartition(InputPartition):
 
     Args:
         references: the references of its blocks.
-        token: the token of the endpoint that serves them.
+        token: the token of the server that has them.
     """
 
     def __init__(self, references: list[BlockReference], token: Token) -> None:
@@ -196,7 +197,7 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         blocks = run.blocks.between(start["block"], end["block"])
         run.start(end["block"])
         # After a restart the first batch was planned by an earlier process.
-        self._planned = self._planned or (end["block"], sum(each.rows for each in blocks))
+        self._planned = end["block"], sum(each.rows for each in blocks)
         return [
             BlocksPartition([block.reference(run.location) for block in part], run.token)
             for part in partitions_of(blocks, self._source.options.partitionBytes)
@@ -249,8 +250,10 @@ def _batches(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch
         return read_block(reference, token)
     if not reference.source:
         raise PenstockError(
-            f"block {reference.path} is not on this host: put the directory of the option 'blocks' on a disk that all "
-            "hosts mount, or set the option 'address' to the address at which executors reach the driver's host"
+            f"block {reference.path} is not on this host, {socket.gethostname()}. If that is another host than the "
+            "driver's, put the directory of the option 'blocks' on a disk that all hosts mount, or set the option "
+            "'address' to the address at which executors reach the driver's host. If it is the driver's host, the "
+            "file was deleted while the query ran"
         )
     # Its checksum is verified where it is served.
     return read_block(evolve(reference, checksum=None), token)

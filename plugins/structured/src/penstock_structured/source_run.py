@@ -12,13 +12,12 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
-from penstock.helpers import Endpoint, Token, get_logger, open_block
+from penstock.helpers import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
 from penstock_structured.source_process import end_reason
@@ -32,14 +31,14 @@ _WATCH_S = 0.1
 _QUIET_POLL_S = 0.05
 # The slow start: the first rate limit, records/s, and that above which there is none.
 _FIRST_RATE, _LAST_RATE = 1_000.0, 1_000_000.0
-# Beyond the time for onStop: to store what is buffered.
+# Beyond the timeout of onStop: to store what is buffered.
 _STOP_S = 10.0
 # onStop has this long, as nothing of the query may remain two seconds after its stop.
 _CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
 
 
 class SourceRun:
-    """Owns the directory of blocks, the receiver that fills it, and the endpoint that serves it to other hosts.
+    """Owns the directory of blocks, the receiver that fills it, and the server that other hosts fetch from.
 
     Args:
         source: the options.
@@ -56,21 +55,19 @@ class SourceRun:
         )
         self.blocks.forget_rate()
         self.delete = self.blocks.delete
-        #: The token of the endpoint.
-        self.token = Token.generate()
-        self._endpoint: Endpoint | None = None
-        #: ``grpc://host:port`` of the endpoint; empty for none.
-        self.location = ""
+        self._server: BlockServer | None = None
         if options.address:
             try:
-                self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
-            except (pa.ArrowException, PenstockError):
+                self._server = BlockServer(options.address, self.blocks.open, source.conf)
+            except (pa.ArrowException, PenstockError) as error:
                 self.blocks.close()
                 raise ConfigurationError(
-                    f"the source cannot serve blocks at address={options.address!r}: the option must be a name or "
-                    "address of the driver's host"
+                    f"the source cannot serve blocks at address={options.address!r}: {text_of(error)}"
                 ) from None
-            self.location = self.token.location(options.address, self._endpoint.port)
+        #: What tasks on other hosts show the server, and its ``grpc://host:port``; empty without one.
+        self.token, self.location = (
+            (Token.generate(), "") if self._server is None else (self._server.token, self._server.location)
+        )
         self._receiver = RelaunchingReceiverHost(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may wait for space that only a deletion frees.
         self._waits_for_space = False
@@ -109,8 +106,8 @@ class SourceRun:
             if self._is_started:
                 self._receiver.stop(_STOP_S)
                 self._watch.join(_STOP_S)
-            if self._endpoint is not None:
-                self._endpoint.stop()
+            if self._server is not None:
+                self._server.stop()
             self.blocks.close()
 
     def check(self) -> None:
@@ -201,13 +198,11 @@ class SourceRun:
 
     def _delete_before(self, number: int) -> None:
         """Delete blocks; let the receiver resume when there is space."""
-        waited, self._waits_for_space = self._waits_for_space, False
         self.blocks.delete_before(number)
+        # A receiver that stays paused still waits: there may be no data for a batch whose planning deletes more.
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
+            self._waits_for_space = False
             self._receiver.resume(_PAUSE)
-        elif waited or self.blocks.num_bytes > self._bound_bytes:
-            # Still paused: the next deletion must not wait for a batch that without data never comes.
-            self._waits_for_space = True
 
     def _raise_rate(self) -> None:
         """Double the rate limit of the slow start; lift it at the end."""
