@@ -140,10 +140,8 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             self._end = run.blocks.end
         blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
         end = end_of_batch(blocks, first, **self._limits(limit))
-        if end == first:
-            run.check()
-            if self._incomplete:
-                raise PenstockError(self._incomplete)
+        if end == first and (reason := run.failure if self._end is None else self._incomplete):
+            raise PenstockError(reason)
         self._planned = end, sum(each.rows for each in blocks if each.number < end)
         return {"block": end}
 

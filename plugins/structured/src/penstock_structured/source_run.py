@@ -110,14 +110,10 @@ class SourceRun:
                 self._server.stop()
             self.blocks.close()
 
-    def check(self) -> None:
-        """Raise the reason why the receiver was given up.
-
-        Raises:
-            PenstockError: it was given up.
-        """
-        if self._receiver.failure:
-            raise PenstockError(self._receiver.failure)
+    @property
+    def failure(self) -> str:
+        """Why the receiver was given up; empty while it is not."""
+        return self._receiver.failure
 
     def await_quiet(self, quiet_s: float, timeout_s: float) -> str:
         """Wait until the receiver has stored all that is available, or has ended, or the timeout has passed; pause it.
@@ -129,11 +125,14 @@ class SourceRun:
             timeout_s: the longest wait.
 
         Returns:
-            Why data that was available may not be received, if the receiver failed to the end; else empty.
+            Why data that was available may not be received, if the receiver failed to the end or was given up; else
+            empty.
         """
         began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.info.lastErrorTime
         deadline, name, incomplete = began_s + timeout_s, self._options.receiver, ""
-        while not self._receiver.is_terminated and not end_reason():
+        while not end_reason():
+            if self._receiver.is_terminated:
+                return self.failure
             now, info = time.monotonic(), self._receiver.info
             if not info.active or info.lastErrorTime != error_ms:
                 failed_s, error_ms = now, info.lastErrorTime
