@@ -42,7 +42,8 @@ make bench ARGS="wordcount --quick"
 
 The first command shows the rows and engines. A quick run shows only that everything works. The figures go to
 `build/benchmarks`, one file for each row and size; `make bench ARGS=--page-only` writes the page of those that are
-there."""
+there. The figures of this page are beside it, in `docs/benchmarks`: with `--results docs/benchmarks` a row replaces its
+figures there."""
 
 _QUICK = """
 **These figures come from a run with `--quick`: its sizes are so small that they say nothing about speed.**"""
@@ -188,7 +189,7 @@ def _limit(goal: Goal, found: Judgement) -> str:
 
 
 def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome], long_runs: Path | None = None) -> Path:
-    """Write the page, and its plots into a folder beside it that has the page's name.
+    """Write the page, and its plots and figures into a folder beside it that has the page's name.
 
     Args:
         path: of the page.
@@ -219,6 +220,10 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     if reason := plots.reason_not_available():
         parts.append(f"\nThere are no plots: {reason}.")
     path.parent.mkdir(parents=True, exist_ok=True)
+    for each in known:
+        each.save(folder)
+    for run in runs:
+        run.save(folder / long_run.FOLDER)
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
     return path
 

@@ -63,7 +63,7 @@ HELD = {
         (STARTED,),
         (
             "tests/faults/kills/test_driver_crash.py::test_killed_drivers_lose_no_record_and_corrupt_no_state",
-            "tests/examples/test_postgresql.py::test_exactly_once_adds_a_batch_that_runs_again_once",
+            "tests/examples/test_exactly_once.py::test_exactly_once_adds_a_batch_that_runs_again_once",
         ),
     ),
     "input rate": (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.helpers import wait_for
 
 if TYPE_CHECKING:
@@ -110,6 +113,20 @@ def test_the_program_of_the_page_counts_words_each_second_and_after_a_stop_nothi
         query.stop()
         spark.streams.removeListener(names["steering"])
     wait_for(lambda: not sources_running(), "the end of the source's process")
+
+
+def test_a_killed_source_process_fails_the_query(spark: SparkSession, port: int, tmp_path: Path) -> None:
+    lines = source(spark, tmp_path / "blocks", "socket", host="127.0.0.1", port=port)
+    query, rows = collected(lines, tmp_path / "checkpoint")
+    try:
+        wait_for(lambda: query.exception() or len(rows) == len(LINES), "the lines")
+        (process,) = sources_running()
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination(120)
+    finally:
+        query.stop()
+    assert not sources_running()
 
 
 def test_available_now_ends_by_itself_and_the_next_run_continues(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_transfer import open_block as open_block
+    from penstock.blocks.block_server import BlockServer as BlockServer
     from penstock.conf_table import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from penstock.storage.uri import absolute_location as absolute_location
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
-    from penstock.wire.endpoint import Endpoint as Endpoint
     from penstock.wire.token import Token as Token
     from penstock.worker.arrow_types import conform as conform
     from penstock.worker.block_reader import read_block as read_block

@@ -54,6 +54,31 @@ def test_available_now_fails_if_the_receiver_is_in_back_off_to_the_end(
         reader.latestOffset(start, ReadAllAvailable())
 
 
+def test_available_now_fails_after_its_blocks_if_the_receiver_was_given_up_meanwhile(make: Make) -> None:
+    reader = make(conf={"spark.penstock.receiver.maxRestarts": "0"}, quietPeriod=600.0, availableNowTimeout=600.0)
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    receiver.stop("over", OSError("no route to the source"))
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert values(reader, start, end) == ["a"]
+    with pytest.raises(PenstockError, match="no route to the source"):
+        reader.latestOffset(end, ReadAllAvailable())
+
+
+def test_a_receiver_that_is_given_up_when_all_was_available_does_not_fail_available_now(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = make(conf={"spark.penstock.receiver.maxRestarts": "0"}, quietPeriod=0.05, availableNowTimeout=60.0)
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    receiver.stop("over", OSError("no route to the source"))
+    wait_for(lambda: "receiver given up" in caplog.text, "the end of the receiver")
+    assert reader.latestOffset(end, ReadAllAvailable()) == end == {"block": 1}
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import attrs
 import pytest
 
 from penstock import ConfigurationError
 from penstock.helpers import UnknownNameError
 from penstock_structured.data_source import PenstockDataSource
-from penstock_structured.options import Source
+from penstock_structured.options import Source, SourceOptions
 
 SOCKET = {"receiver": "socket", "host": "localhost", "port": "9999", "blocks": "/var/lib/q"}
 
@@ -72,3 +76,15 @@ def test_a_missing_option_is_named_with_the_call_that_sets_it(missing: str) -> N
     given = {name: text for name, text in SOCKET.items() if name != missing}
     with pytest.raises(ConfigurationError, match=rf"needs the option '{missing}'"):
         PenstockDataSource(given)
+
+
+def test_the_page_has_every_option_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "structured-streaming.md").read_text(encoding="utf-8")
+    section = page.partition("\n## Options\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in section.splitlines() if row.startswith("|")]
+    documented = {name: row[1].strip("`") for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    assert set(documented) == {each.name for each in attrs.fields(SourceOptions)}
+    for name, default in documented.items():
+        if default and not default.startswith(("no limit", "(")):
+            source = Source.of({**SOCKET, name: default})
+            assert getattr(source.options, name) == getattr(SourceOptions("socket", "/blocks"), name), name

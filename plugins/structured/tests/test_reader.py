@@ -256,6 +256,23 @@ def test_a_receiver_that_hangs_in_on_stop_delays_the_stop_by_a_second(make: Make
         Hanging.released.set()
 
 
+def test_a_receiver_that_hangs_in_on_stop_at_a_restart_fails_the_query_after_its_blocks_are_read(make: Make) -> None:
+    receiver = Hanging()
+    receiver.released = threading.Event()  # its own
+    reader = make(receiver, conf={"spark.penstock.receiver.stopTimeout": "1ms"})
+    start, _receiver = started(reader)
+    receiver.store_all(["a"])
+    receiver.restart("connection lost")
+    try:
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert values(reader, start, end) == ["a"]
+        wait_for(
+            lambda: "onStop has not returned for 0.001 s" in raised_by(lambda: reader.latestOffset(end)), "the failure"
+        )
+    finally:
+        receiver.released.set()
+
+
 def test_a_longer_timeout_of_on_stop_is_awaited_and_then_the_buffer_stored(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +320,17 @@ def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: 
     assert [row for batch in reader.read(fetched) for row in batch.to_pylist()] == [{"value": "a"}]
 
 
+def test_blocks_are_served_from_the_configured_port(make: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    reader = make(address="127.0.0.1", conf={"spark.penstock.receiver.port": str(port)})
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    (partition,) = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    assert isinstance(partition, BlocksPartition)
+    assert partition.references[0].source == f"grpc://127.0.0.1:{port}"
+
+
 def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
     reader = make()
     start, receiver = started(reader)
@@ -331,7 +359,7 @@ def test_a_damaged_block_is_not_served_to_executors_elsewhere(make: Make) -> Non
 
 def test_an_address_of_another_host_is_refused_by_option(make: Make) -> None:
     for _attempt in range(2):
-        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': the option must be"):
+        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': .*The address must be this host's"):
             make(address="192.0.2.1").initialOffset()
 
 

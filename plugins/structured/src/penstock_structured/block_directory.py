@@ -69,7 +69,7 @@ class NumberedBlock:
         """Where tasks find it.
 
         Args:
-            location: ``grpc://host:port`` of the endpoint that serves it; empty for none.
+            location: ``grpc://host:port`` of the server that has it; empty for none.
         """
         return BlockReference(self.path.name, str(self.path), self.rows, location, checksum=self.checksum)
 
@@ -304,7 +304,7 @@ class BlockDirectory:
         return bisect_left(self._blocks, number, key=lambda each: each.number)
 
     def open(self, name: str) -> pa.ipc.RecordBatchFileReader:
-        """Open a block for the endpoint.
+        """Open a block for the server.
 
         Raises:
             BlockGoneError: there is none of this name.

@@ -79,7 +79,7 @@ class BlocksPartition(InputPartition):
 
     Args:
         references: the references of its blocks.
-        token: the token of the endpoint that serves them.
+        token: the token of the server that has them.
     """
 
     def __init__(self, references: list[BlockReference], token: Token) -> None:
@@ -140,10 +140,8 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             self._end = run.blocks.end
         blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
         end = end_of_batch(blocks, first, **self._limits(limit))
-        if end == first:
-            run.check()
-            if self._incomplete:
-                raise PenstockError(self._incomplete)
+        if end == first and (reason := run.failure if self._end is None else self._incomplete):
+            raise PenstockError(reason)
         self._planned = end, sum(each.rows for each in blocks if each.number < end)
         return {"block": end}
 

@@ -12,13 +12,12 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
-from penstock.helpers import Endpoint, Token, get_logger, open_block
+from penstock.helpers import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
 from penstock_structured.source_process import end_reason
@@ -39,7 +38,7 @@ _CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
 
 
 class SourceRun:
-    """Owns the directory of blocks, the receiver that fills it, and the endpoint that serves it to other hosts.
+    """Owns the directory of blocks, the receiver that fills it, and the server that other hosts fetch from.
 
     Args:
         source: the options.
@@ -56,21 +55,19 @@ class SourceRun:
         )
         self.blocks.forget_rate()
         self.delete = self.blocks.delete
-        #: The token of the endpoint.
-        self.token = Token.generate()
-        self._endpoint: Endpoint | None = None
-        #: ``grpc://host:port`` of the endpoint; empty for none.
-        self.location = ""
+        self._server: BlockServer | None = None
         if options.address:
             try:
-                self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
-            except (pa.ArrowException, PenstockError):
+                self._server = BlockServer(options.address, self.blocks.open, source.conf)
+            except (pa.ArrowException, PenstockError) as error:
                 self.blocks.close()
                 raise ConfigurationError(
-                    f"the source cannot serve blocks at address={options.address!r}: the option must be a name or "
-                    "address of the driver's host"
+                    f"the source cannot serve blocks at address={options.address!r}: {text_of(error)}"
                 ) from None
-            self.location = self.token.location(options.address, self._endpoint.port)
+        #: What tasks on other hosts show the server, and its ``grpc://host:port``; empty without one.
+        self.token, self.location = (
+            (Token.generate(), "") if self._server is None else (self._server.token, self._server.location)
+        )
         self._receiver = RelaunchingReceiverHost(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may wait for space that only a deletion frees.
         self._waits_for_space = False
@@ -109,18 +106,14 @@ class SourceRun:
             if self._is_started:
                 self._receiver.stop(_STOP_S)
                 self._watch.join(_STOP_S)
-            if self._endpoint is not None:
-                self._endpoint.stop()
+            if self._server is not None:
+                self._server.stop()
             self.blocks.close()
 
-    def check(self) -> None:
-        """Raise the reason why the receiver was given up.
-
-        Raises:
-            PenstockError: it was given up.
-        """
-        if self._receiver.failure:
-            raise PenstockError(self._receiver.failure)
+    @property
+    def failure(self) -> str:
+        """Why the receiver was given up; empty while it is not."""
+        return self._receiver.failure
 
     def await_quiet(self, quiet_s: float, timeout_s: float) -> str:
         """Wait until the receiver has stored all that is available, or has ended, or the timeout has passed; pause it.
@@ -132,11 +125,14 @@ class SourceRun:
             timeout_s: the longest wait.
 
         Returns:
-            Why data that was available may not be received, if the receiver failed to the end; else empty.
+            Why data that was available may not be received, if the receiver failed to the end or was given up; else
+            empty.
         """
         began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.info.lastErrorTime
         deadline, name, incomplete = began_s + timeout_s, self._options.receiver, ""
-        while not self._receiver.is_terminated and not end_reason():
+        while not end_reason():
+            if self._receiver.is_terminated:
+                return self.failure
             now, info = time.monotonic(), self._receiver.info
             if not info.active or info.lastErrorTime != error_ms:
                 failed_s, error_ms = now, info.lastErrorTime

@@ -1,15 +1,17 @@
-"""``exactly_once.py`` with PostgreSQL: a server of its own, where one is installed, and the driver psycopg."""
+"""``exactly_once.py`` with SQLite, and with a PostgreSQL server of its own where one and psycopg are installed."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,23 +89,33 @@ def postgresql() -> Iterator[str]:
         shutil.rmtree(home)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Callable[[], Any]]:
+    """A database as the example's argument, and a function that connects to it."""
+    if request.param == "sqlite":
+        path = str(tmp_path / "counts.sqlite")
+        return path, partial(sqlite3.connect, path)
+    url = request.getfixturevalue("postgresql")
+    return url, partial(pytest.importorskip("psycopg").connect, url)
+
+
 def test_exactly_once_adds_a_batch_that_runs_again_once(
-    run_example: RunExample, postgresql: str, tmp_path: Path
+    run_example: RunExample, database: tuple[str, Callable[[], Any]], tmp_path: Path
 ) -> None:
-    psycopg = pytest.importorskip("psycopg")
+    name, connect = database
 
     def rows(query: str) -> list[Any]:
-        with psycopg.connect(postgresql) as connection:
+        with closing(connect()) as connection:
             return list(connection.execute(query))
 
-    def act(example: Running) -> None:
+    def act(_example: Running) -> None:
         (texts / ".one").write_text("to be or not to be\n")
         (texts / ".one").rename(texts / "one")
         wait_for(lambda: len(rows("SELECT * FROM counts")) == 4, "the words are counted")
 
     texts = tmp_path / "texts"
     texts.mkdir()
-    program = run_example("exactly_once", texts, postgresql, tmp_path / "checkpoint", act=act)
+    program = run_example("exactly_once", texts, name, tmp_path / "checkpoint", act=act)
     once = {"to": 2, "be": 2, "or": 1, "not": 1}
     assert dict(rows("SELECT word, n FROM counts")) == once
     ((batch,),) = rows("SELECT DISTINCT batch FROM written")
