@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.java_options import DAEMON_FOLDER
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -18,11 +19,11 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.timeout(620)
 def test_killed_queries_lose_no_acknowledged_record_and_repeat_none() -> None:
     # A query's workers get no configuration of executors, which names the folder of the tests' daemon.
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(DAEMON_FOLDER)]))
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.structured_crash", "--kills", "2", "--seed", "4"],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         timeout=600,
