@@ -96,8 +96,7 @@ class RunExample:
         create = self._create
 
         def with_interval(self: Any, sparkContext: SparkContext, batchDuration: float, **others: Any) -> None:
-            # A recovered context has the interval of the checkpoint.
-            assert batchDuration in (1, interval_s)
+            assert batchDuration == 1
             create(self, sparkContext, interval_s, **others)
 
         patch = self._monkeypatch
