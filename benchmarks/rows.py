@@ -30,7 +30,7 @@ _WARM_ENGINES = (
 _WARM_UP, _PORTIONS, _PAUSE_S = 3_000_000, 10, 20.0
 _STRUCTURED_ENGINES = (*_LINE_ENGINES[:4], "structured-penstock", *_LINE_ENGINES[4:], "bare-dataframe")
 _DSTREAM_ENGINES = ("penstock", "pyspark", "pyspark-unix")
-_NO_DRAIN = {"structured-socket": "it has no answer to three million lines after six minutes"}
+_NO_DRAIN = {"structured-socket": "it had no answer to three million lines after three minutes"}
 _NO_KEYED_BATCHES = {
     "structured-python": "windows and state there follow event time, not batches: no equal answer per batch",
     "bytewax": "windows and state there follow event time, not batches: no equal answer per batch",

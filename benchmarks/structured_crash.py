@@ -135,9 +135,10 @@ def program(folder: Path, port: int, seed: int, run: int) -> None:
 
 def launch(folder: Path, port: int, seed: int, run: int) -> subprocess.Popen[bytes]:
     """Launch a run of the program."""
+    paths = filter(None, [os.environ.get("PYTHONPATH")])
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(folder / "plugin"), str(Path(__file__).parents[1])]),
+        "PYTHONPATH": os.pathsep.join([str(folder / "plugin"), str(Path(__file__).parents[1]), *paths]),
         "PYSPARK_PYTHON": sys.executable,
     }
     with (folder / "log").open("ab") as log:

@@ -44,7 +44,7 @@ _NOT_RUN = re.compile(r'^(```+\w+) not_run=".*"$', re.MULTILINE)
 #: Pages whose tables need the whole width.
 _HIDDEN = {
     "conformance.md": ["navigation"],
-    "mutants.md": ["navigation"],
+    "mutants.md": ["navigation", "toc"],
     "operators.md": ["navigation"],
     "operators-compared.md": ["navigation", "toc"],
     "troubleshooting.md": ["navigation"],

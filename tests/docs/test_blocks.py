@@ -23,13 +23,16 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 import yaml  # type: ignore[import-untyped]  # comes with Bokeh
+from benchmarks.__main__ import main as benchmark
+from benchmarks.engines import ENGINES
+from benchmarks.rows import make_rows
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
 from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, frugal_plans, line_server
 from tests.examples.test_plugin import install
@@ -85,6 +88,7 @@ NOT_RUN = {
     "penstock pack": "copies 100 MB: tests/cli/test_pack.py packs small packages",
     "penstock plugins check": "needs a source: tests/cli/test_check.py",
     "penstock plugins new": "a tutorial does the same: tests/docs/test_tutorial_rate_estimator.py",
+    "make bench": "takes minutes to hours: tests/benchmarks/test_quick_row.py runs a small row",
     "cd": "of the folder that is not created",
     "pytest": "of the plugin that is not created",
     "penstock run": "runs the reader's program: tests/cli/test_run.py, tests/faults/clusters/test_cluster.py",
@@ -242,9 +246,15 @@ def check_pip(words: list[str]) -> None:
 
 
 def check_make(words: list[str]) -> None:
-    """The target exists."""
+    """The target exists; the benchmarks have the rows, engines and options."""
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert [word for word in words if "=" not in word and word not in targets] == []
+    if "bench" in words:
+        arguments = shlex.split(" ".join(word.removeprefix("ARGS=") for word in words if word != "bench"))
+        with suppress(click.exceptions.Exit):  # of --list
+            options = benchmark.make_context("bench", arguments).params
+            assert set(options["names"]) <= set(make_rows(2))
+            assert set(options["chosen"]) <= set(ENGINES)
 
 
 def check_spark_submit(words: list[str]) -> None:

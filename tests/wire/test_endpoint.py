@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.helpers import wait_for
 from tests.wire.garbage import refusals
 
 from penstock.errors import WireError
@@ -18,7 +21,7 @@ from penstock.testing import ManualClock, throttle
 from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply, StreamNotFoundError
+from penstock.wire.messages import Reply, StreamNotFoundError, from_json
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:
@@ -361,3 +364,43 @@ def test_a_large_message_is_refused_before_it_is_parsed(
     assert refusals(caplog) == ["message refused", "call without the application's token refused"]
     monkeypatch.undo()
     assert works(served)
+
+
+def test_messages_are_decoded_one_at_a_time(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside: list[object] = []
+    both = threading.Event()
+
+    def observed(kind: type, body: bytes) -> object:
+        inside.append(body)
+        if len(inside) == 2:
+            both.set()
+        # Long enough for the other message, which has been sent.
+        both.wait(0.2)
+        inside.pop()
+        return from_json(kind, body)
+
+    monkeypatch.setattr(endpoints, "from_json", observed)
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda client: client.ask(UPDATE, Reply), [served.client(), served.client()])) == [
+            Reply(),
+            Reply(),
+        ]
+    assert not both.is_set()
+
+
+def test_a_handler_that_waits_holds_up_no_other_message(served: Served) -> None:
+    handled = threading.Event()
+
+    def answer(message: object) -> Reply:
+        if message == UPDATE:
+            assert handled.wait(20)
+        else:
+            handled.set()
+        return Reply()
+
+    served.answer = answer
+    with ThreadPoolExecutor(1) as thread:
+        waits = thread.submit(served.client().ask, UPDATE, Reply)
+        wait_for(lambda: served.handled, "the first message is handled")
+        served.client().ask(UpdateRateLimit(6.0, 1), Reply)
+        assert waits.result(20) == Reply()

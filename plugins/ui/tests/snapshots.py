@@ -1,4 +1,4 @@
-"""Snapshots of applications that never ran: seeded, of any size, steady, slow, stalled or ill."""
+"""Snapshots of applications that never ran: seeded, of any size, steady, slow, stalled or with problems."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ def _job(job_id: int, time_ms: int, operation: int, at: int, until: int, *, fail
     )
 
 
-def _stream(number: int, now_ms: int, batches: int, ill: Mapping[int, str]) -> Stream:
-    error = ill.get(number, "")
+def _stream(number: int, now_ms: int, batches: int, problems: Mapping[int, str]) -> Stream:
+    error = problems.get(number, "")
     info = ReceiverInfo(
         number,
         f"KafkaReceiver-{number}",
@@ -157,7 +157,7 @@ def snapshot(
     *,
     interval_ms: int = 1000,
     slow: bool = False,
-    ill: Mapping[int, str] | None = None,
+    problems: Mapping[int, str] | None = None,
     live: bool = True,
     details: int = 1000,
     start_ms: int = START_MS,
@@ -169,7 +169,7 @@ def snapshot(
         completed: retained completed batches; the next one is running and, when slow, more wait.
         interval_ms: the batch interval.
         slow: whether batches take longer than the interval.
-        ill: receivers that are ``stopped``, ``given up``, ``unhealthy``, ``lost`` blocks or have a ``hostile`` name.
+        problems: by stream: ``stopped``, ``given up``, ``unhealthy``, ``lost`` blocks or a ``hostile`` name.
         live: whether the application runs.
         details: the newest batches that have inputs and operations.
         start_ms: when it started.
@@ -216,7 +216,7 @@ def snapshot(
         application=Application(
             "app-20261122-0001", "Orders per region", interval_ms, "http://127.0.0.1:4040", "0.1.0"
         ),
-        streams=tuple(_stream(number, now, completed, ill or {}) for number in range(receivers)),
+        streams=tuple(_stream(number, now, completed, problems or {}) for number in range(receivers)),
         batches=(*done, *(pending if live else ())),
         totals=Totals(
             completed, sum(b.num_failed > 0 for b in done), sum(b.records for b in done), sum(b.records for b in done)

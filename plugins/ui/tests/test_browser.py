@@ -121,7 +121,7 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
 
 def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(play: Play) -> None:
     async def scenario(tab: Tab) -> None:
-        state = State(snapshot(50, 170, slow=True, ill={0: "hostile", 3: "given up"}))
+        state = State(snapshot(50, 170, slow=True, problems={0: "hostile", 3: "given up"}))
         failed = next(batch.time_ms for batch in state.now.completed if batch.num_failed)
         paths = ("/", "/streams", "/stream?id=0", "/batches?show=failed", f"/batch?id={failed}", "/rate", "/graph")
         async with served(state, tab) as url:

@@ -66,7 +66,7 @@ def read(path: str, state: Snapshot, query: Query | None = None) -> Reader:
 @pytest.mark.parametrize("receivers", [0, 1, 50])
 @pytest.mark.parametrize("live", [True, False], ids=["live", "history"])
 def test_every_page_is_sound_html_without_foreign_tags_or_addresses(page: Page, receivers: int, live: bool) -> None:
-    state = snapshot(receivers, 70, ill={k: v for k, v in TROUBLE.items() if k < receivers}, live=live)
+    state = snapshot(receivers, 70, problems={k: v for k, v in TROUBLE.items() if k < receivers}, live=live)
     for id_ in (0, state.batches[60].time_ms, 10**14, None):
         found = read(page.path, state, Query(id=id_))
         assert not {"script", "img", "i" if page.path == "/stream" else "b-", "iframe"} & set(found.tags)
@@ -81,7 +81,7 @@ def test_every_page_of_an_application_that_never_ran_can_be_shown(page: Page) ->
 
 
 def test_hostile_names_and_errors_are_text() -> None:
-    state = snapshot(2, 70, ill={0: "hostile"})
+    state = snapshot(2, 70, problems={0: "hostile"})
     for path in ("/", "/streams", "/stream", "/rate"):
         assert HOSTILE in read(path, state, Query(id=0)).text
     hostile = evolve(state, application=evolve(state.application, spark_ui_url="javascript:alert(1)"))
@@ -102,7 +102,7 @@ def test_the_row_of_a_failure_names_the_error_also_of_one_that_came_through_the_
 
 
 def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:
-    state = snapshot(1, 5, ill={0: "stopped"})
+    state = snapshot(1, 5, problems={0: "stopped"})
     (stream,) = state.streams
     assert "Last lines of its log" not in read("/stream", state, Query(id=0)).text
     assert stream.receiver is not None
@@ -202,11 +202,11 @@ def test_a_batch_whose_details_were_dropped_still_has_its_page() -> None:
     assert "The details of this batch were dropped" in read("/batch", state, Query(id=state.batches[0].time_ms)).text
 
 
-def test_ill_receivers_come_first_and_can_be_asked_for() -> None:
-    state = snapshot(50, 10, ill=TROUBLE)
+def test_receivers_with_problems_come_first_and_can_be_asked_for() -> None:
+    state = snapshot(50, 10, problems=TROUBLE)
     ids = [int(a.split("=")[1]) for a in read("/streams", state).addresses if a.startswith("stream?id=")]
     assert ids[:6] == [3, 7, 0, 11, 20, 1]
-    ids = [int(a.split("=")[1]) for a in read("/streams", state, Query(show="ill")).addresses if "stream?id" in a]
+    ids = [int(a.split("=")[1]) for a in read("/streams", state, Query(show="problems")).addresses if "stream?id" in a]
     assert ids == [3, 7, 0, 11, 20]
     found = read("/streams", state, Query(text="broker-11<")).addresses
     assert [address for address in found if address.startswith("stream?")] == ["stream?id=11"]
@@ -248,8 +248,8 @@ def test_the_graph_is_drawn_for_wide_and_for_narrow_windows() -> None:
     assert "<b>words</b>" in found.text
 
 
-def test_ill_receivers_are_marked_in_the_graph() -> None:
-    state = snapshot(2, 5, ill={1: "stopped"})
+def test_receivers_with_problems_are_marked_in_the_graph() -> None:
+    state = snapshot(2, 5, problems={1: "stopped"})
     parts = render_parts(BY_PATH["/graph"], state, Query(), state.time_ms)
-    assert parts["graph"].count('class="input sick"') == 2
+    assert parts["graph"].count('class="input problem"') == 2
     assert parts["graph"].count('class="input"') == 2

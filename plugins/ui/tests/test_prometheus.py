@@ -67,7 +67,7 @@ def test_hostile_names_and_errors_stay_inside_their_label() -> None:
 @pytest.mark.skipif(PROMTOOL is None, reason="no promtool installed: apt-get install prometheus")
 def test_promtool_finds_nothing_wrong() -> None:
     assert PROMTOOL is not None
-    state = snapshot(50, 70, ill={0: "hostile", 3: "stopped", 20: "lost"}, slow=True)
+    state = snapshot(50, 70, problems={0: "hostile", 3: "stopped", 20: "lost"}, slow=True)
     ran = subprocess.run([PROMTOOL, "check", "metrics"], input=exposition(state), capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
 

@@ -14,8 +14,8 @@ def read(text: str) -> Query:
 
 
 def test_known_arguments_are_read() -> None:
-    query = read("id=12&page=3&sort=rate&order=asc&show=ill&q=orders&from=5&to=9")
-    assert query == Query(12, 3, "rate", False, "ill", "orders", 5, 9)
+    query = read("id=12&page=3&sort=rate&order=asc&show=problems&q=orders&from=5&to=9")
+    assert query == Query(12, 3, "rate", False, "problems", "orders", 5, 9)
 
 
 @pytest.mark.parametrize("text", ["id=", "id=x", "id=-1", "id=1e9", "id=²", "id=" + "9" * 50, "id=1%00", ""])

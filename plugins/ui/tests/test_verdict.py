@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
-from penstock_ui.dashboard.verdict import Lateness, Level, illness, illnesses, judge, lateness
+from penstock_ui.dashboard.verdict import Lateness, Level, judge, lateness, receiver_problem, receiver_problems
 from penstock_ui.snapshot import Snapshot
 
 
@@ -79,12 +79,16 @@ def test_the_streams_that_a_limit_holds_back_are_named() -> None:
 
 
 def test_receivers_that_do_not_receive_make_data_missing() -> None:
-    level, headline, limits = verdict(snapshot(20, 150, ill={3: "stopped", 5: "given up", 7: "stopped", 9: "lost"}))
+    level, headline, limits = verdict(
+        snapshot(20, 150, problems={3: "stopped", 5: "given up", 7: "stopped", 9: "lost"})
+    )
     assert level is Level.WARNING
     assert headline.startswith("Keeping up")
     missing = "Data is missing: KafkaReceiver-3, KafkaReceiver-5 and 1 other receiver are not receiving."
     assert limits[0] == missing
-    assert verdict(snapshot(4, 150, ill={3: "stopped"}))[2][0] == "Data is missing: KafkaReceiver-3 is not receiving."
+    assert (
+        verdict(snapshot(4, 150, problems={3: "stopped"}))[2][0] == "Data is missing: KafkaReceiver-3 is not receiving."
+    )
 
 
 def test_failing_checkpoints_are_told() -> None:
@@ -153,23 +157,23 @@ def test_data_becomes_later_while_no_batch_ends() -> None:
     ],
 )
 def test_what_is_wrong_with_a_receiver_is_said(trouble: str, level: Level, reason: str) -> None:
-    state = snapshot(ill={0: trouble})
-    found = illness(state.streams[0], state.time_ms)
+    state = snapshot(problems={0: trouble})
+    found = receiver_problem(state.streams[0], state.time_ms)
     assert found is not None
     assert (found.level, found.reason) == (level, reason)
 
 
 def test_the_worst_receivers_come_first_and_sound_ones_not_at_all() -> None:
-    state = snapshot(receivers=20, ill={3: "hostile", 5: "given up", 7: "lost"})
-    assert [each.stream.id for each in illnesses(state, state.time_ms)] == [5, 3, 7]
-    assert illnesses(state, state.time_ms)[1].stream.name == HOSTILE
+    state = snapshot(receivers=20, problems={3: "hostile", 5: "given up", 7: "lost"})
+    assert [each.stream.id for each in receiver_problems(state, state.time_ms)] == [5, 3, 7]
+    assert receiver_problems(state, state.time_ms)[1].stream.name == HOSTILE
 
 
-def test_an_old_error_and_a_stopped_application_make_no_receiver_ill() -> None:
-    state = snapshot(ill={0: "hostile"})
-    assert illness(state.streams[0], state.time_ms + 3_600_000) is None
-    stopped = snapshot(ill={0: "stopped"}, live=False)
+def test_an_old_error_and_a_stopped_application_are_no_problem_of_a_receiver() -> None:
+    state = snapshot(problems={0: "hostile"})
+    assert receiver_problem(state.streams[0], state.time_ms + 3_600_000) is None
+    stopped = snapshot(problems={0: "stopped"}, live=False)
     info = stopped.streams[0].receiver
     assert info is not None
     old = evolve(stopped.streams[0], receiver=evolve(info, lastErrorTime=-1))
-    assert illness(old, stopped.time_ms, is_live=False) is None
+    assert receiver_problem(old, stopped.time_ms, is_live=False) is None

@@ -81,7 +81,7 @@ def _rest() -> Iterator[str]:
         "`penstock status URL --json` are\n"
         f"{', '.join(f'`{name}`' for name in status_of(_answers()))}.\n"
     )
-    state = fake(2, 70, ill={1: "lost"})
+    state = fake(2, 70, problems={1: "lost"})
     batch = state.batches[60]
     found: dict[str, Any] = {
         "`statistics`": rest.statistics(state),

@@ -27,9 +27,9 @@ class Growing:
     """An application that completes a batch a second, the last one now."""
 
     def __init__(
-        self, receivers: int, completed: int, *, slow: bool = False, ill: dict[int, str] | None = None
+        self, receivers: int, completed: int, *, slow: bool = False, problems: dict[int, str] | None = None
     ) -> None:
-        self._receivers, self._completed, self._slow, self._ill = receivers, completed, slow, ill
+        self._receivers, self._completed, self._slow, self._problems = receivers, completed, slow, problems
         self._began_s = int(time.time())
         late_s = 0.2 * completed if slow else 1
         self._start_ms = int(self._began_s - completed - late_s) * 1000
@@ -37,7 +37,7 @@ class Growing:
     def snapshot(self) -> Snapshot:
         completed = self._completed + int(time.time()) - self._began_s
         return snapshot(
-            self._receivers, completed, slow=self._slow, ill=self._ill, details=200, start_ms=self._start_ms
+            self._receivers, completed, slow=self._slow, problems=self._problems, details=200, start_ms=self._start_ms
         )
 
 
@@ -47,13 +47,13 @@ async def pictures() -> None:
     await take("dashboard", Growing(3, 420), [("/", 1280, 960, False)])
     await take("dashboard-falling-behind", Growing(3, 330, slow=True), [("/", 1280, 960, True)])
     many = {3: "stopped", 7: "given up", 11: "unhealthy", 20: "lost"}
-    await take("dashboard-streams", Growing(1000, 300, ill=many), [("/streams", 1280, 620, False)])
+    await take("dashboard-streams", Growing(1000, 300, problems=many), [("/streams", 1280, 620, False)])
     steady = Growing(3, 420)
     failed = next(batch.time_ms for batch in reversed(steady.snapshot().completed) if batch.num_failed)
     await take("dashboard-batch", steady, [(f"/batch?id={failed}", 1280, 560, False)])
     await take("dashboard-rates", Growing(3, 190), [("/stream?id=1", 1280, 620, True)])
-    phones = [("/", 390, 844, False), ("/streams?show=ill", 390, 844, True), ("/graph", 390, 844, False)]
-    await take("dashboard-phone", Growing(50, 190, ill=many), phones)
+    phones = [("/", 390, 844, False), ("/streams?show=problems", 390, 844, True), ("/graph", 390, 844, False)]
+    await take("dashboard-phone", Growing(50, 190, problems=many), phones)
 
 
 async def take(name: str, source: Growing, views: list[tuple[str, int, int, bool]]) -> None:

@@ -213,7 +213,8 @@ def test_executor_without_a_plugin_is_reported_with_plugin_host_and_remedy(
     finally:
         running.close()
     lacks = rf"the Python of executor \d+ on {WORKERS} lacks penstock-file \S+: install it there.*penstock pack"
-    assert re.search(lacks, running.errors.read_text())
+    # spark-submit writes both outputs of a program to its own standard output.
+    assert re.search(lacks, running.output.read_text())
 
 
 def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Path, bare_python: str) -> None:

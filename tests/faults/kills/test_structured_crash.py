@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.java_options import DAEMON_FOLDER
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -16,9 +18,12 @@ ROOT = Path(__file__).parents[3]
 # Three programs, one after the other; on a busy machine each takes its time.
 @pytest.mark.timeout(620)
 def test_killed_queries_lose_no_acknowledged_record_and_repeat_none() -> None:
+    # A query's workers get no configuration of executors, which names the folder of the tests' daemon.
+    paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(DAEMON_FOLDER)]))
     run = subprocess.run(
         [sys.executable, "-m", "benchmarks.structured_crash", "--kills", "2", "--seed", "4"],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         timeout=600,

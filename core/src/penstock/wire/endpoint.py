@@ -9,6 +9,7 @@ itself drops what is not HTTP/2. Handlers run on the server's threads.
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -123,6 +124,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     ) -> None:
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream or _no_stream
+        # One message at a time: hundreds of threads that decode at once would leave the interpreter to no other thread.
+        self._decoding = threading.Lock()
         # Calls that showed the token but did not carry a message for this endpoint.
         self._refused_messages = 0
         # The endpoint answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C,
@@ -153,7 +156,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
                 raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
             if action.body.size > _MAX_MESSAGE_BYTES:
                 raise WireError(f"a message of {action.body.size} bytes is larger than {_MAX_MESSAGE_BYTES} bytes")
-            message: object = from_json(kind, action.body.to_pybytes())
+            with self._decoding:
+                message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
             self._refused_messages += 1
             counted = {"refused": self._refused_messages, "throttle_s": _THROTTLE_S}

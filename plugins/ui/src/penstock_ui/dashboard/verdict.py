@@ -1,4 +1,4 @@
-"""The three answers at the top of the pages: is it keeping up, how late is the data, which receiver is ill.
+"""The three answers at the top of the pages: is it keeping up, how late is the data, which receivers have problems.
 
 Pure functions of a snapshot and the time.
 """
@@ -16,7 +16,7 @@ from penstock_ui.snapshot import Batch, Distribution, Snapshot, Stream
 
 #: Completed batches that the verdict looks at.
 RECENT = 20
-#: How long an error of a receiver that is active again makes it ill.
+#: How long an error of a receiver that is active again counts as a problem.
 _ERROR_IS_RECENT_MS = 600_000
 
 
@@ -62,7 +62,7 @@ class Lateness:
 
 
 @frozen
-class Illness:
+class ReceiverProblem:
     """A receiver that needs attention."""
 
     stream: Stream
@@ -107,7 +107,7 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
     if failed:
         level = Level.BAD if failed == len(recent) else max(level, Level.WARNING, key=list(Level).index)
         limits.append(f"{failed} of the last {plural(len(recent), 'batch')} failed.")
-    if silent := [each for each in illnesses(snapshot, now_ms) if each.level is Level.BAD]:
+    if silent := [each for each in receiver_problems(snapshot, now_ms) if each.level is Level.BAD]:
         level = max(level, Level.WARNING, key=list(Level).index)
         limits.append(f"Data is missing: {_names([each.stream for each in silent])} not receiving.")
     if snapshot.storage.checkpoint_failures:
@@ -220,28 +220,28 @@ def _level_of(late_ms: int, interval_ms: int) -> Level:
     return Level.WARNING if late_ms <= 10 * interval_ms else Level.BAD
 
 
-def illness(stream: Stream, now_ms: int, *, is_live: bool = True) -> Illness | None:
+def receiver_problem(stream: Stream, now_ms: int, *, is_live: bool = True) -> ReceiverProblem | None:
     """Describe the problem of a stream's receiver; ``None`` for a healthy one and for a stream without receiver."""
     info = stream.receiver
     if not stream.has_receiver:
         return None
     if info is None:
-        return Illness(stream, Level.WARNING, "has not started") if is_live else None
+        return ReceiverProblem(stream, Level.WARNING, "has not started") if is_live else None
     if info.given_up:
-        return Illness(stream, Level.BAD, "given up: it failed too often and is not relaunched")
+        return ReceiverProblem(stream, Level.BAD, "given up: it failed too often and is not relaunched")
     if is_live and not info.active:
-        return Illness(stream, Level.BAD, "not active")
+        return ReceiverProblem(stream, Level.BAD, "not active")
     if info.unhealthy:
-        return Illness(stream, Level.WARNING, "unhealthy: it fails more often than maxRestarts allows")
+        return ReceiverProblem(stream, Level.WARNING, "unhealthy: it fails more often than maxRestarts allows")
     if info.lost_blocks:
         lost = f"lost {plural(info.lost_blocks, 'block')} with {count(info.lost_records)} records"
-        return Illness(stream, Level.WARNING, lost)
+        return ReceiverProblem(stream, Level.WARNING, lost)
     if 0 <= now_ms - info.lastErrorTime < _ERROR_IS_RECENT_MS and info.lastErrorTime >= 0:
-        return Illness(stream, Level.WARNING, f"reported an error {duration(now_ms - info.lastErrorTime)} ago")
+        return ReceiverProblem(stream, Level.WARNING, f"reported an error {duration(now_ms - info.lastErrorTime)} ago")
     return None
 
 
-def illnesses(snapshot: Snapshot, now_ms: int) -> list[Illness]:
+def receiver_problems(snapshot: Snapshot, now_ms: int) -> list[ReceiverProblem]:
     """Every receiver that needs attention, the worst first."""
-    found = (illness(stream, now_ms, is_live=snapshot.is_live) for stream in snapshot.receivers)
+    found = (receiver_problem(stream, now_ms, is_live=snapshot.is_live) for stream in snapshot.receivers)
     return sorted((each for each in found if each is not None), key=lambda each: each.level is not Level.BAD)

@@ -11,7 +11,16 @@ from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, WIDEST, gr
 from penstock_ui.dashboard.measures import capacity, measured, measures
 from penstock_ui.dashboard.query import Query, tabulate
 from penstock_ui.dashboard.timeline import sparkline
-from penstock_ui.dashboard.verdict import RECENT, Illness, Level, Verdict, illness, illnesses, judge, lateness
+from penstock_ui.dashboard.verdict import (
+    RECENT,
+    Level,
+    ReceiverProblem,
+    Verdict,
+    judge,
+    lateness,
+    receiver_problem,
+    receiver_problems,
+)
 from penstock_ui.snapshot import Batch, Distribution, Snapshot, Stream
 
 #: Batches of the small chart of a stream.
@@ -26,7 +35,7 @@ class StreamRow:
 
     stream: Stream
     current: float | None
-    ill: Illness | None
+    problem: ReceiverProblem | None
     average: float | None = None
     line: str = ""
     used: str = "-"
@@ -35,8 +44,8 @@ class StreamRow:
 
 def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """The first page: verdict, measures, the first streams, the newest batches."""
-    ill = illnesses(snapshot, now_ms)
-    first = {each.stream.id: each.stream for each in ill[:_OVERVIEW_ROWS]}
+    problems = receiver_problems(snapshot, now_ms)
+    first = {each.stream.id: each.stream for each in problems[:_OVERVIEW_ROWS]}
     for stream in snapshot.streams:
         if len(first) >= _OVERVIEW_ROWS:
             break
@@ -45,7 +54,7 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     return {
         "verdict": judge(snapshot, now_ms),
         "late": lateness(snapshot, now_ms),
-        "ill": ill,
+        "problems": problems,
         "limit": _limit_of_all(snapshot),
         "current_rate": _current(snapshot, None),
         "measures": measures(snapshot.application.batch_interval_ms),
@@ -65,12 +74,12 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 def streams(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """Every stream, in pages."""
     rows = [_row(snapshot, stream, now_ms) for stream in snapshot.streams]
-    if query.show == "ill":
-        rows = [row for row in rows if row.ill]
+    if query.show == "problems":
+        rows = [row for row in rows if row.problem]
     if query.text:
         rows = [row for row in rows if query.text.lower() in _searchable(row.stream)]
     keys = {
-        # The ill ones first, the worst of them on top.
+        # Those with problems first, the worst on top.
         "name": lambda row: (_severity(row), -row.stream.id),
         "rate": lambda row: row.current,
         "limit": lambda row: row.stream.rate_limit,
@@ -80,7 +89,7 @@ def streams(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     return {
         "table": table,
         "rows": [_filled(snapshot, row) for row in table.rows],
-        "ill": illnesses(snapshot, now_ms),
+        "problems": receiver_problems(snapshot, now_ms),
     }
 
 
@@ -95,7 +104,7 @@ def stream(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     row = _filled(snapshot, _row(snapshot, found, now_ms))
     return {
         "stream": found,
-        "ill": row.ill,
+        "problem": row.problem,
         "current": row.current,
         "average": row.average,
         "capacity": _recent_capacity(snapshot, found.id),
@@ -178,7 +187,9 @@ def rates(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         share = _share(row.current, row.stream.rate_limit)
         used = "-" if share is None else f"{share:.0%}"
         shown.append(
-            StreamRow(row.stream, row.current, row.ill, used=used, capacity=_recent_capacity(snapshot, row.stream.id))
+            StreamRow(
+                row.stream, row.current, row.problem, used=used, capacity=_recent_capacity(snapshot, row.stream.id)
+            )
         )
     return {
         "control": _judge_control(rows, load),
@@ -195,13 +206,13 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """The DStream graph as a picture."""
     groups = grouped(snapshot.graph)
     rows, in_list = in_rows(groups), in_a_list(groups)
-    sick = {each.stream.id for each in illnesses(snapshot, now_ms)}
+    with_problems = {each.stream.id for each in receiver_problems(snapshot, now_ms)}
     nodes = []
     for group in groups:
         info = group.streams[0]
         role = "input" if not info.parents else "output" if info.type == "ForEachDStream" else "step"
-        if any(each.stream_id in sick for each in group.streams):
-            role += " sick"
+        if any(each.stream_id in with_problems for each in group.streams):
+            role += " problem"
         kind = info.type.removesuffix("DStream")
         operation, _, at = info.call_site.partition(" at ")
         several = f" ({len(group.streams):,})" if len(group.streams) > 1 else ""
@@ -221,7 +232,7 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 
 def _row(snapshot: Snapshot, stream: Stream, now_ms: int) -> StreamRow:
-    return StreamRow(stream, _current(snapshot, stream.id), illness(stream, now_ms, is_live=snapshot.is_live))
+    return StreamRow(stream, _current(snapshot, stream.id), receiver_problem(stream, now_ms, is_live=snapshot.is_live))
 
 
 def _filled(snapshot: Snapshot, row: StreamRow) -> StreamRow:
@@ -229,7 +240,7 @@ def _filled(snapshot: Snapshot, row: StreamRow) -> StreamRow:
     seen = [measured(each, row.stream.id, interval_ms) for each in snapshot.completed[-SPARK_BATCHES:]]
     known = [each for each in seen if each is not None]
     average = sum(known) / len(known) if known else None
-    return StreamRow(row.stream, row.current, row.ill, average, sparkline(seen, 130, 26))
+    return StreamRow(row.stream, row.current, row.problem, average, sparkline(seen, 130, 26))
 
 
 def _current(snapshot: Snapshot, stream_id: int | None) -> float | None:
@@ -283,9 +294,9 @@ def _share(current: float | None, limit: float | None) -> float | None:
 
 
 def _severity(row: StreamRow) -> int:
-    if row.ill is None:
+    if row.problem is None:
         return 0
-    return 2 if row.ill.level is Level.BAD else 1
+    return 2 if row.problem.level is Level.BAD else 1
 
 
 def _searchable(stream: Stream) -> str:
