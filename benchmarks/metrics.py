@@ -40,9 +40,9 @@ METRICS: dict[str, Metric] = {
     "driver_cpu_ms_per_batch": Metric("CPU of the Python driver", "ms a batch"),
     "drift": Metric("processing p50, last quarter over second", "x"),
     "memory_mb": Metric("peak memory", "MB"),
-    "workers_mb": Metric("of these Python workers", "MB"),
-    "driver_mb": Metric("of these Python driver", "MB"),
-    "jvm_mb": Metric("of these JVM", "MB"),
+    "workers_mb": Metric("memory of the Python workers", "MB"),
+    "driver_mb": Metric("memory of the Python driver", "MB"),
+    "jvm_mb": Metric("memory of the JVM", "MB"),
 }
 
 

@@ -17,15 +17,15 @@ NEAR = 1.3
 
 _INTRO = """# Benchmarks
 
-How fast Penstock is beside its peers, and beside the limit: the same work without a streaming engine, as a loop in one
-Python process or as bare Spark jobs.
+How fast Penstock is, compared with its peers and with the limit: the same work without a streaming engine, as a loop in
+one Python process or as bare Spark jobs.
 
 - **A round** runs every engine of a row once, one after the other, on the same data, each in processes of its own. The
   next round begins with another engine.
 - **A figure** is the median of the rounds. A heading says how many there were.
 - **A ratio** is Penstock's figure divided by that of the engine in its line. It is taken in each round; the table has
   the median, and in brackets the least and the largest. For throughput, a ratio above 1 means that Penstock is faster;
-  for time and memory, a ratio below 1 means that it needs less. Ratios of one run compare; figures of two runs do not.
+  for time and memory, a ratio below 1 means that it needs less. Do not compare figures of different runs.
 - **An answer** is compared with that of plain Python on the same data. Only right answers have figures.
 - **CPU and memory** are those of the driver, the JVM and the Python workers together. Memory is resident, without
   mapped files. The lines come from a thread of the program that runs the comparison, on the same processors.
@@ -41,16 +41,16 @@ make bench ARGS="wordcount --quick"
 ```
 
 The first command shows the rows and engines. A quick run shows only that everything works. The figures go to
-`build/benchmarks`, one file for each row and size; `make bench ARGS=--page-only` writes the page of those that are
-there. The figures of this page are beside it, in `docs/benchmarks`: with `--results docs/benchmarks` a row replaces its
-figures there."""
+`build/benchmarks`, one file for each row and size; `make bench ARGS=--page-only` writes the page from these files. The
+figures of this page are beside it, in `docs/benchmarks`: with `--results docs/benchmarks` a row replaces its figures
+there."""
 
 _QUICK = """
 **These figures come from a run with `--quick`: its sizes are so small that they say nothing about speed.**"""
 
 _GOALS = f"""
 The limit does the same work without streaming. The last column says how many times as fast as Penstock it is in the
-same rounds. A goal that is missed with a limit of at most {NEAR:g} x is near what can be reached. The last lines have
+same rounds; below 1 x it is slower. A missed goal is near the limit if this is at most {NEAR:g} x. The last lines have
 figures of other pages, which say how these were measured.
 """
 
@@ -58,7 +58,7 @@ figures of other pages, which say how these were measured.
 ELSEWHERE = (
     (
         "[Rate estimators](rate-control.md#summary)",
-        "`model` ahead of `pid` on all of 15 simulated plants",
+        "`model` better than `pid` on all 15 simulated plants",
         "batches until settled: on 11; overshoot: on 15; longest wait: on 14; used in time: on 15",
         "**no**",
     ),
