@@ -6,6 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.wire import endpoint
@@ -20,17 +21,31 @@ def trace_flight_threads() -> None:
 
 def _traced(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
-        _trace_this_thread()
-        return method(*arguments)
+        with _trace():
+            return method(*arguments)
 
     def generate(*arguments: Any) -> Iterator[Any]:
-        # Python's state of a Flight thread, with its trace function, lasts for one call: here, of ``next``.
-        _trace_this_thread()
-        yield from method(*arguments)
+        results = method(*arguments)
+        while True:
+            # Python's state of a Flight thread lasts for one call: here, of ``next``.
+            with _trace():
+                try:
+                    result = next(results)
+                except StopIteration:
+                    return
+            yield result
 
     return generate if inspect.isgeneratorfunction(method) else call
 
 
-def _trace_this_thread() -> None:
-    if sys.gettrace() is None:
-        sys.settrace(threading.gettrace())
+@contextmanager
+def _trace() -> Iterator[None]:
+    """Trace this thread, unless it is traced. A trace function that outlives the thread's state crashes Python."""
+    if sys.gettrace() is not None:
+        yield
+        return
+    sys.settrace(threading.gettrace())
+    try:
+        yield
+    finally:
+        sys.settrace(None)
