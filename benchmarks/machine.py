@@ -26,7 +26,8 @@ def describe() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
-        "Java": str(find_java().found or "none"),
+        # Not where it is: the page goes to others.
+        "Java": str(find_java().found or "none").partition(",")[0],
     }
     for package in _PACKAGES:
         try:
