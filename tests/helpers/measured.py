@@ -40,7 +40,7 @@ def _traced(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _trace() -> Iterator[None]:
-    """Trace this thread, unless it is traced. A trace function that outlives the thread's state crashes Python."""
+    """Trace this thread, unless it is traced; nothing of the trace function is left when the thread's state ends."""
     if sys.gettrace() is not None:
         yield
         return
