@@ -60,11 +60,13 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
         usage: CPU and memory of its processes since ``began_s``.
         began_s: when the first receiver connected or its warm-up ended, or the first batch was due, in seconds of the
             epoch.
-        warm_up: batches at the beginning that the delays leave out.
+        warm_up: batches that the delays leave out, from the first with records.
         sent_before: records that were processed before ``began_s``.
     """
     took_s = max(result.batches[-1].end_s - began_s, 1e-3)
-    later = _later(result.batches, warm_up)
+    warm_up += next((index for index, batch in enumerate(result.batches) if batch.records), 0)
+    later = result.batches[warm_up:] or result.batches[-1:]
+    full = _full(later)
     found = {
         "cpu_ms_per_batch": usage.cpu_s / len(result.batches) * 1000,
         "driver_cpu_ms_per_batch": usage.cpu_of_role_s.get("driver", 0.0) / len(result.batches) * 1000,
@@ -72,8 +74,8 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
     }
     found |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
     if len(result.batches) > 1:  # else the engine has no batches
-        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in later)
-        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in later], 0.99)
+        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in full)
+        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in full], 0.99)
         waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
         if waits_ms:
             found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
@@ -92,8 +94,8 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
         delays = result.delays_ms[skipped:]
         found["end_to_end_p50_ms"] = statistics.median(delays)
         found["end_to_end_p99_ms"] = quantile(delays, 0.99)
-    if len(later) >= 8:
-        found["drift"] = _drift(later)
+    if len(full) >= 8:
+        found["drift"] = _drift(full)
     return found
 
 
@@ -106,11 +108,10 @@ def trend(batches: Sequence[Batch], buckets: int = 50) -> list[tuple[float, floa
     ]
 
 
-def _later(batches: Sequence[Batch], warm_up: int) -> Sequence[Batch]:
-    """The batches after the warm-up, without those that have few records or none beside the others."""
-    later = batches[warm_up:] or batches[-1:]
-    usual = quantile([batch.records for batch in later], 0.9)
-    return [batch for batch in later if batch.records >= usual / 2]
+def _full(batches: Sequence[Batch]) -> Sequence[Batch]:
+    """The batches without those that have few records or none beside the others."""
+    usual = quantile([batch.records for batch in batches], 0.9)
+    return [batch for batch in batches if batch.records >= usual / 2]
 
 
 def _drift(batches: Sequence[Batch]) -> float:

@@ -184,6 +184,12 @@ def test_figures_leave_out_the_warm_up_and_small_batches() -> None:
     assert (found["memory_mb"], found["driver_mb"], found["jvm_mb"]) == (9, 4, 0)
 
 
+def test_warm_up_begins_with_the_first_records_and_every_batch_after_it_waits() -> None:
+    batches = [Batch(0, 1, 9, 1.0), Batch(100, 0, 500, 2.0), Batch(100, 2, 20, 3.0), Batch(0, 40, 1, 4.0)]
+    found = figures(Result(tuple(batches)), Usage(9.0, {}, {}), 1.0, warm_up=1)
+    assert (found["processing_p99_ms"], found["scheduling_p99_ms"]) == (20, 40)
+
+
 def test_engine_of_one_process_receives_in_it() -> None:
     usage = Usage(9.0, {"driver": 4.0}, {"driver": 0.5, "jvm": 0.0, "workers": 0.0})
     assert figures(Result((Batch(1000, None, 1, 1.0),)), usage, 0.0, 0)["records_per_core_s"] == 2000
