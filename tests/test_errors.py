@@ -31,3 +31,27 @@ def test_every_error_can_be_pickled(kind: type[PenstockError]) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert str(copy) == str(error)
+
+
+class Unspeakable:
+    """A value of the program that cannot be printed."""
+
+    def __repr__(self) -> str:
+        """Fail."""
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "5"),
+        ("a" * 98, f"'{'a' * 98}'"),
+        ("a" * 99, f"'{'a' * 96}..."),
+        (list(range(1000)), f"{str(list(range(1000)))[:97]}..."),
+        (Unspeakable(), "an instance of Unspeakable"),
+    ],
+    ids=["short", "just fits", "one too long", "list", "unspeakable"],
+)
+def test_shown_is_short_and_never_fails(value: object, text: str) -> None:
+    assert errors.shown(value) == text
+    assert len(text) <= 100

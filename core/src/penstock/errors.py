@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_LONGEST_VALUE = 100
+
 
 def text_of(error: object) -> str:
     """The text of an error; never raises, although an exception of the program may fail to print."""
@@ -12,6 +14,19 @@ def text_of(error: object) -> str:
         return str(error)
     except Exception as failed:
         return f"(no text: {type(failed).__name__})"
+
+
+def shortened(text: str) -> str:
+    """A text for a message, which may come from data: cut after 100 characters."""
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def shown(value: object) -> str:
+    """A value of the program for a message: its repr, cut after 100 characters; never raises."""
+    try:
+        return shortened(repr(value))
+    except Exception:
+        return f"an instance of {type(value).__name__}"
 
 
 def summary_of(error: BaseException) -> str:
@@ -36,7 +51,7 @@ class UnknownNameError(ConfigurationError, LookupError):
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(self.known) or "none"
         super().__init__(
-            f"unknown {kind} {name!r}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
+            f"unknown {kind} {shown(name)}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
         )
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attrs import frozen
 
-from penstock.errors import ConfigurationError, ResultTypeError
+from penstock.errors import ConfigurationError, ResultTypeError, shown
 from penstock.graph.arguments import require_callable, with_time
 from penstock.graph.frames import (
     DerivedFrames,
@@ -130,7 +130,7 @@ class DataFrameStream(OnDriver):
             TypeError: the query is not text.
         """
         if not isinstance(query, str):
-            raise TypeError(f"sql takes the text of a query, not {query!r}")
+            raise TypeError(f"sql takes the text of a query, not {shown(query)}")
         return self._derive(_Query(query), self._node)
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
@@ -176,7 +176,7 @@ class DataFrameStream(OnDriver):
             TypeError: ``n`` is not an integer.
         """
         if not isinstance(n, int) or isinstance(n, bool):
-            raise TypeError(f"pprint takes a number of rows, not {n!r}")
+            raise TypeError(f"pprint takes a number of rows, not {shown(n)}")
         ForEachFrame(self._node, PrintFrame(n))
 
     def rows(self) -> DStream[Row]:
@@ -239,7 +239,9 @@ def _require_column(method: str, column: object) -> None:
     from pyspark.sql import Column
 
     if not isinstance(column, str | Column):
-        raise TypeError(f"{method} takes names of columns and expressions, not {column!r} ({type(column).__name__})")
+        raise TypeError(
+            f"{method} takes names of columns and expressions, not {shown(column)} ({type(column).__name__})"
+        )
 
 
 @frozen

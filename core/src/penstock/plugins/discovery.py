@@ -21,7 +21,7 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError, summary_of, text_of
+from penstock.errors import PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
 from penstock.plugins.extra_listeners import extra_listeners
@@ -309,7 +309,7 @@ class Plugins:
         for result in results:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
-                    raise PluginError(f"its hook {hook} returned {spec!r}, not a {spec_class.__name__}")
+                    raise PluginError(f"its hook {hook} returned {shown(spec)}, not a {spec_class.__name__}")
                 _check_made_from_options(kind, spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
@@ -331,9 +331,9 @@ class Plugins:
 def _check_made_from_options(kind: str, spec: Any) -> None:
     """Refuse a spec from whose options and factory nothing can be made."""
     if not callable(spec.factory):
-        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {spec.factory!r}")
+        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {shown(spec.factory)}")
     if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):
-        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}")
+        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {shown(spec.options)}")
     try:
         options_of(spec)
     except Exception as error:

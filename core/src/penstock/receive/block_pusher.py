@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from penstock import conf
 from penstock.blocks.block import Block, StoredBlock
-from penstock.errors import StoreError, WireError, text_of
+from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
@@ -118,7 +118,7 @@ class BlockPusher:
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
         if not isinstance(stored, StoredBlock):
-            raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+            raise StoreError(f"the store hook gave {shown(stored)} for block {block.block_id}, not a StoredBlock")
         try:
             from_json(StoredBlock, to_json(stored))
             is_right = stored.stream_id == self._stream_id
@@ -127,7 +127,7 @@ class BlockPusher:
         if not is_right:
             # The driver would refuse it together with every block of the same report.
             self._blocks.delete([block.block_id])
-            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {stored!r}")
+            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {shown(stored)}")
         return stored
 
     def _with_disk_space(self, action: Callable[[], R]) -> R:
