@@ -55,3 +55,17 @@ class Unspeakable:
 def test_shown_is_short_and_never_fails(value: object, text: str) -> None:
     assert errors.shown(value) == text
     assert len(text) <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("s3://KEY:a%2Fb@bucket/x cannot be read", "s3://KEY:***@bucket/x cannot be read"),
+        ("'s3://KEY:a@b' and 'hdfs://u:p@h:80/'", "'s3://KEY:***@b' and 'hdfs://u:***@h:80/'"),
+        ("abfs://container@account/x:y@z", "abfs://container@account/x:y@z"),
+        ("grpc://127.0.0.1:4050 told me@home", "grpc://127.0.0.1:4050 told me@home"),
+    ],
+)
+def test_messages_have_no_password_of_a_uri(text: str, safe: str) -> None:
+    assert str(PenstockError(text)) == safe
+    assert str(ConfigurationError(text)) == safe

@@ -59,6 +59,11 @@ def test_exception_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) ->
     assert "ValueError: the reason" in caplog.text
 
 
+def test_password_of_a_uri_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    get_logger("test_part").warning("file vanished", path="s3://key:secret@bucket/a", count=2)
+    assert "path=s3://key:***@bucket/a" in caplog.records[0].getMessage()
+
+
 def test_percent_sign_is_not_a_format(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("test_part").warning("100 %s done", path="%d")
     assert "100 %s done" in caplog.text

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 _LONGEST_VALUE = 100
+# Without a colon it is no password: the containers of Azure stand there.
+_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 
 
 def text_of(error: object) -> str:
@@ -29,13 +32,29 @@ def shown(value: object) -> str:
         return f"an instance of {type(value).__name__}"
 
 
+def without_password(text: str) -> str:
+    """A text without the passwords of its URIs: ``s3://key:***@bucket``."""
+    return _PASSWORD.sub(r"\1***@", text) if "://" in text else text
+
+
+def other_version(what: str, found: object, known: int) -> str:
+    """That a file has another format version than this code, and what to do."""
+    return (
+        f"{what} has format version {shown(found)} and this version of Penstock reads version {known}: run the version "
+        "of Penstock that wrote it"
+    )
+
+
 def summary_of(error: BaseException) -> str:
     """Return an error's class and text: ``OSError: disk full``."""
     return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__
 
 
 class PenstockError(Exception):
-    """Base class of all errors that Penstock raises."""
+    """Base class of all errors that Penstock raises. The message has no passwords of URIs."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_password(each) if isinstance(each, str) else each for each in args))
 
 
 class ConfigurationError(PenstockError, ValueError):

@@ -200,7 +200,7 @@ def _cache() -> Path:
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} is not owned by this user: set XDG_CACHE_HOME to a folder of your own")
+        raise PermissionError(f"{folder} belongs to another user: set XDG_CACHE_HOME to a folder of your own")
     folder.chmod(0o700)
     return folder
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import structlog
 
+from penstock.errors import without_password
 from penstock.runtime.clock import Clock, SystemClock, iso_time
 
 Format = Literal["console", "json"]
@@ -113,6 +114,14 @@ class _Process:
         cls.levels = levels
 
 
+def hide_passwords(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Structlog processor that writes URIs without their passwords."""
+    for name, value in event_dict.items():
+        if isinstance(value, str):
+            event_dict[name] = without_password(value)
+    return event_dict
+
+
 def add_process_fields(
     _logger: Any, _method: str, event_dict: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
@@ -153,6 +162,7 @@ _PROCESSORS: list[Any] = [
     add_process_fields,
     write_batch_time,
     structlog.processors.format_exc_info,
+    hide_passwords,
     render,
 ]
 

@@ -367,7 +367,7 @@ class ReceiverTracker:
         if record is not None and not self.blocks.unknown(message.blocks):
             return Reply()
         if record is None or message.epoch != record.epoch:
-            return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
+            return Reply(accepted=False, reason=no_launch(message))
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks belong to another stream")
         self._buffered[message.stream_id] = message.buffered_bytes
