@@ -1,5 +1,7 @@
 """``ReceivedBlockTracker``, with the numbers of Spark's ReceivedBlockTrackerSuite."""
 
+import gc
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock import StoredBlock
+from penstock.receive.messages import AddBlocks
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.wire.messages import from_json, to_json
 
 
 def block(number: int, stream_id: int = 1) -> StoredBlock:
@@ -190,3 +194,24 @@ def test_stored_blocks_are_counted_until_they_are_cleaned_up() -> None:
     tracker.forget_streams([1])
     assert tracker.stored() == (0, 0)
     assert tracker.log_bytes is None
+
+
+def test_a_block_takes_as_much_memory_as_the_pages_say(tracker: ReceivedBlockTracker) -> None:
+    """docs/scale.md and docs/deployment.md say 0.6 KB."""
+    number, folder = 5000, "/tmp/spark-3b0cf9e2-7d39-4f4a-9a8f-0a0e7c9e5b1d/penstock/run"
+    reports = [
+        to_json(
+            AddBlocks(1, 1, [StoredBlock(f"input-1-1-{n}", 1, 2000, 210_000, f"{folder}/{n}.arrow", None, 2**31, n)])
+        )
+        for n in range(number)
+    ]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for report in reports:
+            tracker.add_blocks(from_json(AddBlocks, report).blocks)
+        tracker.allocate_blocks_to_batch(1)
+        gc.collect()
+        assert 300 < tracemalloc.get_traced_memory()[0] / number < 600
+    finally:
+        tracemalloc.stop()

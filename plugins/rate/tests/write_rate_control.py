@@ -1,4 +1,4 @@
-"""Writes docs/rate-control.md and its drawings from simulations: `python plugins/rate/tests/write_rate_control.py`."""
+"""Writes docs/rate-control.md and its drawings from simulations: `python -m plugins.rate.tests.write_rate_control`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ threads. The burst allowance is `spark.penstock.receiver.burst`, by default one 
 
 A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise. Sources
 offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
-{batches} batches each. `python plugins/rate/tests/write_rate_control.py` writes this page. `penstock rate simulate
+{batches} batches each. `.venv/bin/python -m plugins.rate.tests.write_rate_control` writes this page. `penstock rate simulate
 --estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only the section
 [Live](#live) was measured with Spark."""  # noqa: E501  # a row of a table is one line
 
@@ -174,9 +174,9 @@ _LIVE = """\
 These numbers were measured by hand on 2026-11-21; the page's other numbers are generated.
 
 The job takes 50 ms and 1 s for every 20,000 lines, and its server sends without a pause. After a third of 90 s the
-capacity becomes 10,000 lines, after two thirds 20,000 again. The command was `python benchmarks/rate_live.py ENGINE
---seconds 90 --initial-rate 5000`, once for each engine. Sender and program shared a machine with 2 cores, which did
-other work as well.
+capacity becomes 10,000 lines, after two thirds 20,000 again. `.venv/bin/python -m benchmarks.rate_live ENGINE --seconds
+90 --initial-rate 5000` was run once for each engine. Sender and program shared a machine with 2 cores, which did other
+work as well.
 
 | | settled in batch, of each third | longest wait, s | longest wait once settled, s | used in the last half of each third |
 |---|---:|---:|---:|---:|

@@ -1,4 +1,4 @@
-"""docs/monitoring.md says what the code does."""
+"""docs/monitoring.md and docs/reference/monitoring.md say what the code does."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ from plugins.ui.tests.snapshots import snapshot
 from penstock_ui import commands, prometheus
 from penstock_ui.dashboard.pages import PAGES
 
-PAGE = write_monitoring.PAGE
-TEXT = PAGE.read_text(encoding="utf-8")
+TEXT = (write_monitoring.ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+REFERENCE = write_monitoring.PAGE.read_text(encoding="utf-8")
+_, ALERTS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 METRICS = {f"{prometheus.PREFIX}{each.name}": each for each in prometheus.metrics(snapshot())}
 
 
 def test_reference_is_that_which_the_code_generates() -> None:
-    written = write_monitoring.page()
-    assert written == TEXT, "run: python -m plugins.ui.tests.write_monitoring"
+    assert write_monitoring.page() == REFERENCE, "run: python -m plugins.ui.tests.write_monitoring"
 
 
 def test_every_field_of_the_reference_has_a_meaning() -> None:
-    assert re.findall(r"^\| `\w+` \| \|$", TEXT, re.MULTILINE) == []
+    assert re.findall(r"^\| `\w+` \| \|$", REFERENCE, re.MULTILINE) == []
 
 
 def test_every_metric_in_the_text_exists_with_its_labels() -> None:
-    written, _, _ = TEXT.partition(write_monitoring.START)
-    named = set(re.findall(r"penstock_[a-z_]+[a-z]", written)) - {"penstock_ui"}
+    named = set(re.findall(r"penstock_[a-z_]+[a-z]", TEXT)) - {"penstock_ui"}
     assert named <= set(METRICS)
-    for name, label in re.findall(r"(penstock_[a-z_]+)\{(\w+)=", written):
+    for name, label in re.findall(r"(penstock_[a-z_]+)\{(\w+)=", TEXT):
         assert label in METRICS[name].labels
 
 
 def test_alert_rules_are_rules_of_prometheus() -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    (group,) = yaml.safe_load(text)["groups"]
+    (group,) = yaml.safe_load(ALERTS)["groups"]
     for rule in group["rules"]:
         assert set(rule) <= {"alert", "expr", "for", "annotations"}
         assert rule["expr"].count("(") == rule["expr"].count(")")
@@ -54,8 +52,7 @@ def test_alert_rules_are_rules_of_prometheus() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool installed: apt-get install prometheus")
 def test_promtool_finds_nothing_wrong_with_the_rules(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    (tmp_path / "rules.yml").write_text(text, encoding="utf-8")
+    (tmp_path / "rules.yml").write_text(ALERTS, encoding="utf-8")
     command = ["promtool", "check", "rules", "--lint-fatal", str(tmp_path / "rules.yml")]
     assert subprocess.run(command, capture_output=True).returncode == 0
 

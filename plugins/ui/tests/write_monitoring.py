@@ -1,4 +1,4 @@
-"""Writes the reference part of docs/monitoring.md from the code: ``python -m plugins.ui.tests.write_monitoring``."""
+"""Writes docs/reference/monitoring.md from the code: ``python -m plugins.ui.tests.write_monitoring``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-import attrs
 from plugins.ui.tests.snapshots import snapshot as fake
 from tests.helpers.markdown import attributes, fields, names, summary, table
 
-from penstock import DStreamInfo, JobInfo
 from penstock_ui import own_events, prometheus, rest, snapshot
-from penstock_ui.options import OPTIONS
 from penstock_ui.terminal import State
 from penstock_ui.terminal import summary as status_of
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "monitoring.md"
-START = "## Options\n"
+PAGE = ROOT / "docs" / "reference" / "monitoring.md"
+_START = """\
+# Metrics, REST and event logs
+
+<!-- Written by `python -m plugins.ui.tests.write_monitoring`. -->
+
+What `penstock-ui` serves and writes, name by name. [Monitoring](../monitoring.md) says what to look at and what to
+alert on; [penstock-ui](../../plugins/ui/README.md#options) has the options.
+"""
 _STATE = (
     snapshot.Snapshot,
     snapshot.Application,
@@ -30,37 +34,7 @@ _STATE = (
     snapshot.Storage,
     snapshot.Listener,
     snapshot.Distribution,
-    DStreamInfo,
-    JobInfo,
 )
-
-
-def reference() -> str:
-    """The generated part of the page."""
-    return "\n".join([*_options(), *_own_events(), *_metrics(), *_rest(), *_state()])
-
-
-def _options() -> Iterator[str]:
-    rows = []
-    for prefix, options in OPTIONS.items():
-        for option in attrs.fields(options):
-            default = "(empty)" if option.default == "" else f"`{str(option.default).lower()}`"
-            if option.default is None:
-                default = "(see right)"
-            rows.append((f"`{prefix}{option.name}`", default, option.metadata["help"]))
-    yield START
-    yield table(("key", "default", "meaning"), rows)
-
-
-def _own_events() -> Iterator[str]:
-    yield "## Records of the event log\n"
-    yield (
-        "A line is a JSON object: `event` names the record. The other fields are those of the\n"
-        "[events](reference/events.md), and of these records, which only the event log has.\n"
-    )
-    own = [kind for kind in get_args(own_events.Taken) if kind.__module__ == own_events.__name__]
-    rows = [(f"`{kind.__name__}`", names(kind), summary(kind)) for kind in own]
-    yield table(("record", "fields", "meaning"), rows)
 
 
 def _metrics() -> Iterator[str]:
@@ -104,11 +78,23 @@ def _answers() -> State:
     return State(rest.application(state), rest.statistics(state), [], batches, rest.monitoring(state))
 
 
+def _own_events() -> Iterator[str]:
+    yield "## Records of the event log\n"
+    yield (
+        "A line is a JSON object: `event` names the record. The other fields are those of the [events](events.md),\n"
+        "and of these records, which only the event log has:\n"
+    )
+    own = [kind for kind in get_args(own_events.Taken) if kind.__module__ == own_events.__name__]
+    rows = [(f"`{kind.__name__}`", names(kind), summary(kind)) for kind in own]
+    yield table(("record", "fields", "meaning"), rows)
+
+
 def _state() -> Iterator[str]:
     yield "## The state that the pages show\n"
     yield (
         "Dashboard, REST, Prometheus, terminal and history render one value, `penstock_ui.snapshot.Snapshot`. Times\n"
-        "are milliseconds since the epoch, delays milliseconds, rates records/s, sizes bytes.\n"
+        "are milliseconds since the epoch, delays milliseconds, rates records/s, sizes bytes. [Events](events.md) has\n"
+        "the fields of `DStreamInfo` and `JobInfo`.\n"
     )
     for kind in _STATE:
         yield f"### `{kind.__name__}`\n"
@@ -119,9 +105,8 @@ def _state() -> Iterator[str]:
 
 
 def page() -> str:
-    """The whole page, with its written part."""
-    written, _, _ = PAGE.read_text(encoding="utf-8").partition(START)
-    return written + reference()
+    """The whole page."""
+    return "\n".join([_START, *_metrics(), *_rest(), *_own_events(), *_state()])
 
 
 def main() -> None:
