@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import threading
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import traceback_of
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -446,5 +446,5 @@ def _with_error(message: str, error: object) -> str:
 def _trace(error: object) -> str:
     """The traceback of an exception, or the text of whatever else was given as an error."""
     if isinstance(error, BaseException):
-        return "".join(traceback.format_exception(error))
+        return traceback_of(error)
     return "" if error is None else text_of(error)

@@ -19,6 +19,7 @@ import structlog
 
 from penstock.errors import without_password
 from penstock.runtime.clock import Clock, SystemClock, iso_time
+from penstock.runtime.tracebacks import from_the_program
 
 Format = Literal["console", "json"]
 #: Binds fields to every event that the calling thread logs inside a ``with`` block.
@@ -131,6 +132,17 @@ def add_process_fields(
     return event_dict
 
 
+def begin_with_the_program(
+    _logger: Any, _method: str, event_dict: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Structlog processor: a traceback begins with the program's own frame, as a listener's does."""
+    given = event_dict.get("exc_info")
+    error = given if isinstance(given, BaseException) else sys.exception() if given else None
+    if error is not None:
+        event_dict["exc_info"] = (type(error), error, from_the_program(error.__traceback__))
+    return event_dict
+
+
 _console = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, sort_keys=False)
 _json = structlog.processors.JSONRenderer(default=str)
 
@@ -161,6 +173,7 @@ _PROCESSORS: list[Any] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     add_process_fields,
     write_batch_time,
+    begin_with_the_program,
     structlog.processors.format_exc_info,
     hide_passwords,
     render,

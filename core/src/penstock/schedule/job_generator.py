@@ -23,6 +23,7 @@ from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
@@ -396,5 +397,5 @@ class JobGenerator:
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
     failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
-    failed.__cause__ = error.with_traceback(failure.from_the_program(error.__traceback__))
+    failed.__cause__ = error.with_traceback(from_the_program(error.__traceback__))
     return failed

@@ -31,6 +31,7 @@ from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
 from penstock.spark import failure
@@ -210,7 +211,7 @@ class JobScheduler:
                 job.run()
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
-            error = caught.with_traceback(failure.from_the_program(caught.__traceback__))
+            error = caught.with_traceback(from_the_program(caught.__traceback__))
         ended_ms = self._clock.now_ms()
         # Not on the loop: Spark may take a while to publish which executor failed.
         reason = "" if error is None else failure.reason(error)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from types import TracebackType
 
 from penstock.errors import text_of
+from penstock.runtime.tracebacks import INTERNAL
 from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -19,10 +19,6 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # What follows in Spark's text advises on tracebacks: a worker that was killed has none.
 _ADVICE = ". Consider setting "
 _FRAME = re.compile(r'  File "')
-# A folder of the program may be named penstock, too. In an archive of `penstock pack` the package is penstock/penstock.
-_INTERNAL = re.compile(
-    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
-)
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
@@ -49,16 +45,8 @@ def _from_the_program(lines: list[str]) -> list[str]:
     """A traceback's lines without the frames of PySpark and Penstock above the program's; all if it has none."""
     # The error's message, which may have frames of its own, follows the indented lines.
     frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
-    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not _INTERNAL.search(line))
+    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not INTERNAL.search(line))
     return lines[next(starts, 0) :]
-
-
-def from_the_program(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback of the driver without the frames of PySpark and Penstock above the program's; all if it has none."""
-    found = traceback
-    while found is not None and _INTERNAL.match(f'  File "{found.tb_frame.f_code.co_filename}"'):
-        found = found.tb_next
-    return found or traceback
 
 
 def reason(error: BaseException, lacked: str = "") -> str:
