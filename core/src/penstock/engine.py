@@ -231,7 +231,9 @@ class Engine:
         if self.generator is not None:
             self.generator.save()
         if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
-            log.warning("last checkpoint not written before the deadline")
+            log.warning(
+                "last checkpoint not written before the deadline", effect="the next run recovers from an earlier one"
+            )
 
     def _release_blocks(self, before_ms: int) -> None:
         if self.generator is not None:

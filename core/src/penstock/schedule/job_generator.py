@@ -14,6 +14,7 @@ from typing import Protocol
 
 from attrs import frozen
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
@@ -303,7 +304,8 @@ class JobGenerator:
         self._paused = paused
         pending = len(self._scheduler.pending_batches)
         if paused:
-            log.warning("receivers paused: too many pending batches", pending=pending, throttle_s=_THROTTLE_S)
+            key = conf.key("max_pending_batches")
+            log.warning("receivers paused: too many pending batches", pending=pending, key=key, throttle_s=_THROTTLE_S)
         else:
             log.warning("receivers resumed", pending=pending, throttle_s=_THROTTLE_S)
         self._batch_input.pause(paused)

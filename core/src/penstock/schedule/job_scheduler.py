@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
 from penstock.graph.job import Job
@@ -289,6 +290,7 @@ class JobScheduler:
             batch_time=job_set.time_ms,
             records=info.numRecords,
             dropped_batches=self.dropped_batches,
+            key=conf.key("max_pending_batches"),
         )
         self._post(BatchCompleted(info))
 

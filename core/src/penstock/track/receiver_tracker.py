@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
@@ -419,10 +420,10 @@ class ReceiverTracker:
         if not change.is_full:
             warn("receivers resumed: backlog below limit")
             return
-        warn("receivers paused: backlog above limit", limit=change.limit)
+        key = conf.key("max_unprocessed")
+        warn("receivers paused: backlog above limit", limit=change.limit, key=key)
         problem = lifecycle.BacklogFull(
-            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than "
-            "spark.penstock.blocks.maxUnprocessed allows"
+            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
         )
         for stream_id, record in self._tracked.records.items():
             if self._locations.disk(record.block_location.address) == change.host:
