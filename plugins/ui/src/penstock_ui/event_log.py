@@ -296,14 +296,17 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
     logs = _files(directory)
     wanted = _ILLEGAL.sub("_", application_id)
     if not logs:
-        raise ConfigurationError(f"no event log in {directory.location()}: its files are named events-*.jsonl")
+        raise ConfigurationError(
+            f"no event log in {directory.location()}: its files are named events-*.jsonl. Name the directory "
+            "of spark.penstock.eventLog.dir"
+        )
     if wanted and wanted not in logs:
         raise ConfigurationError(
             f"no event log of {application_id!r} in {directory.location()}; there is {', '.join(sorted(logs))}"
         )
     if not wanted and len(logs) > 1:
         raise ConfigurationError(
-            f"{directory.location()} has several event logs: choose one of {', '.join(sorted(logs))}"
+            f"{directory.location()} has several event logs: choose one with --app: {', '.join(sorted(logs))}"
         )
     names = [name for _number, name in logs[wanted or next(iter(logs))]]
     return replay((directory.read(name) for name in names), limits)
