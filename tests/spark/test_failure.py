@@ -73,6 +73,12 @@ def test_other_error_is_reported_with_its_type() -> None:
     assert reason(ValueError()) == "ValueError"
 
 
+def test_reason_is_short_although_the_message_has_a_record() -> None:
+    found = reason(KeyError("x" * 5000))
+    assert found.startswith("KeyError: 'xxx")
+    assert len(found) == 1000
+
+
 LOST = (
     "Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 7) (host-b executor 2): "
 )

@@ -19,9 +19,9 @@ def text_of(error: object) -> str:
         return f"(no text: {type(failed).__name__})"
 
 
-def shortened(text: str) -> str:
-    """A text for a message, which may come from data: cut after 100 characters."""
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """A text for a message, which may come from data: cut after 100 characters, or after ``longest``."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def shown(value: object) -> str:

@@ -10,7 +10,7 @@ import itertools
 import re
 import time
 
-from penstock.errors import text_of
+from penstock.errors import shortened, text_of
 from penstock.runtime.tracebacks import INTERNAL
 from penstock.spark import cluster
 
@@ -24,6 +24,8 @@ _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
 # One is in the text of every error of a task, and none in that of an error on the driver.
 _OF_A_TASK = ("org.apache.spark.", "was thrown from the Python worker")
+# Characters of a reason: an error of the program may have a record in its message.
+_LONGEST = 1000
 # How long and how often the failed task is looked for in Spark's status store.
 _LOOK_FOR_S, _LOOK_EVERY_S = 2.0, 0.1
 
@@ -50,14 +52,14 @@ def _from_the_program(lines: list[str]) -> list[str]:
 
 
 def reason(error: BaseException, lacked: str = "") -> str:
-    """Type and message of the original error, in one line; with executor and remedy where a task lacked a module.
+    """Type and message of the original error in one short line; with executor and remedy where a task lacked a module.
 
     Args:
         error: what Spark raised.
         lacked: what to name in place of a missing module, such as its distribution and version.
     """
     text = text_of(error)
-    original, module = _original(error, text), missing_module(error)
+    original, module = shortened(_original(error, text), _LONGEST), missing_module(error)
     if not module:
         return original
     where = _executor(text) or _executor_that_lacks(module) or "an executor"
