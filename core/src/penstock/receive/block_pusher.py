@@ -108,10 +108,10 @@ class BlockPusher:
         if not reply.accepted:
             ids = [block.block_id for block in blocks]
             self._blocks.delete(ids)
-            raise StoreError(f"the driver did not accept block {', '.join(ids)}: {reply.reason}")
+            raise StoreError(f"the driver did not accept {_named(blocks)}: {reply.reason}")
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
-        what = f"block {', '.join(block.block_id for block in blocks)} could not be reported to the driver"
+        what = f"{_named(blocks)} could not be reported to the driver"
         message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
         return self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
 
@@ -176,6 +176,12 @@ class BlockPusher:
         except (Exception, SystemExit) as error:
             attempts = f"{self._retries[set_by] + 1} attempts ({conf.key(set_by)})"
             raise StoreError(f"{what}, {attempts}: {text_of(error)}") from error
+
+
+def _named(blocks: list[StoredBlock]) -> str:
+    """Blocks in messages; a group may have thousands."""
+    others = len(blocks) - 1
+    return f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
 
 
 @define(eq=False)
