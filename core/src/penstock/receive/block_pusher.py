@@ -162,7 +162,9 @@ class BlockPusher:
 
     def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
-            self._log.warning("store retried", what=what, error=text_of(error), delay_ms=round(delay_ms), throttle_s=10)
+            self._log.warning(
+                "store retried", what=what, reason=text_of(error), delay_ms=round(delay_ms), throttle_s=10
+            )
 
         try:
             return retry(

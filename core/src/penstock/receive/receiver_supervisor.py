@@ -180,12 +180,12 @@ class ReceiverSupervisor:
             # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
                 if self._start_call.interrupted:
-                    self._log.debug("onStart ended by stop", error=text_of(error))
+                    self._log.debug("onStart ended by stop", reason=text_of(error))
                     return
                 if self.is_started:
                     self.start_error = error
                     advice = "call restart() in onStart to try again in this process, reportError() to continue"
-                    self._log.warning("onStart failed", error=summary_of(error), advice=advice)
+                    self._log.warning("onStart failed", reason=summary_of(error), advice=advice)
                 self.stop(f"Error starting receiver {self.stream_id}: {summary_of(error)}", error)
 
     def start_soon(self) -> None:
@@ -359,7 +359,7 @@ class ReceiverSupervisor:
 
     def _on_thread_error(self, thread: str, error: BaseException) -> None:
         if self.is_stopped or isinstance(error, ReceiverStoppedError):
-            self._log.debug("thread ended by stop", thread=thread, error=text_of(error))
+            self._log.debug("thread ended by stop", thread=thread, reason=text_of(error))
         else:
             self.restart(f"Error on thread {thread}: {summary_of(error)}", error)
 
@@ -426,7 +426,7 @@ class ReceiverSupervisor:
             self._driver.ask(evolve(message, log_lines=recent_lines()) if message.error else message, Reply)
             return True
         except PenstockError as error:
-            self._log.warning("driver not notified", message=type(message).__name__, error=text_of(error))
+            self._log.warning("driver not notified", message=type(message).__name__, reason=text_of(error))
             return False
 
 

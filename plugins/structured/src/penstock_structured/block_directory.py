@@ -386,7 +386,7 @@ class BlockDirectory:
             with atomic_write(self.path / _CONSUMED, sync=self._durable) as partial:
                 partial.write_text(str(number))
         except OSError as error:
-            log.warning("consumed blocks not noted", directory=str(self.path), error=str(error))
+            log.warning("consumed blocks not noted", directory=str(self.path), reason=str(error))
             return False
         return True
 
