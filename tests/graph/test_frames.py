@@ -323,8 +323,11 @@ def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContex
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (columns(TEXT.with_metadata({"penstock.form": "pickle"})), "records of several types, or of one that Arrow"),
-        (FakeRDD([]), "records that are Python objects"),
+        (
+            columns(TEXT.with_metadata({"penstock.form": "pickle"})),
+            "are of several types, or of one that Arrow lacks, so toDF needs",
+        ),
+        (FakeRDD([]), "are Python objects, so toDF needs"),
         (columns(pa.schema([("a", pa.month_day_nano_interval())])), "no type for the column 'a'"),
     ],
     ids=["pickled", "rows", "interval"],

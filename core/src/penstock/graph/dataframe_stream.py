@@ -25,7 +25,7 @@ from penstock.graph.frames import (
 )
 from penstock.graph.node import Node, OnDriver
 from penstock.spark import dataframes
-from penstock.spark.schemas import parse_schema
+from penstock.spark.schemas import parse_schema, undeclared
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -52,10 +52,7 @@ class DataFrameStream(OnDriver):
         """The batches of a stream of records; see ``DStream.toDF``."""
         if schema is None:
             if not node.has_columns:
-                raise ConfigurationError(
-                    f"the records of {node.call_site.short} are Python objects, so toDF needs their schema: "
-                    "toDF('name type, ...')"
-                )
+                raise ConfigurationError(undeclared(node.call_site.short, "Python objects"))
             return cls(SourceFrames(node, None), to_dstream)
         struct, is_value = parse_schema(schema)
         return cls(SourceFrames(node, FrameSchema(struct, is_declared=True, are_values=is_value)), to_dstream)

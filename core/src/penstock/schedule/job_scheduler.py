@@ -295,12 +295,14 @@ class JobScheduler:
         self._post(BatchCompleted(info))
 
     def _report_failure(self, job_set: JobSet, job: Job, error: BaseException, reason: str) -> None:
+        original = error.__cause__ if isinstance(error, BatchFailedError) and error.__cause__ else error
         log.error(
             "job failed",
             batch_time=job_set.time_ms,
             output_op_id=job.output_op_id,
             operation=job.call_site.short,
             reason=reason,
+            raised_at=failure.place(original) or None,
         )
         self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
         self._on_error(failed)

@@ -11,7 +11,7 @@ import re
 import time
 
 from penstock.errors import shortened, text_of
-from penstock.runtime.tracebacks import INTERNAL
+from penstock.runtime.tracebacks import INTERNAL, traceback_of
 from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -19,6 +19,9 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # What follows in Spark's text advises on tracebacks: a worker that was killed has none.
 _ADVICE = ". Consider setting "
 _FRAME = re.compile(r'  File "')
+_PLACE = re.compile(r'  File "([^"]+)", line (\d+), in (.+)')
+# Of the standard library and of packages.
+_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|python3[^/]*)/")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
@@ -49,6 +52,17 @@ def _from_the_program(lines: list[str]) -> list[str]:
     frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
     starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not INTERNAL.search(line))
     return lines[next(starts, 0) :]
+
+
+def place(error: BaseException) -> str:
+    """Where in the program an error was raised: ``app.py:12 in parse``; empty if no frame is the program's."""
+    lines = (python_traceback(error) or traceback_of(error)).splitlines()
+    found = [each for line in lines if (each := _PLACE.match(line)) and not INTERNAL.search(line)]
+    for each in reversed(found):
+        path, number, function = each.groups()
+        if not _INSTALLED.search(path):
+            return f"{path.rpartition('/')[2]}:{number} in {function}"
+    return ""
 
 
 def reason(error: BaseException, lacked: str = "") -> str:

@@ -109,6 +109,16 @@ def _arrow_type(data_type: DataType) -> pa.DataType | None:
     return plain.get(data_type.simpleString())
 
 
+def undeclared(records_of: str, what: str) -> str:
+    """Why ``toDF`` needs a schema.
+
+    Args:
+        records_of: the stream's call site.
+        what: its records.
+    """
+    return f"the records of {records_of} are {what}, so toDF needs their schema: toDF('name type, ...')"
+
+
 def from_arrow(schema: pa.Schema) -> StructType:
     """Spark's schema of an Arrow schema that has only types which Spark reads.
 
