@@ -32,7 +32,8 @@ def _list(context: click.Context, _parameter: click.Parameter, is_asked: bool) -
         click.echo(f"  {row.name:14} {row.title}" + (f", over {row.axis}" if row.axis else ""))
     click.echo("engines:")
     for engine in ENGINES.values():
-        click.echo(f"  {engine.name:18} {engine.reason_not_available or engine.title}")
+        work = f" ({engine.work})" if engine.work else ""
+        click.echo(f"  {engine.name:18} {engine.reason_not_available or engine.title + work}")
     context.exit()
 
 

@@ -17,11 +17,12 @@ class Engine:
 
     Attributes:
         name: on the command line and in results.
-        title: in tables.
+        title: in tables and plots.
         program: module that runs its tasks.
         settings: fields of its tasks that every row gets.
         requires: package that may be absent.
         is_peer: whether others would choose it in Penstock's place.
+        work: of a limit: what it does; empty for the others.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Engine:
     settings: Mapping[str, Any] = field(factory=dict)
     requires: str = ""
     is_peer: bool = True
+    work: str = ""
 
     @property
     def reason_not_available(self) -> str:
@@ -78,33 +80,44 @@ ENGINES: dict[str, Engine] = {
         Engine("structured-socket", "Structured Streaming, socket source", _STRUCTURED, {"source": "socket"}),
         Engine(
             "bare-structured",
-            "limit: Structured Streaming, lines in the tasks' memory",
+            "limit: Structured Streaming, no source",
             _STRUCTURED,
             {"source": "memory", "conf": _UNIX_SOCKETS},
             is_peer=False,
+            work="the same query over lines that are in the tasks' memory",
         ),
         Engine("bytewax", "Bytewax", "benchmarks.programs.bytewax_flow", requires="bytewax"),
-        Engine("bare-python", "limit: a loop in one Python process", _BARE, {"library": "python"}, is_peer=False),
+        Engine(
+            "bare-python",
+            "limit: bare Python loop",
+            _BARE,
+            {"library": "python"},
+            is_peer=False,
+            work="a loop in one Python process reads the socket and computes",
+        ),
         Engine(
             "bare-spark",
-            "limit: a bare Spark job of one stage",
+            "limit: bare Spark job",
             _BARE,
             {"library": "pyspark", "conf": _UNIX_SOCKETS},
             is_peer=False,
+            work="one Spark job of one stage for each interval, with data from the driver",
         ),
         Engine(
             "bare-rows",
-            "limit: a bare Spark job each interval, beside a process that writes the Arrow files",
+            "limit: bare Spark jobs on files",
             _BARE_FILES,
             {"api": "rows", "conf": _UNIX_SOCKETS},
             is_peer=False,
+            work="one Spark job for each interval, beside a process that writes what the socket sends to Arrow files",
         ),
         Engine(
             "bare-dataframe",
-            "limit: a bare DataFrame query each interval, beside a process that writes the Arrow files",
+            "limit: bare DataFrames on files",
             _BARE_FILES,
             {"api": "dataframe", "conf": _UNIX_SOCKETS},
             is_peer=False,
+            work="the same with one DataFrame query",
         ),
     )
 }

@@ -29,6 +29,8 @@ one Python process or as bare Spark jobs.
 - **An answer** is compared with that of plain Python on the same data. Only right answers have figures.
 - **CPU and memory** are those of the driver, the JVM and the Python workers together. Memory is resident, without
   mapped files. The lines come from a thread of the program that runs the comparison, on the same processors.
+- **Limits** do the same work without a streaming engine:
+{limits}
 - **Slots:** all engines have as many slots for their batches as there are cores; receivers have their own.
 
 `make bench` measures all rows, which takes hours on an idle machine, and writes this page. One row, or a part of it:
@@ -54,25 +56,28 @@ same rounds; below 1 x it is slower. A missed goal is near the limit if this is 
 figures of other pages, which say how these were measured.
 """
 
-#: Goals whose figures other pages have: the page, the goal, what was measured, and whether it is met.
+#: Goals whose figures other pages have: the page, the goal, what was measured, whether it is met, and the limit.
 ELSEWHERE = (
     (
         "[Rate estimators](rate-control.md#summary)",
         "`model` better than `pid` on all 15 simulated plants",
         "batches until settled: on 12; overshoot: on 15; longest wait: on 14; used in time: on 15",
         "**no**",
+        "-",
     ),
     (
         "[Rate estimators, live](rate-control.md#live)",
         "`model`: used capacity ≥ 85 %",
         "80, 82 and 76 %",
         "**no**",
+        "-",
     ),
     (
         "[ReceiverTracker](scale.md)",
         "1,000 receivers with 5 blocks/s each on one core",
         "4,422 blocks/s",
         "**no**",
+        "-",
     ),
 )
 
@@ -154,7 +159,7 @@ def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome], runs: Sequence[R
                 cells = [_measured(goal, found), str(found.rounds), _verdict(found), _limit(goal, found)]
             lines.append(_line([name, _wording(goal, row), *cells]))
     lines.append(_long_run_goal(runs))
-    lines += [_line([where, goal, measured, "-", met, "-"]) for where, goal, measured, met in ELSEWHERE]
+    lines += [_line([where, goal, measured, "-", met, limit]) for where, goal, measured, met, limit in ELSEWHERE]
     return "\n".join(lines)
 
 
@@ -185,7 +190,7 @@ def _verdict(found: Judgement) -> str:
 def _limit(goal: Goal, found: Judgement) -> str:
     if not found.slower:
         return "-"
-    return f"{ENGINES[goal.limit].title.removeprefix('limit: ')}: {_spread(found.slower)}"
+    return f"{_bare(goal.limit)}: {_spread(found.slower)}"
 
 
 def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome], long_runs: Path | None = None) -> Path:
@@ -202,7 +207,8 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     """
     known = [each for row in rows.values() for point in row.points for each in _of_point(outcomes, row, point)]
     folder = path.parent / path.stem
-    parts = [_INTRO]
+    limits = "\n".join(f"    - {_bare(each.name)}: {each.work}." for each in ENGINES.values() if each.work)
+    parts = [_INTRO.format(limits=limits)]
     if any(each.is_quick for each in known):
         parts.append(_QUICK)
     runs = [long_run.Run.load(file) for file in sorted(long_runs.glob("*.json"), reverse=True)] if long_runs else []
@@ -274,6 +280,11 @@ def _machines(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
+def _bare(engine: str) -> str:
+    """The title of an engine, also of a limit without that word."""
+    return ENGINES[engine].title.removeprefix("limit: ")
+
+
 def _ratio(outcome: Outcome, ours: str, cell: Cell, metric: str) -> Spread | None:
     own = outcome.cell(ours)
     return ratios(own, cell, metric) if own and cell.engine != ours else None
@@ -291,7 +302,7 @@ def _wording(goal: Goal, row: Row) -> str:
     metric = METRICS[goal.metric]
     sign = "≥" if goal.relation == ">=" else "≤"
     factor = "" if goal.factor == 1 else f"{goal.factor:g} x "
-    limit = [f"{factor}{ENGINES[goal.peer].title.removeprefix('limit: ')}"] if goal.peer else []
+    limit = [f"{factor}{_bare(goal.peer)}"] if goal.peer else []
     limit += [f"{goal.offset:,.10g} {metric.unit}"] if goal.offset else []
     where = f" at {row.axis.partition(',')[0]} {goal.x:g}" if goal.x is not None else ""
     return f"{ENGINES[goal.engine].title}: {metric.title}{where} {sign} {' + '.join(limit)}"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock import conf, conf_table, conf_values
 from penstock.conf import KEYS, Settings
 from penstock.conf_values import SizeLimit
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shortened
 
 #: Values that the key behind an attribute refuses; names and plain text take anything.
 INVALID = {
@@ -84,7 +84,7 @@ def test_invalid_value_is_refused_with_key_value_and_meaning(attribute: str, tex
     with pytest.raises(ConfigurationError) as caught:
         parse(**{attribute: text})
     key = KEYS[attribute]
-    assert str(caught.value).startswith(f"{key.name}={text} is ")
+    assert str(caught.value).startswith(f"{key.name}={shortened(text)} is ")
     assert str(caught.value).endswith(key.help)
 
 

@@ -31,3 +31,41 @@ def test_every_error_can_be_pickled(kind: type[PenstockError]) -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert str(copy) == str(error)
+
+
+class Unspeakable:
+    """A value of the program that cannot be printed."""
+
+    def __repr__(self) -> str:
+        """Fail."""
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (5, "5"),
+        ("a" * 98, f"'{'a' * 98}'"),
+        ("a" * 99, f"'{'a' * 96}..."),
+        (list(range(1000)), f"{str(list(range(1000)))[:97]}..."),
+        (Unspeakable(), "an instance of Unspeakable"),
+    ],
+    ids=["short", "just fits", "one too long", "list", "unspeakable"],
+)
+def test_shown_is_short_and_never_fails(value: object, text: str) -> None:
+    assert errors.shown(value) == text
+    assert len(text) <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("s3://KEY:a%2Fb@bucket/x cannot be read", "s3://KEY:***@bucket/x cannot be read"),
+        ("'s3://KEY:a@b' and 'hdfs://u:p@h:80/'", "'s3://KEY:***@b' and 'hdfs://u:***@h:80/'"),
+        ("abfs://container@account/x:y@z", "abfs://container@account/x:y@z"),
+        ("grpc://127.0.0.1:4050 told me@home", "grpc://127.0.0.1:4050 told me@home"),
+    ],
+)
+def test_messages_have_no_password_of_a_uri(text: str, safe: str) -> None:
+    assert str(PenstockError(text)) == safe
+    assert str(ConfigurationError(text)) == safe

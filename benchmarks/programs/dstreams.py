@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from functools import reduce
 from operator import add, itemgetter
 from typing import Any
@@ -147,15 +149,20 @@ def _on_streams(ssc: Any, task: Task) -> list[int]:
     counts = [0] * task.batches
     for _ in range(task.streams):
         rdds = [ssc.sparkContext.parallelize(range(task.batch_records), 1) for _ in range(task.batches)]
-        number = iter(range(10**9))
-
-        def count(rdd: RDD[int], number: Any = number) -> None:
-            batch = next(number)
-            if batch < task.batches:
-                counts[batch] += rdd.count()
-
-        ssc.queueStream(rdds).foreachRDD(count)
+        ssc.queueStream(rdds).foreachRDD(_adding_to(counts))
     return counts
+
+
+def _adding_to(counts: list[int]) -> Callable[[RDD[int]], None]:
+    """A function that adds the count of each batch of a stream to its place, and ignores batches after the last."""
+    numbers = itertools.count()
+
+    # With a single parameter: PySpark passes the batch time to a function with two, defaults or not.
+    def count(rdd: RDD[int]) -> None:
+        if (number := next(numbers)) < len(counts):
+            counts[number] += rdd.count()
+
+    return count
 
 
 def _on_keys(ssc: Any, task: Task, library: Any) -> list[int]:

@@ -97,7 +97,10 @@ def test_global_state_that_a_plugin_spoils_is_restored_and_logged(driver: Ended,
 
 
 def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
-    assert driver.faults["aaa (bad-clash 2.5)"] == "the name 'aaa' is taken by aaa (good-aaa 1.0)"
+    assert (
+        driver.faults["aaa (bad-clash 2.5)"]
+        == "the name 'aaa' is taken by aaa (good-aaa 1.0): uninstall one of the two"
+    )
     assert _line(driver.log, "plugin left out", "aaa (bad-clash 2.5)")
     assert "clash" not in driver.uses
 

@@ -75,7 +75,7 @@ def test_goal_that_is_missed_is_compared_with_the_limit(metric: str, relation: s
     factor = 5 if relation == ">=" else 0.1
     row = evolve(ROWS["count"], goals=(Goal(metric, relation, factor, "pyspark", limit="bare-python"),))
     (text,) = goals_of(goals({"count": row}, [outcome(*cells)]))
-    assert text.endswith(f"| 1 | {verdict} | a loop in one Python process: {near:#.3g} x |")
+    assert text.endswith(f"| 1 | {verdict} | bare Python loop: {near:#.3g} x |")
 
 
 @pytest.mark.parametrize("x", [0.1, 0.05])
@@ -86,7 +86,7 @@ def test_goal_of_a_short_interval_stands_beside_the_bare_job(x: float) -> None:
     row = ROWS["latency"]
     row = evolve(row, goals=tuple(goal for goal in row.goals if goal.metric == "scheduling_p99_ms" and goal.x == x))
     (text,) = goals_of(goals({"latency": row}, [outcome(*cells, row="latency")]))
-    assert text.endswith("| no, but near the limit | a bare Spark job of one stage: 1.20 x |")
+    assert text.endswith("| no, but near the limit | bare Spark job: 1.20 x |")
 
 
 class SlowJobs:

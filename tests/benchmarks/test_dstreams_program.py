@@ -57,9 +57,17 @@ def test_limit_processes_the_lines_of_each_interval_and_gives_the_right_answer(
     assert len(result.delays_ms) == (4 if work == "wordcount" else 0)
 
 
-@pytest.mark.parametrize("work", ["window", "mapWithState", "streams"])
-def test_program_on_queues_gives_the_right_answer(sc: SparkContext, work: str) -> None:
-    task = Task(work, batches=3, interval_s=0.2, library="penstock", deadline_s=240)
+@pytest.mark.parametrize(
+    ("work", "library"),
+    [
+        ("window", "penstock"),
+        ("mapWithState", "penstock"),
+        ("streams", "penstock"),
+        ("streams", "pyspark.streaming"),
+    ],
+)
+def test_program_on_queues_gives_the_right_answer(sc: SparkContext, work: str, library: str) -> None:
+    task = Task(work, batches=3, interval_s=0.2, library=library, deadline_s=240)
     task = evolve(task, batch_records=20, keys=10, slides=2, streams=2)
     result = dstreams.run_on(sc, task)
     assert check(task, Lines(seed=5), 0, result) == ""

@@ -157,7 +157,8 @@ def test_error_has_both_checksums(tmp_path: Path, make_block: Callable[..., Bloc
         damaged.records()
     assert str(caught.value) == (
         f"the block file {damaged.stored.path} is damaged: its checksum is 8cdc1683, "
-        f"and was {damaged.stored.checksum:08x} when it was stored"
+        f"and was {damaged.stored.checksum:08x} when it was stored. With spark.penstock.blocks.onLost=skip batches "
+        "run without lost blocks"
     )
 
 

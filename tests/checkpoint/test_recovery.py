@@ -208,7 +208,7 @@ def test_failing_disk_is_reported_with_the_directory(tmp_path: Path, monkeypatch
     recovery._store = Unreadable(Directory.of(str(tmp_path)))
     with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: bad sector"):
         recovery.prepare()
-    with pytest.raises(CheckpointError, match=f"checkpoint directory '{tmp_path}' cannot be read: bad sector"):
+    with pytest.raises(CheckpointError, match=f"checkpoint directory '{tmp_path}' cannot be read: bad sector. Give"):
         recovery.find()
     monkeypatch.setattr(recovery_module, "save_program", lambda _program: b"functions")
     monkeypatch.setattr(Unreadable, "newest", lambda _store: None)

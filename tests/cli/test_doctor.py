@@ -81,7 +81,7 @@ def test_old_python_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_or_old_pyspark_fails(cli: Cli, versions: Versions, version: str | None) -> None:
     versions(pyspark=version, pyarrow="18.0.0", pandas="2.3.3")
     result = cli("doctor")
-    assert finding(result, "PySpark 3.5.1" if version else "PySpark is not installed")[0] == "fail"
+    assert finding(result, "PySpark 3.5.1 is too old" if version else "PySpark is not installed")[0] == "fail"
     assert "pip install 'pyspark>=4.0'" in result.stdout
     assert result.exit_code == 1
 

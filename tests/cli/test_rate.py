@@ -153,7 +153,7 @@ def test_estimator_without_required_option_is_left_out_of_the_table_and_named(cl
         (
             ("--estimator", "wrong", "--conf", "spark.streaming.backpressure.same.levle=1"),
             1,
-            "unknown option 'spark.streaming.backpressure.same.levle'. Did you mean "
+            "unknown configuration key 'spark.streaming.backpressure.same.levle'. Did you mean "
             "'spark.streaming.backpressure.same.level'?",
         ),
         (

@@ -198,7 +198,8 @@ def test_invalid_submit_args_are_refused_without_printing_them(
     assert result.exit_code == 1
     assert (
         result.stderr
-        == "penstock: the environment variable PYSPARK_SUBMIT_ARGS cannot be parsed: No closing quotation\n"
+        == "penstock: the environment variable PYSPARK_SUBMIT_ARGS cannot be parsed: No closing quotation: quote its "
+        "values as in a shell\n"
     )
     assert result.stdout == ""
 

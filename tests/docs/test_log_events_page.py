@@ -42,6 +42,7 @@ def test_example_lines_of_the_page_are_as_logged(caplog: pytest.LogCaptureFixtur
                 output_op_id=0,
                 operation="foreachRDD at app.py:12",
                 reason="ValueError: no number",
+                raised_at="app.py:8 in parsed",
             )
         finally:
             configure("WARNING")

@@ -215,7 +215,10 @@ def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run
 
 def test_a_union_with_a_stream_that_has_no_rdd_is_an_error(make_input: MakeInput, run: Run) -> None:
     union = make_input().union(make_input(lambda _: None))
-    with pytest.raises(StreamingStateError, match="FakeInputNode, a parent of a union, has no RDD at time 100 ms"):
+    with pytest.raises(
+        StreamingStateError,
+        match=r"fake_graph.py:.*, a parent of a union, has no RDD in batch 1970-01-01T00:00:00\.100Z: a",
+    ):
         run(union, 100)
 
 

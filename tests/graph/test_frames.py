@@ -129,7 +129,7 @@ def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
 def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
     node = UnionDStream(context.graph, (lines._node, FakeInput(context, lambda _time_ms: None).node))
     node.initialize(0)
-    with pytest.raises(StreamingStateError, match="FakeInputNode, a parent of a union, has no RDD"):
+    with pytest.raises(StreamingStateError, match=r"fake_graph.py:.*, a parent of a union, has no RDD"):
         node.batch_inputs(INTERVAL_MS)
 
 
@@ -323,8 +323,11 @@ def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContex
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (columns(TEXT.with_metadata({"penstock.form": "pickle"})), "records of several types, or of one that Arrow"),
-        (FakeRDD([]), "records that are Python objects"),
+        (
+            columns(TEXT.with_metadata({"penstock.form": "pickle"})),
+            "are of several types, or of one that Arrow lacks, so toDF needs",
+        ),
+        (FakeRDD([]), "are Python objects, so toDF needs"),
         (columns(pa.schema([("a", pa.month_day_nano_interval())])), "no type for the column 'a'"),
     ],
     ids=["pickled", "rows", "interval"],

@@ -303,7 +303,9 @@ def test_other_files_in_the_directory_are_ignored(keep: Keep, memory: Memory) ->
 
 def test_segment_of_another_version_is_refused_by_version(keep: Keep, memory: Memory) -> None:
     directory = memory({"segment-0000000000": frame(b'{"version":2,"run":"run-1"}')})
-    with pytest.raises(WriteAheadLogError, match="its format version is 2; this code reads 1"):
+    with pytest.raises(
+        WriteAheadLogError, match="its header has format version 2 and this version of Penstock reads version 1: run"
+    ):
         keep(directory, start=False)
 
 

@@ -101,7 +101,9 @@ def test_sound_record_of_another_version_is_refused_by_version() -> None:
     head = struct.pack(">BI", 2, 3)
     later = MAGIC + head + struct.pack(">I", zlib.crc32(b"new", zlib.crc32(head))) + b"new"
     assert len(later) == HEAD_BYTES + 3
-    with pytest.raises(WriteAheadLogError, match="has format version 2; this code reads 1"):
+    with pytest.raises(
+        WriteAheadLogError, match="has format version 2 and this version of Penstock reads version 1: run"
+    ):
         read_frames(frame(b"one") + later)
 
 

@@ -118,7 +118,7 @@ def test_listener_is_disabled_after_consecutive_errors(
     bus.stop(10)
     assert failing.heard == [0, 1, 2]
     (disabled,) = [record.getMessage() for record in caplog.records if "listener disabled" in record.getMessage()]
-    assert "consecutive_failures=3 listener=failing" in disabled
+    assert "consecutive_failures=3 key=spark.penstock.listener.maxFailures listener=failing" in disabled
 
 
 def test_counts_say_what_became_of_the_events_of_each_listener(make_bus: MakeBus, make_listener: MakeListener) -> None:
@@ -145,7 +145,7 @@ def test_error_that_is_no_exception_counts_as_an_error(
     post(bus, range(5))
     bus.stop(10)
     assert listener.heard == [0, 1, 2]
-    assert "consecutive_failures=3 listener=leaver" in caplog.text
+    assert "consecutive_failures=3 key=spark.penstock.listener.maxFailures listener=leaver" in caplog.text
 
 
 def disabled(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -220,7 +220,7 @@ def test_slow_listener_drops_events_which_is_logged_and_a_fast_one_gets_all(
     assert slow.await_heard(4) == [0, 1, 2, 10]
     # Once in ten minutes.
     (dropped,) = [record.getMessage() for record in caplog.records if "events dropped" in record.getMessage()]
-    assert "dropped=1 listener=slow" in dropped
+    assert "dropped=1 key=spark.penstock.listener.queueSize listener=slow" in dropped
 
 
 def test_post_never_blocks_on_a_listener(make_bus: MakeBus, make_listener: MakeListener, gate: Gate) -> None:

@@ -139,3 +139,33 @@ def test_text_is_refused_for_a_function(name: str) -> None:
         ConfigurationError, match=rf"{name}='len' is not callable; a function can be given in the program"
     ):
         read(Functions, **{name: "len"})
+
+
+@attrs.frozen
+class Secrets:
+    pins: list[int] = attrs.field(factory=list, repr=False)
+    phrase: str = attrs.field(default="", repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.phrase) == 7:
+            raise ValueError(f"phrase={self.phrase!r}: {self.phrase} has 7 letters")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pins": "1234, 56x8"}, "pins=(hidden): (hidden) is not a whole number"),
+        ({"pins": ["1234", "56x"]}, "pins=(hidden): (hidden) is not a whole number"),
+        ({"phrase": "swordfi"}, "phrase=(hidden): (hidden) has 7 letters"),
+    ],
+)
+def test_message_has_no_part_of_a_secret(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(Secrets, **given)
+    assert str(caught.value) == f"receiver 'net': {message}"
+
+
+def test_message_shortens_a_long_value() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(Checked, rate="9" * 3000 + "x")
+    assert str(caught.value) == f"receiver 'net': rate='{'9' * 96}... is not a whole number"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import wait_for
 
 from penstock import StoredBlock
+from penstock.blocks.received_block_handler import LocalBlockHandler
+from penstock.conf import Settings
 from penstock.errors import StoreError
-from penstock.receive.block_pusher import BlockReporter
-from penstock.receive.messages import AddBlocks
+from penstock.receive.block_pusher import BlockPusher, BlockReporter
+from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.runtime.clock import ManualClock
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -117,3 +122,22 @@ def test_threads_that_store_share_reports(
         each.result(timeout=10)
     assert [len(message.blocks) for message in driver.log.of(AddBlocks)] == [1, 9]
     assert len({each.block_id for each in driver.blocks}) == 10
+
+
+class Refusing:
+    """A driver that accepts no block."""
+
+    def ask(self, _message: object, _reply_kind: type) -> Any:
+        return Reply(accepted=False, reason="it was replaced")
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [(1, "block input-0-1-0"), (2, "block input-0-1-0 and 1 other"), (3, "block input-0-1-0 and 2 others")],
+)
+def test_message_names_one_block_of_a_group(tmp_path: Path, count: int, named: str) -> None:
+    launch, store = RegisterReceiver(0, 1, "Silent", 1), LocalBlockHandler(tmp_path)
+    pusher = BlockPusher(launch, Settings.parse({}), Refusing(), store, ManualClock(0), threading.Event())
+    with pytest.raises(StoreError) as caught:
+        pusher.report([block(number) for number in range(count)])
+    assert str(caught.value) == f"the driver did not accept {named}: it was replaced"

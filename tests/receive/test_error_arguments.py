@@ -41,6 +41,22 @@ def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Sup
     assert "Unprintable" in log.of(ReportError)[0].error
 
 
+@pytest.mark.parametrize("place", ["receive", "onStart"])
+def test_the_reported_traceback_begins_with_the_receivers_own_code(
+    supervise: Supervise, receiver: Noting, log: EventLog, background: Background, place: str
+) -> None:
+    def fail() -> None:
+        raise Unprintable
+
+    supervisor = supervise(Failing() if place == "receive" else receiver)
+    receiver.on_start = fail
+    starting = background(supervisor.start)
+    log.await_count(DeregisterReceiver)
+    _, first, *_ = log.of(DeregisterReceiver)[0].error.splitlines()
+    assert f'File "{__file__}"' in first or "conftest.py" in first
+    starting.result(timeout=30)
+
+
 def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
     supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:

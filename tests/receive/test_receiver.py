@@ -83,7 +83,7 @@ def test_properties_of_a_running_receiver(supervise: Supervise) -> None:
 def test_a_receiver_has_one_supervisor(supervise: Supervise) -> None:
     receiver = Plain("h")
     supervise(receiver)
-    with pytest.raises(StreamingStateError, match="Plain has a supervisor already"):
+    with pytest.raises(StreamingStateError, match="this Plain runs already: each launch"):
         supervise(receiver)
 
 

@@ -153,7 +153,7 @@ def test_stream_id_is_the_receivers(sink: Sink) -> None:
 
 def test_receiver_has_one_host(sink: Sink) -> None:
     ReceiverHost(receiver := Idle(), sink)
-    with pytest.raises(StreamingStateError, match="has a supervisor already"):
+    with pytest.raises(StreamingStateError, match="runs already: each launch needs"):
         ReceiverHost(receiver, sink)
 
 

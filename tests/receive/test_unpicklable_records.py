@@ -25,7 +25,8 @@ def test_record_that_cannot_be_pickled_is_reported_and_left_out(
     supervisor.await_termination()
     assert records() == [1, "two"]
     (received,) = log.of(ReportError)
-    assert received.message.startswith("1 records cannot be pickled: they are left out - TypeError: cannot pickle")
+    expected = "1 record left out, because pickle fails; the first is of type lock - TypeError: cannot pickle"
+    assert received.message.startswith(expected)
     assert "lock" in received.error
 
 

@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import bound_fields, components, configure, get_logger, set_level, throttle
+from penstock.runtime.threads import contain_errors
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,28 @@ def test_exception_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) ->
     except ValueError:
         get_logger("test_part").exception("it failed")
     assert "ValueError: the reason" in caplog.text
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["current", "given"])
+def test_traceback_begins_with_the_programs_frame(caplog: pytest.LogCaptureFixture, given: bool) -> None:
+    """The outermost frame is Penstock's: ``contain_errors`` calls the function."""
+    caught: list[BaseException] = []
+    log = get_logger("test_part")
+
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    contain_errors(fail, lambda error: log.exception("it failed") if given else caught.append(error))
+    if not given:
+        log.error("it failed", exc_info=caught[0])
+    text = caplog.records[0].getMessage()
+    assert "in fail" in text
+    assert "contain_errors" not in text
+
+
+def test_password_of_a_uri_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
+    get_logger("test_part").warning("file vanished", path="s3://key:secret@bucket/a", count=2)
+    assert "path=s3://key:***@bucket/a" in caplog.records[0].getMessage()
 
 
 def test_percent_sign_is_not_a_format(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.spark.failure import python_traceback, reason
+from penstock.spark.failure import place, python_traceback, reason
 
 
 @pytest.mark.parametrize("after", ["\n\tat org.apache.spark.api.python.Runner", ""])
@@ -68,9 +70,41 @@ def test_frames_in_the_message_are_no_frames_of_the_task() -> None:
     assert reason(error) == "StateError: key 'a': ValueError: no"
 
 
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ((WORKER, OURS, "<fused chain>", "/home/me/app.py", "/usr/lib/python3.11/json.py"), "app.py:3 in f"),
+        (
+            ("/home/me/app.py", "/home/me/parse.py", OURS, "/venv/lib/python3.11/site-packages/x/y.py"),
+            "parse.py:3 in f",
+        ),
+        ((WORKER, OURS), ""),
+    ],
+    ids=["called a library", "called back", "no frame of the program"],
+)
+def test_place_is_the_innermost_frame_of_the_program(files: tuple[str, ...], found: str) -> None:
+    assert place(RuntimeError(f"Job aborted: {traceback_of(*files)}\n\n\tat org.apache.spark")) == found
+
+
+def test_place_of_an_error_on_the_driver() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no") as caught:
+        fail()
+    assert re.fullmatch(r"test_failure\.py:\d+ in fail", place(caught.value))
+    assert place(ValueError("never raised")) == ""
+
+
 def test_other_error_is_reported_with_its_type() -> None:
     assert reason(ValueError("\nfirst\nsecond")) == "ValueError: first"
     assert reason(ValueError()) == "ValueError"
+
+
+def test_reason_is_short_although_the_message_has_a_record() -> None:
+    found = reason(KeyError("x" * 5000))
+    assert found.startswith("KeyError: 'xxx")
+    assert len(found) == 1000
 
 
 LOST = (

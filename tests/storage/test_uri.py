@@ -55,7 +55,7 @@ def test_relative_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 @pytest.mark.parametrize("text", ["", "  "])
 def test_empty_location_is_refused(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="path is empty"):
+    with pytest.raises(ConfigurationError, match="path of a directory is empty"):
         absolute_location(text)
 
 

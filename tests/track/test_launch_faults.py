@@ -33,6 +33,8 @@ def test_failing_preferred_location_is_reported_and_retried(
     tracked = make_tracker([Fickle()])
     tracked.tracker.start()
     error = tracked.events.await_one(ReceiverError)
-    assert "the catalogue does not answer" in error.receiverInfo.lastErrorMessage
+    assert "preferredLocation raised ConnectionError: the catalogue does" in error.receiverInfo.lastErrorMessage
+    _, first, *_ = error.receiverInfo.lastError.splitlines()
+    assert f'File "{__file__}"' in first
     tracked.relaunch()
     assert tracked.launch(timeout_s=30).hosts == ("host-b",)

@@ -283,7 +283,7 @@ def test_candidates_are_remembered_until_the_receiver_registers() -> None:
 @pytest.mark.parametrize(
     ("name", "refused"),
     [
-        ("waiting", "stream 0 has no launch 1"),
+        ("waiting", "launch 1 of stream 0 was replaced, or has ended"),
         ("scheduled", ""),
         # Its job could not be cancelled, and it has found a slot after all.
         ("overdue", ""),
@@ -293,8 +293,8 @@ def test_candidates_are_remembered_until_the_receiver_registers() -> None:
         ("restarting", ""),
         ("stopping", "the application is stopping"),
         ("ending", "the application is stopping"),
-        ("backing off", "stream 0 has no launch 1"),
-        ("given up", "stream 0 has no launch 1"),
+        ("backing off", "launch 1 of stream 0 was replaced, or has ended"),
+        ("given up", "launch 1 of stream 0 was replaced, or has ended"),
     ],
 )
 def test_registration_is_accepted_or_refused_by_state(name: str, refused: str) -> None:
@@ -305,7 +305,9 @@ def test_registration_is_accepted_or_refused_by_state(name: str, refused: str) -
 @pytest.mark.parametrize("epoch", [0, 2])
 def test_registration_of_another_launch_is_refused(epoch: int) -> None:
     lifecycle = launched().take(Registration(RegisterReceiver(0, epoch, "Silent", 1), A))
-    assert lifecycle.answer == Registered(accepted=False, reason=f"stream 0 has no launch {epoch}")
+    assert lifecycle.answer == Registered(
+        accepted=False, reason=f"launch {epoch} of stream 0 was replaced, or has ended"
+    )
     assert lifecycle.of(Connect) == []
 
 
@@ -422,7 +424,9 @@ def test_errors_are_logged_with_the_executor_whose_log_has_the_receivers_lines()
 def test_messages_of_another_launch_are_refused(event: LifecycleEvent) -> None:
     lifecycle = active()
     before = lifecycle.record
-    assert lifecycle.take(event).answer == Reply(accepted=False, reason="stream 0 has no launch 3")
+    assert lifecycle.take(event).answer == Reply(
+        accepted=False, reason="launch 3 of stream 0 was replaced, or has ended"
+    )
     assert lifecycle.record == before
 
 

@@ -144,7 +144,10 @@ def test_registered_receiver_is_in_the_infos(tracked: Tracked) -> None:
 @pytest.mark.parametrize(("stream_id", "epoch"), [(1, 1), (-1, 1), (0, 0), (0, 2)])
 def test_a_registration_of_another_stream_or_launch_is_refused(tracked: Tracked, stream_id: int, epoch: int) -> None:
     refused = tracked.process().register(stream_id=stream_id, epoch=epoch)
-    assert (refused.accepted, refused.reason) == (False, f"stream {stream_id} has no launch {epoch}")
+    assert (refused.accepted, refused.reason) == (
+        False,
+        f"launch {epoch} of stream {stream_id} was replaced, or has ended",
+    )
     assert tracked.events.entries == []
 
 
@@ -214,7 +217,7 @@ def test_blocks_of_an_older_launch_another_stream_or_nobody_are_refused(
     tracked.tracker.start()
     process = tracked.registered(1)
     for epoch in (0, 2):
-        assert process.add(0, epoch=epoch).reason == f"launch {epoch} of stream 0 was replaced"
+        assert process.add(0, epoch=epoch).reason == f"launch {epoch} of stream 0 was replaced, or has ended"
     assert process.add(0, stream_id=1).reason == "the blocks belong to another stream"
     assert not process.add(0, stream_id=9).accepted
     assert stored(tracked, 100) == stored(tracked, 200, 1) == []

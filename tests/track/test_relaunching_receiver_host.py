@@ -172,7 +172,7 @@ def test_an_instance_that_has_a_host_already_counts_as_a_failed_launch() -> None
     receiver = Ends()
     with hosting(lambda: receiver, Sink(), {"spark.penstock.receiver.maxRestarts": "3"}) as host:
         wait_for(lambda: host.failure, "the failure")
-        assert "has a supervisor already" in host.failure
+        assert "runs already: each launch" in host.failure
 
 
 def test_a_stop_during_the_back_off_ends_at_once() -> None:

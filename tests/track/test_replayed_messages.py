@@ -32,12 +32,12 @@ def test_messages_of_an_ended_launch_change_nothing(tracked: Tracked) -> None:
     assert ids(tracked, 100) == ["input-0-1-0"]
     tracked.settle()
     before, events, connection = tracked.tracker.receiver_infos(), tracked.events.names, tracked.connection()
-    assert old.register().reason == "stream 0 has no launch 1"
-    assert old.report("the source was slow").reason == "stream 0 has no launch 1"
-    assert old.deregister("restarts").reason == "stream 0 has no launch 1"
+    assert old.register().reason == "launch 1 of stream 0 was replaced, or has ended"
+    assert old.report("the source was slow").reason == "launch 1 of stream 0 was replaced, or has ended"
+    assert old.deregister("restarts").reason == "launch 1 of stream 0 was replaced, or has ended"
     # Blocks that the driver has accepted are accepted, for their sender would delete refused ones; they count once.
     assert old.add(0).accepted
-    assert old.add(1).reason == "launch 1 of stream 0 was replaced"
+    assert old.add(1).reason == "launch 1 of stream 0 was replaced, or has ended"
     tracked.settle()
     assert (tracked.tracker.receiver_infos(), tracked.events.names) == (before, events)
     assert tracked.connection() is connection

@@ -15,13 +15,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import cattrs
 from attrs import field, frozen
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shortened, shown
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
     prefix + suffix: 1 << 10 * power for power, prefix in enumerate("kmgtp", 1) for suffix in ("", "b")
 }
 _LARGEST = 1 << 63
+# Shorter ones are found in quotes only: they may be part of any word or number.
+_SHORTEST_SECRET = 4
 _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
@@ -59,10 +61,10 @@ def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
     match = _QUANTITY.fullmatch(text)
     unit = (match[2].lower() or default_unit) if match else ""
     if not match or unit not in units:
-        raise ValueError(f"{text!r} is not a whole number with one of the units {', '.join(units)}")
+        raise ValueError(f"{shown(text)} is not a whole number with one of the units {', '.join(units)}")
     quantity = int(match[1])
     if abs(quantity) > _LARGEST:
-        raise ValueError(f"{text!r} is too large")
+        raise ValueError(f"{shown(text)} is too large")
     return int(quantity * units[unit])
 
 
@@ -75,7 +77,7 @@ def parse_positive_s(text: str) -> float:
     """Parse a Spark time string above zero into seconds; a bare number is seconds."""
     value = _quantity(text, _MS_PER_UNIT, "s") / 1000
     if not value > 0:
-        raise ValueError(f"{text!r} is not greater than zero")
+        raise ValueError(f"{shown(text)} is not greater than zero")
     return value
 
 
@@ -89,7 +91,7 @@ def parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
+        raise ValueError(f"{shown(text)} is not a whole number") from None
 
 
 def parse_float(text: str) -> float:
@@ -97,7 +99,7 @@ def parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text!r} is not a number") from None
+        raise ValueError(f"{shown(text)} is not a number") from None
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -109,14 +111,14 @@ def parse_rate_per_s(text: str) -> float:
     """Parse a rate in records/s. Zero and below mean unlimited, as in Spark."""
     rate = parse_float(text)
     if math.isnan(rate):
-        raise ValueError(f"{text!r} is not a number")
+        raise ValueError(f"{shown(text)} is not a number")
     return rate if rate > 0 else math.inf
 
 
 def parse_level(text: str) -> str:
     """Parse the name of a log level."""
     if text.strip().upper() not in _LEVELS:
-        raise ValueError(f"{text!r} is not one of {', '.join(_LEVELS)}")
+        raise ValueError(f"{shown(text)} is not one of {', '.join(_LEVELS)}")
     return text.strip().upper()
 
 
@@ -142,7 +144,7 @@ def parse_size_limit(text: str) -> SizeLimit:
         except ValueError:
             percent = math.nan
         if not 0 <= percent <= 100:
-            raise ValueError(f"{text!r} is not between 0% and 100%")
+            raise ValueError(f"{shown(text)} is not between 0% and 100%")
         return SizeLimit(share=percent / 100) if percent else SizeLimit()
     num_bytes = _at_least(0, parse_size_bytes)(text)
     return SizeLimit(num_bytes) if num_bytes else SizeLimit()
@@ -152,7 +154,7 @@ def parse_port(text: str) -> int:
     """Parse the number of a port that needs no privilege; 0 lets the system choose."""
     port = parse_int(text)
     if port != 0 and not 1024 <= port <= 65535:
-        raise ValueError(f"{text!r} is neither 0 nor between 1024 and 65535")
+        raise ValueError(f"{shown(text)} is neither 0 nor between 1024 and 65535")
     return port
 
 
@@ -163,14 +165,14 @@ def parse_time_zone(text: str) -> ZoneInfo | None:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{text!r} is not the name of a time zone") from None
+        raise ValueError(f"{shown(text)} is not the name of a time zone") from None
 
 
 def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[str], int]:
     def parse_checked(text: str) -> int:
         value = parse(text)
         if value < minimum:
-            raise ValueError(f"{text!r} is {'not greater than zero' if minimum else 'negative'}")
+            raise ValueError(f"{shown(text)} is {'not greater than zero' if minimum else 'negative'}")
         return value
 
     return parse_checked
@@ -224,16 +226,31 @@ def holds_several(option_type: Any) -> bool:
     return get_origin(option_type) in _COLLECTIONS
 
 
-def refused(named: str, value: object, reason: str) -> str:
+def refused(name: str, value: object, reason: str, *, is_quoted: bool = False, is_hidden: bool = False) -> str:
     """Why a value is refused: ``option=value is not a number``.
 
     Args:
-        named: the option with its value, as it is shown.
+        name: the option or key.
         value: the value.
         reason: the reason, which may begin with the value.
+        is_quoted: show the value as in a program, not as in a properties file.
+        is_hidden: the value is a secret: show no part of it.
     """
-    without_value = reason.removeprefix(f"{value!r} ")
-    return f"{named}: {reason}" if without_value == reason else f"{named} {without_value}"
+    text = "(hidden)" if is_hidden else shown(value) if is_quoted else shortened(str(value))
+    without_value = reason.removeprefix(f"{shown(value)} ")
+    if without_value != reason:
+        return f"{name}={text} {without_value}"
+    return f"{name}={text}: {_without(value, reason) if is_hidden else reason}"
+
+
+def _without(value: object, reason: str) -> str:
+    """A reason without a secret value, and without the items of one that is a list."""
+    items = (item.strip(" []()'\"") for item in str(value).split(","))
+    for text in sorted({str(value), *items} - {""}, key=len, reverse=True):
+        reason = reason.replace(repr(text), "(hidden)")
+        if len(text) >= _SHORTEST_SECRET:
+            reason = reason.replace(text, "(hidden)")
+    return reason
 
 
 def _text_form(option_type: Any) -> TextForm | None:
@@ -251,27 +268,27 @@ def _to_text_form(value: Any, option_type: Any) -> Any:
 def _to_bool(value: Any, _type: Any) -> bool:
     text = str(value).strip().lower() if isinstance(value, bool | str) else ""
     if text not in {"true", "false"}:
-        raise ValueError(f"{value!r} is neither true nor false")
+        raise ValueError(f"{shown(value)} is neither true nor false")
     return text == "true"
 
 
 def _to_choice(value: Any, option_type: Any) -> Any:
     choice = value.strip() if isinstance(value, str) else value
     if choice not in get_args(option_type):
-        raise ValueError(f"{value!r} is not one of {', '.join(map(str, get_args(option_type)))}")
+        raise ValueError(f"{shown(value)} is not one of {', '.join(map(str, get_args(option_type)))}")
     return choice
 
 
 def _require_type(value: Any, *types: type) -> Any:
     """Refuse values that a constructor would convert silently: a number given as text, a fraction as an integer."""
     if type(value) not in types:
-        raise ValueError(f"{value!r} is not of type {types[0].__name__}")
+        raise ValueError(f"{shown(value)} is not of type {types[0].__name__}")
     return value
 
 
 def _to_callable(value: Any, _type: Any) -> Any:
     if not callable(value):
-        raise ValueError(f"{value!r} is not callable; a function can be given in the program only")
+        raise ValueError(f"{shown(value)} is not callable; a function can be given in the program only")
     return value
 
 
@@ -308,4 +325,4 @@ def value_of(name: str, text: str, kind: Any, help: str) -> Any:
     try:
         return converter.structure(text, kind)
     except ValueError as error:
-        raise ConfigurationError(f"{refused(f'{name}={text}', text, str(error))}. {help}") from None
+        raise ConfigurationError(f"{refused(name, text, str(error))}. {help}") from None

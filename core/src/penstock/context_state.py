@@ -6,6 +6,7 @@ import threading
 from enum import Enum
 
 from penstock.conf import Settings
+from penstock.errors import shown
 
 
 class StreamingContextState(Enum):
@@ -65,4 +66,4 @@ def require_callable(setup: object) -> None:
         TypeError: it is not callable.
     """
     if not callable(setup):
-        raise TypeError("setupFunc should be callable.")
+        raise TypeError(f"setupFunc should be callable: pass the function that creates the context, not {shown(setup)}")

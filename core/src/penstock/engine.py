@@ -24,7 +24,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread, contain_errors
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
-from penstock.spark import cluster
+from penstock.spark import cluster, failure
 from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -231,7 +231,9 @@ class Engine:
         if self.generator is not None:
             self.generator.save()
         if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
-            log.warning("last checkpoint not written before the deadline")
+            log.warning(
+                "last checkpoint not written before the deadline", effect="the next run recovers from an earlier one"
+            )
 
     def _release_blocks(self, before_ms: int) -> None:
         if self.generator is not None:
@@ -239,7 +241,9 @@ class Engine:
 
 
 def _log_unprepared(error: BaseException) -> None:
-    log.warning("DataFrames not prepared", reason=str(error), effect="the first batch takes some seconds longer")
+    log.warning(
+        "DataFrames not prepared", reason=failure.reason(error), effect="the first batch takes some seconds longer"
+    )
 
 
 def _closing_s(end: float, most_s: float) -> float:

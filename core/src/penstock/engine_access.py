@@ -224,7 +224,12 @@ class EngineAccess(ListenerContext):
         if estimator.restore(saved):
             return estimator
         if saved is not None:
-            log.warning("saved state of rate estimator rejected", estimator=spec.name, stream_id=stream_id)
+            log.warning(
+                "saved state of rate estimator rejected",
+                estimator=spec.name,
+                stream_id=stream_id,
+                effect="it starts without the experience of the earlier run",
+            )
         if (first := configured_first_rate(self._settings)) is not None:
             estimator.begin_with(first)
         return estimator

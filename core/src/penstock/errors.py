@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+_LONGEST_VALUE = 100
+# Without a colon it is no password: the containers of Azure stand there.
+_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 
 
 def text_of(error: object) -> str:
@@ -14,13 +19,42 @@ def text_of(error: object) -> str:
         return f"(no text: {type(failed).__name__})"
 
 
+def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """A text for a message, which may come from data: cut after 100 characters, or after ``longest``."""
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def shown(value: object) -> str:
+    """A value of the program for a message: its repr, cut after 100 characters; never raises."""
+    try:
+        return shortened(repr(value))
+    except Exception:
+        return f"an instance of {type(value).__name__}"
+
+
+def without_password(text: str) -> str:
+    """A text without the passwords of its URIs: ``s3://key:***@bucket``."""
+    return _PASSWORD.sub(r"\1***@", text) if "://" in text else text
+
+
+def other_version(what: str, found: object, known: int) -> str:
+    """That a file has another format version than this code, and what to do."""
+    return (
+        f"{what} has format version {shown(found)} and this version of Penstock reads version {known}: run the version "
+        "of Penstock that wrote it"
+    )
+
+
 def summary_of(error: BaseException) -> str:
     """Return an error's class and text: ``OSError: disk full``."""
     return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__
 
 
 class PenstockError(Exception):
-    """Base class of all errors that Penstock raises."""
+    """Base class of all errors that Penstock raises. The message has no passwords of URIs."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_password(each) if isinstance(each, str) else each for each in args))
 
 
 class ConfigurationError(PenstockError, ValueError):
@@ -36,7 +70,7 @@ class UnknownNameError(ConfigurationError, LookupError):
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(self.known) or "none"
         super().__init__(
-            f"unknown {kind} {name!r}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
+            f"unknown {kind} {shown(name)}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
         )
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str, str]]:

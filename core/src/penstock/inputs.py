@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
@@ -166,7 +166,7 @@ class StreamBuilder:
         if not isinstance(receiver, Receiver):
             advice = f": pass {receiver.__name__}(...)" if isinstance(receiver, type) else ""
             raise ConfigurationError(
-                f"receiverStream takes an instance of a penstock.Receiver class, not {receiver!r}{advice}"
+                f"receiverStream takes an instance of a penstock.Receiver class, not {shown(receiver)}{advice}"
             )
         return self._stream(ReceiverInputDStream(self._graph, receiver))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
 import socket
 import threading
 import time
@@ -140,7 +141,7 @@ def test_reset_is_an_error_and_loses_no_record(
     reset(peer)
     launched.until(lambda: bool(launched.errors))
     (error,) = launched.errors
-    assert error.startswith("Error receiving data - ConnectionResetError: ")
+    assert re.match(r"Error receiving data from 127\.0\.0\.1:\d+ - ConnectionResetError: ", error)
     assert "ConnectionResetError" in traces(launched)[0]
     assert launched.records[0] == b"a\n"
     server.accept().sendall(b"after\n")

@@ -217,7 +217,9 @@ def test_a_damaged_description_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
     (tmp_path / "penstock-source.json").write_text('{"format": 2, "receiver": "socket"}')
-    with pytest.raises(ConfigurationError, match="has format 2; this version reads format 1"):
+    with pytest.raises(
+        ConfigurationError, match="has format version 2 and this version of Penstock reads version 1: run"
+    ):
         BlockDirectory(tmp_path, "socket")
 
 

@@ -304,6 +304,13 @@ def test_events_beyond_the_limit_are_lost_while_the_disk_is_full(
     assert not event_log._thread.is_alive()
 
 
+def test_choice_lists_the_newest_applications(tmp_path: Path) -> None:
+    for number in range(13):
+        (tmp_path / f"events-app-{number:04}.000001.jsonl").write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=r"--app: app-0012, .*, app-0003 and 3 more$"):
+        read_history(str(tmp_path))
+
+
 def test_choice_of_the_application(write: Callable[..., EventLog], run: list[Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no event log in"):
         read_history(str(tmp_path))

@@ -151,7 +151,7 @@ def test_data_becomes_later_while_no_batch_ends() -> None:
     [
         ("stopped", Level.BAD, "not active"),
         ("given up", Level.BAD, "given up: it failed too often and is not relaunched"),
-        ("unhealthy", Level.WARNING, "unhealthy: it fails more often than maxRestarts allows"),
+        ("unhealthy", Level.WARNING, "unhealthy: it fails more often than spark.penstock.receiver.maxRestarts allows"),
         ("lost", Level.WARNING, "lost 3 blocks with 1,200 records"),
         ("hostile", Level.WARNING, "reported an error 42.0 sec ago"),
     ],

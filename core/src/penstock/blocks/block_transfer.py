@@ -15,9 +15,10 @@ from penstock.wire.token import Token
 # The timeout for one block: a host that vanished must not hold a batch for ever.
 _FETCH_TIMEOUT_S = 300.0
 
-_ADVICE = (
-    "If that host runs, this one must reach it at that address: let the port, which spark.penstock.receiver.port "
-    "fixes, through firewalls"
+#: The remedy when a receiver's endpoint cannot be reached, from the driver or from a task.
+RECEIVER_PORT_ADVICE = (
+    "If that host runs, the driver and all executors must reach it at that address: let the port, which "
+    "spark.penstock.receiver.port fixes, through firewalls"
 )
 
 
@@ -48,7 +49,7 @@ def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterato
         BlockUnreachableError: the endpoint does not answer, or belongs to another application by now.
     """
     try:
-        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=_ADVICE)
+        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)
     except WireError as error:
         kind = BlockGoneError if isinstance(error, StreamNotFoundError) else BlockUnreachableError
         raise kind(

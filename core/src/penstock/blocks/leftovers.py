@@ -107,7 +107,10 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))
     except OSError as error:
-        log.warning("block directory not noted for deletion", directory=str(directory), reason=str(error))
+        effect = "it remains if the run is killed"
+        log.warning(
+            "block directory not noted for deletion", directory=str(directory), reason=str(error), effect=effect
+        )
 
 
 def sweep(notes: Path | None = None) -> list[Path]:

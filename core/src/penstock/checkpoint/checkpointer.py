@@ -19,7 +19,7 @@ from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.checkpoint.writer import CheckpointWriter
-from penstock.errors import CheckpointError, text_of
+from penstock.errors import CheckpointError, summary_of
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
@@ -163,7 +163,7 @@ class Checkpointer:
                     log.warning(
                         "listener value not readable, saving the previous one",
                         listener=name,
-                        reason=f"{type(error).__name__}: {text_of(error)}",
+                        reason=summary_of(error),
                     )
                 self._unreadable.add(name)
         return {name: self._listener_values[name] for name in self._listeners if name in self._listener_values}
@@ -252,7 +252,7 @@ class Checkpointer:
     def _on_failures(self, count: int, error: BaseException) -> None:
         log.error("checkpoint not written", consecutive_failures=count, reason=str(error))
         if count == self._max_failures:
-            self._post(CheckpointFailed(self._clock.now_ms(), count, f"{type(error).__name__}: {error}"))
+            self._post(CheckpointFailed(self._clock.now_ms(), count, summary_of(error)))
 
 
 def _position(name: str, stream: Any) -> dict[str, Any] | None:
@@ -261,6 +261,4 @@ def _position(name: str, stream: Any) -> dict[str, Any] | None:
         return None if position is None else position()
     # Without its position, a recovered run would read the source's data twice, or not at all.
     except Exception as error:
-        raise CheckpointError(
-            f"input stream {name} does not give its position: {type(error).__name__}: {text_of(error)}"
-        ) from error
+        raise CheckpointError(f"input stream {name} does not give its position: {summary_of(error)}") from error

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shown
 from penstock.runtime.atomic_write import make_private
 from penstock.spark import failure
 from penstock.spark.checkpoint import (
@@ -106,7 +106,9 @@ def require_checkpoint_directory(directory: object, given_by: str) -> None:
         ConfigurationError: it is not a string, or has no text.
     """
     if not isinstance(directory, str) or not directory.strip():
-        raise ConfigurationError(f"{given_by} must be the path or URI of a checkpoint directory, not {directory!r}")
+        raise ConfigurationError(
+            f"{given_by} must be the path or URI of a checkpoint directory, not {shown(directory)}"
+        )
 
 
 def _why_not_writable(path: Path) -> str:

@@ -18,7 +18,7 @@ from penstock.blocks.received_block_handler import file_name
 from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import BlockGoneError, CheckpointError, WriteAheadLogError, text_of
-from penstock.journal.reader import LogReader
+from penstock.journal.reader import LogReader, unknown_event
 from penstock.journal.segment import segment_name, segment_numbers
 from penstock.storage.directory import Directory
 from penstock.track.allocations import Allocations, allocations_lost
@@ -218,9 +218,7 @@ def _blocks(
         for event in events:
             allocations.apply(event)
     except (ValueError, TypeError, LookupError) as error:
-        raise WriteAheadLogError(
-            f"{directory.location(BLOCK_LOG)} has an event that this version does not know: {text_of(error)}"
-        ) from error
+        raise unknown_event(directory.location(BLOCK_LOG), error) from error
     known = allocations.known()
     for stream_id in sorted({block.stream_id for block in known}):
         files = directory.child(RECEIVED_DATA).child(str(stream_id))

@@ -12,7 +12,7 @@ from typing import Any
 import cattrs
 from attrs import asdict, field, frozen
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, other_version, summary_of
 
 #: Version of the JSON below; every other version is refused.
 FORMAT = 3
@@ -140,10 +140,7 @@ class Checkpoint:
             if not isinstance(values, Mapping) or "format" not in values:
                 raise ValueError("it has no format version")
             if values["format"] != FORMAT:
-                raise CheckpointError(
-                    f"it has format version {values['format']!r} and this version of Penstock reads version {FORMAT}: "
-                    "run the version of Penstock that wrote it"
-                )
+                raise CheckpointError(other_version("it", values["format"], FORMAT))
             read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
@@ -151,7 +148,7 @@ class Checkpoint:
         except CheckpointError:
             raise
         except Exception as error:
-            raise CheckpointError(f"it is not a Penstock checkpoint: {type(error).__name__}: {error}") from error
+            raise CheckpointError(f"it is not a Penstock checkpoint: {summary_of(error)}") from error
 
 
 def _is_json(value: Any) -> bool:

@@ -149,6 +149,14 @@ class CheckpointStore:
         return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
 
 
+def unreadable(directory: str, error: OSError) -> CheckpointError:
+    """The error to raise if a checkpoint directory cannot be read."""
+    return CheckpointError(
+        f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
+        "another directory"
+    )
+
+
 def _name(checkpoint: Checkpoint) -> str:
     return f"checkpoint-{checkpoint.number:010d}"
 

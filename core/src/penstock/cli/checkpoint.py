@@ -12,8 +12,8 @@ from rich.text import Text
 
 from penstock.checkpoint.inspection import NOT_READ, Inspection, inspect
 from penstock.checkpoint.manifest import FORMAT, Checkpoint
+from penstock.checkpoint.store import unreadable
 from penstock.cli.shared import as_json_option, examples, print_json, terminal
-from penstock.errors import CheckpointError
 from penstock.runtime.clock import iso_time
 
 _STYLES = {"yes": "green", "skip": "yellow", "refused": "bold red", "nothing": "yellow"}
@@ -54,7 +54,7 @@ def inspect_command(directory: str, verify_blocks: bool, as_json: bool) -> None:
     try:
         found = inspect(directory, verifies_blocks=verify_blocks)
     except OSError as error:
-        raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+        raise unreadable(directory, error) from error
     if as_json:
         print_json(_as_json(found))
     else:

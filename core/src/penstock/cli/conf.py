@@ -273,8 +273,8 @@ def _refused_options(
             try:
                 converter.structure(known[name], get_type_hints(options, include_extras=True)[field.name])
             except (ValueError, TypeError) as error:
-                shown = known[name] if field.repr else "(hidden)"
-                yield Problem(f"{prefix}{name}", True, refused(f"{prefix}{name}={shown}", known[name], str(error)))
+                text = refused(f"{prefix}{name}", known[name], str(error), is_hidden=not field.repr)
+                yield Problem(f"{prefix}{name}", True, text)
 
 
 def _named(names: Iterable[str], error: Exception) -> str:

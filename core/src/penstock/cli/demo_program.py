@@ -105,7 +105,7 @@ def quiet_spark(pairs: Mapping[str, str], *, verbose: bool = False) -> SparkCont
             output.seek(0)
             for line in output.read().decode(errors="replace").splitlines()[-_LAST_LINES:]:
                 print(line, file=sys.stderr)
-            raise SparkNotStartedError(f"Spark did not start: {failure.reason(error)}") from error
+            raise SparkNotStartedError(f"Spark did not start: {failure.reason(error)}; see: penstock doctor") from error
         if interrupt.came:
             sc.stop()
             raise KeyboardInterrupt

@@ -121,7 +121,7 @@ def check_pyspark() -> Iterator[Finding]:
     """PySpark, and which Spark it uses."""
     version = _version("pyspark")
     if version is None or _numbers(version) < _PYSPARK:
-        yield Finding("fail", f"PySpark {version or 'is not installed'}", "pip install 'pyspark>=4.0'")
+        yield Finding("fail", f"PySpark {_lacking(version)}", "pip install 'pyspark>=4.0'")
         return
     yield Finding("ok", f"PySpark {version}")
     if home := os.environ.get("SPARK_HOME"):
@@ -156,7 +156,7 @@ def check_pyarrow() -> Iterator[Finding]:
     version = _version("pyarrow")
     remedy = "pip install 'pyarrow>=18'"
     if version is None or _numbers(version) < _PYARROW:
-        yield Finding("fail", f"pyarrow {version or 'is not installed'}", remedy)
+        yield Finding("fail", f"pyarrow {_lacking(version)}", remedy)
         return
     try:
         import pyarrow.flight  # noqa: F401  # whether it can be imported
@@ -291,6 +291,10 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _lacking(version: str | None) -> str:
+    return "is not installed" if version is None else f"{version} is too old"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from penstock.cli.shared import examples
 from penstock.errors import ConfigurationError
-from penstock.plugins.discovery import LEGAL_NAME
+from penstock.plugins.discovery import LEGAL_NAME, NAME_RULE
 from penstock.testing.plugin_probe import installed
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -105,7 +105,7 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
         OSError: the folder exists or cannot be written.
     """
     if not LEGAL_NAME.fullmatch(name):
-        raise ConfigurationError(f"the name {name!r} is not lowercase ASCII (letters, digits, - and _; a letter first)")
+        raise ConfigurationError(f"the name {name!r} is not {NAME_RULE}")
     if taken := next((each for each in installed() if each.name == name), None):
         raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
     module = f"penstock_{name.replace('-', '_')}"

@@ -141,7 +141,7 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
     known = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
     for key in conf:
         if key not in (*known, _INITIAL_RATE):
-            raise UnknownNameError("option", key, [*known, _INITIAL_RATE])
+            raise UnknownNameError("configuration key", key, [*known, _INITIAL_RATE])
 
 
 def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+from penstock.errors import shown
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -17,7 +19,7 @@ def require_callable(name: str, function: F) -> F:
         TypeError: it is not callable.
     """
     if not callable(function):
-        raise TypeError(f"{name} must be a function, not {function!r}")
+        raise TypeError(f"{name} must be a function, not {shown(function)}")
     return function
 
 
@@ -29,7 +31,7 @@ def require_num_partitions(count: object) -> int:
         ValueError: it is not positive.
     """
     if not isinstance(count, int) or isinstance(count, bool):
-        raise TypeError(f"numPartitions must be a whole number, not {count!r}")
+        raise TypeError(f"numPartitions must be a whole number, not {shown(count)}")
     if count < 1:
         raise ValueError(f"numPartitions must be at least 1, not {count}")
     return count

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attrs import frozen
 
-from penstock.errors import ConfigurationError, ResultTypeError
+from penstock.errors import ConfigurationError, ResultTypeError, shown
 from penstock.graph.arguments import require_callable, with_time
 from penstock.graph.frames import (
     DerivedFrames,
@@ -25,7 +25,7 @@ from penstock.graph.frames import (
 )
 from penstock.graph.node import Node, OnDriver
 from penstock.spark import dataframes
-from penstock.spark.schemas import parse_schema
+from penstock.spark.schemas import parse_schema, undeclared
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -52,10 +52,7 @@ class DataFrameStream(OnDriver):
         """The batches of a stream of records; see ``DStream.toDF``."""
         if schema is None:
             if not node.has_columns:
-                raise ConfigurationError(
-                    f"the records of {node.call_site.short} are Python objects, so toDF needs their schema: "
-                    "toDF('name type, ...')"
-                )
+                raise ConfigurationError(undeclared(node.call_site.short, "Python objects"))
             return cls(SourceFrames(node, None), to_dstream)
         struct, is_value = parse_schema(schema)
         return cls(SourceFrames(node, FrameSchema(struct, is_declared=True, are_values=is_value)), to_dstream)
@@ -130,7 +127,7 @@ class DataFrameStream(OnDriver):
             TypeError: the query is not text.
         """
         if not isinstance(query, str):
-            raise TypeError(f"sql takes the text of a query, not {query!r}")
+            raise TypeError(f"sql takes the text of a query, not {shown(query)}")
         return self._derive(_Query(query), self._node)
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
@@ -176,7 +173,7 @@ class DataFrameStream(OnDriver):
             TypeError: ``n`` is not an integer.
         """
         if not isinstance(n, int) or isinstance(n, bool):
-            raise TypeError(f"pprint takes a number of rows, not {n!r}")
+            raise TypeError(f"pprint takes a number of rows, not {shown(n)}")
         ForEachFrame(self._node, PrintFrame(n))
 
     def rows(self) -> DStream[Row]:
@@ -239,7 +236,9 @@ def _require_column(method: str, column: object) -> None:
     from pyspark.sql import Column
 
     if not isinstance(column, str | Column):
-        raise TypeError(f"{method} takes names of columns and expressions, not {column!r} ({type(column).__name__})")
+        raise TypeError(
+            f"{method} takes names of columns and expressions, not {shown(column)} ({type(column).__name__})"
+        )
 
 
 @frozen

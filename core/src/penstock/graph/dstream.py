@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from pyspark import RDD, StorageLevel
 
+from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
 from penstock.graph.dataframe_stream import DataFrameStream
 from penstock.graph.inputs import InputDStream
@@ -297,7 +298,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         """
         self._node.graph.check_can_build("persist")
         if not isinstance(storageLevel, StorageLevel):
-            raise TypeError(f"persist takes a StorageLevel, such as StorageLevel.MEMORY_ONLY, not {storageLevel!r}")
+            raise TypeError(
+                f"persist takes a StorageLevel, such as StorageLevel.MEMORY_ONLY, not {shown(storageLevel)}"
+            )
         self._node.persist(storageLevel)
         return self
 

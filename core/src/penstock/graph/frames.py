@@ -25,7 +25,7 @@ from penstock.plugins.specs import ArrowInput
 from penstock.runtime.log import get_logger
 from penstock.spark import dataframes
 from penstock.spark.rdds import is_known_empty
-from penstock.spark.schemas import from_arrow, to_arrow
+from penstock.spark.schemas import from_arrow, to_arrow, undeclared
 from penstock.worker.arrow_types import spark_schema
 from penstock.worker.read_arrow import ReadColumns, ReadNothing, ReadRows
 
@@ -165,20 +165,20 @@ class SourceFrames(FrameDStream):
             return self._declared
         columns = [each for each in inputs if not isinstance(each, RDD)]
         if len(columns) < len(inputs):
-            raise SchemaError(self._undeclared("records that are Python objects"))
+            raise SchemaError(self._undeclared("Python objects"))
         with self._lock:
             if self._known is None:
                 found = self._parent.known_schema
                 if found is None:
                     found = next((schema for each in columns if (schema := each.schema()) is not None), None)
                 if found is not None and is_pickled(found):
-                    raise SchemaError(self._undeclared("records of several types, or of one that Arrow lacks"))
+                    raise SchemaError(self._undeclared("of several types, or of one that Arrow lacks"))
                 if found is not None:
                     self._known = FrameSchema(from_arrow(spark_schema(found)), is_declared=False)
             return self._known
 
     def _undeclared(self, what: str) -> str:
-        return f"{self.call_site.short}: the stream has {what}: declare the schema, as in toDF('name type, ...')"
+        return undeclared(self._parent.call_site.short, what)
 
     def _combined(self, inputs: Sequence[BatchInput]) -> Iterator[BatchInput]:
         """Fewer inputs of the same records: consecutive ones that are read alike are united."""

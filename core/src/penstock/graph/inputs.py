@@ -17,6 +17,7 @@ from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import ArrowInput, RecoverableSource
+from penstock.runtime.clock import iso_time
 from penstock.spark.rdds import as_rdd
 
 if TYPE_CHECKING:
@@ -179,8 +180,8 @@ class PulledInputDStream(InputDStream):
         if time_ms < self._newest_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
-                    f"the source of input stream {self.id} failed at {time_ms} ms and has computed the batch of "
-                    f"{self._newest_ms} ms since: the failed batch cannot be computed again"
+                    f"the source of input stream {self.id} failed at {iso_time(time_ms)} and has computed the batch of "
+                    f"{iso_time(self._newest_ms)} since: the failed batch cannot be computed again"
                 ) from self._failed[time_ms]
             return self._empty(time_ms)
         self._newest_ms = time_ms

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark import RDD, StorageLevel
 
 from penstock import conf
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import ConfigurationError, StreamingStateError, shown
 from penstock.graph.batch_input import BatchInput
 from penstock.graph.call_site import call_site
 from penstock.spark.checkpoint import checkpoint_file
@@ -152,7 +152,7 @@ class Node(OnDriver):
             ConfigurationError: the name is empty or not a string.
         """
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(f"a stream's name must be text that is not empty, not {name!r}")
+            raise ConfigurationError(f"a stream's name must be text that is not empty, not {shown(name)}")
         self.name = name
 
     def persist(self, level: StorageLevel) -> None:

@@ -14,7 +14,7 @@ import zlib
 
 from attrs import frozen
 
-from penstock.errors import WriteAheadLogError
+from penstock.errors import WriteAheadLogError, other_version
 
 # The first byte occurs in no UTF-8 text, so JSON cannot contain the magic.
 MAGIC = b"\xf5PnJ"
@@ -112,5 +112,5 @@ def _sound_frame(buffer: bytes, start: int) -> Frame | None:
     if (zlib.crc32(payload, zlib.crc32(head)),) != _CHECKSUM.unpack_from(buffer, body - _CHECKSUM.size):
         return None
     if version != VERSION:
-        raise WriteAheadLogError(f"the record at byte {start} has format version {version}; this code reads {VERSION}")
+        raise WriteAheadLogError(other_version(f"the record at byte {start}", version, VERSION))
     return Frame(start, end, payload)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from penstock import conf
-from penstock.errors import WriteAheadLogError
+from penstock.errors import WriteAheadLogError, summary_of
 from penstock.journal.segment import Event, NumberedEvent, Segment, segment_numbers
 from penstock.storage.directory import Directory
 
@@ -159,6 +159,14 @@ class LogReader:
         if not self._skips_damage:
             raise WriteAheadLogError(f"{message}. {how_to_continue()}")
         self._damages.append(message)
+
+
+def unknown_event(where: str, error: Exception) -> WriteAheadLogError:
+    """The error to raise if the state that a log's events build rejects one of them."""
+    return WriteAheadLogError(
+        f"the write-ahead log in {where} has an event that cannot be applied ({summary_of(error)}). If another version "
+        "of Penstock wrote it, run that version"
+    )
 
 
 def how_to_continue() -> str:

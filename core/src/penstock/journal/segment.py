@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.errors import WriteAheadLogError
+from penstock.errors import WriteAheadLogError, other_version
 from penstock.journal.frames import Frame, frame, read_frames
 from penstock.storage.directory import Directory
 
@@ -168,7 +168,7 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
     if not isinstance(content, dict):
         return None, frames
     if (version := content.get("version")) != _VERSION:
-        raise ValueError(f"its format version is {version}; this code reads {_VERSION}")
+        raise ValueError(other_version("its header", version, _VERSION))
     return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
 
 

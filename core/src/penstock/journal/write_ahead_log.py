@@ -21,7 +21,7 @@ from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
-from penstock.journal.reader import LogReader, Recovered, how_to_continue
+from penstock.journal.reader import LogReader, Recovered, how_to_continue, unknown_event
 from penstock.journal.segment import (
     STATE,
     Event,
@@ -135,10 +135,7 @@ class WriteAheadLog:
             try:
                 state.apply(event)
             except (ValueError, TypeError, LookupError) as error:
-                raise WriteAheadLogError(
-                    f"the write-ahead log in {where} has an event that cannot be applied ({type(error).__name__}: "
-                    f"{text_of(error)}); was it written by another version of Penstock?"
-                ) from error
+                raise unknown_event(where, error) from error
         # A number that a checkpoint counted is never used again.
         self._next_number, self._state = max(last, self._known) + 1, state
         return found
@@ -192,7 +189,10 @@ class WriteAheadLog:
         """
         pending = _Pending(event, encoded(event), Future())
         if len(pending.text) > MAX_PAYLOAD_BYTES - 32:
-            raise WriteAheadLogError(f"an event of {len(pending.text)} bytes is too large for the write-ahead log")
+            raise WriteAheadLogError(
+                f"an event of {len(pending.text)} bytes is too large for the write-ahead log, which takes "
+                f"{MAX_PAYLOAD_BYTES}: store less metadata with a block"
+            )
         with self._changed:
             if self._closed or not self._thread.ident:
                 raise WriteAheadLogError(f"the write-ahead log is {'closed' if self._closed else 'not started'}")
@@ -229,7 +229,7 @@ class WriteAheadLog:
                     self._roll()
             # The writer survives any error of one group.
             except BaseException as error:
-                log.exception("write failed unexpectedly")
+                log.exception("write failed unexpectedly", directory=self._directory.location())
                 self._close_segment()
                 for each in group:
                     each.settle(WriteAheadLogError(f"the write-ahead log's writer failed: {text_of(error)}"))
@@ -307,7 +307,8 @@ class WriteAheadLog:
             # Part of the new segment may exist and count: nothing may be appended to an older one.
             self._close_segment()
             self._note_base(self._state_bytes)
-            log.warning("base segment not written, the log grows", reason=text_of(error))
+            directory = self._directory.location()
+            log.warning("base segment not written, the log grows", directory=directory, reason=text_of(error))
 
     def _begin_base(self) -> None:
         """Begin a segment with the state, which needs no older one, and delete the older ones."""
@@ -345,7 +346,7 @@ class WriteAheadLog:
                 if old < number:
                     self._directory.delete(segment_name(old))
         except OSError as error:
-            log.warning("old segments not deleted", reason=text_of(error))
+            log.warning("old segments not deleted", directory=self._directory.location(), reason=text_of(error))
 
     def _close_segment(self) -> None:
         if self._appender is not None:

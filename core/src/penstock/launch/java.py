@@ -187,7 +187,8 @@ def _shim_home(java: Path) -> Path:
         return _write_shim(home, java)
     except OSError as error:
         raise JavaNotFoundError(
-            f"{java} lacks the module jdk.incubator.vector, and the script that replaces it cannot be written: {error}"
+            f"{java} lacks the module jdk.incubator.vector, and the script instead of it cannot be written: {error}: "
+            "set TMPDIR to a folder of your own"
         ) from error
 
 
@@ -200,7 +201,7 @@ def _cache() -> Path:
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} is not owned by this user: set XDG_CACHE_HOME to a folder of your own")
+        raise PermissionError(f"{folder} belongs to another user: set XDG_CACHE_HOME to a folder of your own")
     folder.chmod(0o700)
     return folder
 

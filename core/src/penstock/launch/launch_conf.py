@@ -125,7 +125,7 @@ def spark_submit() -> str:
         home = str(Path(pyspark.origin).parent) if pyspark and pyspark.origin else ""
     path = Path(home) / "bin" / "spark-submit"
     if not path.is_file():
-        raise ConfigurationError(f"no spark-submit at {path}: set SPARK_HOME to a Spark installation")
+        raise ConfigurationError(f"no spark-submit at {path}: set SPARK_HOME to a Spark installation, or unset it")
     return str(path)
 
 
@@ -170,7 +170,9 @@ def _held() -> list[str]:
     try:
         args = shlex.split(os.environ.get(_VARIABLE, ""))
     except ValueError as error:
-        raise ConfigurationError(f"the environment variable {_VARIABLE} cannot be parsed: {error}") from None
+        raise ConfigurationError(
+            f"the environment variable {_VARIABLE} cannot be parsed: {error}: quote its values as in a shell"
+        ) from None
     return args[:-1] if args[-1:] == [_SHELL] else args
 
 

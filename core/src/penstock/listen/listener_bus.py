@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock import conf
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event, callbacks_of
 from penstock.listen.listener_counts import ListenerCounts
@@ -56,7 +57,13 @@ class _Listener:
             self._events.put_nowait(event)
         except queue.Full:
             self.dropped += 1
-            log.warning("listener too slow, events dropped", listener=self.label, dropped=self.dropped, throttle_s=600)
+            log.warning(
+                "listener too slow, events dropped",
+                listener=self.label,
+                dropped=self.dropped,
+                key=conf.key("listener_queue_size"),
+                throttle_s=600,
+            )
 
     def stop(self, deadline: float) -> None:
         """Let the thread handle the queued events until the deadline (monotonic seconds)."""
@@ -84,7 +91,12 @@ class _Listener:
             log.exception("listener failed", listener=self.label, hook=hook, failed=self.failed, throttle_s=600)
             if self._consecutive_failures >= self._max_failures:
                 self.disabled = True
-                log.error("listener disabled", listener=self.label, consecutive_failures=self._consecutive_failures)
+                log.error(
+                    "listener disabled",
+                    listener=self.label,
+                    consecutive_failures=self._consecutive_failures,
+                    key=conf.key("listener_max_failures"),
+                )
         else:
             self._consecutive_failures = 0
 

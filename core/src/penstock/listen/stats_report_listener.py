@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shown
 from penstock.listen.events import BatchCompleted, BatchInfo
 from penstock.listen.streaming_listener import StreamingListener
 from penstock.runtime.log import get_logger
@@ -29,7 +29,7 @@ class StatsReportListener(StreamingListener):
 
     def __init__(self, numBatchInfos: int = 10) -> None:
         if type(numBatchInfos) is not int or numBatchInfos < 1:
-            raise ConfigurationError(f"numBatchInfos={numBatchInfos!r}: must be a positive integer")
+            raise ConfigurationError(f"numBatchInfos={shown(numBatchInfos)}: must be a positive integer")
         self._infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:

@@ -21,7 +21,7 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError, summary_of, text_of
+from penstock.errors import PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
 from penstock.plugins.extra_listeners import extra_listeners
@@ -33,6 +33,7 @@ log = get_logger("plugins")
 
 #: Of entry points and of what plugins offer.
 LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+NAME_RULE = "lowercase ASCII (letters, digits, - and _; a letter first)"
 #: Hook that offers specs → (name of a spec in messages, its class).
 KINDS: dict[str, tuple[str, type[Any]]] = {
     "receivers": ("receiver", ReceiverSpec),
@@ -277,16 +278,19 @@ class Plugins:
 
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
-            raise PluginError(f"the name {record.name!r} is not lowercase ASCII (letters, digits, - and _)")
+            raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
         clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
         if clash:
-            raise PluginError(f"the name {record.name!r} is taken by {clash.origin}")
+            raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
-            raise PluginError(f"it was written for contract version {api}; this Penstock has version {API_VERSION}")
+            raise PluginError(
+                f"it was written for contract version {api}; this Penstock has version {API_VERSION}: install a "
+                "version of the plugin for it"
+            )
         plugin = target() if isinstance(target, type) else target
         record.plugin = plugin
         self.manager.register(plugin, name=record.name)
@@ -309,13 +313,14 @@ class Plugins:
         for result in results:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
-                    raise PluginError(f"its hook {hook} returned {spec!r}, not a {spec_class.__name__}")
+                    raise PluginError(f"its hook {hook} returned {shown(spec)}, not a {spec_class.__name__}")
                 _check_made_from_options(kind, spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
-                    raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
+                    raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
                 if spec.name in specs or spec.name in self._specs[hook]:
                     owner = record if spec.name in specs else self.origin_of(hook, spec.name)
-                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner.origin} already")
+                    advice = ": skip one with spark.penstock.plugins.disable" if owner is not record else ""
+                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner.origin} already{advice}")
                 specs[spec.name] = spec
         return list(specs.values())
 
@@ -331,9 +336,9 @@ class Plugins:
 def _check_made_from_options(kind: str, spec: Any) -> None:
     """Refuse a spec from whose options and factory nothing can be made."""
     if not callable(spec.factory):
-        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {spec.factory!r}")
+        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {shown(spec.factory)}")
     if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):
-        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}")
+        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {shown(spec.options)}")
     try:
         options_of(spec)
     except Exception as error:

@@ -368,8 +368,8 @@ def _located(reason: str, given: Mapping[str, Any], keys: Mapping[str, str], hid
         option = path.removeprefix(".").partition("[")[0]
     if option not in given:
         return f"{option}: {message}" if option else message
-    value = "(hidden)" if option in hidden else given[option] if option in keys else repr(given[option])
-    return refused(f"{keys.get(option, option)}={value}", given[option], message)
+    name, is_quoted = keys.get(option, option), option not in keys
+    return refused(name, given[option], message, is_quoted=is_quoted, is_hidden=option in hidden)
 
 
 def _from_key(keys: Mapping[str, str], option: str) -> str:

@@ -15,7 +15,7 @@ import attrs
 import cattrs
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, PluginError, text_of
+from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
@@ -82,7 +82,7 @@ class GuardedEstimator(RateEstimator):
         rate = None if answer is None else _rate(answer)
         if answer is not None and rate is None:
             self.refused += 1
-            self._on_fault(f"not a finite rate above zero: {_shown(answer)}")
+            self._on_fault(f"not a finite rate above zero: {shown(answer)}")
         return rate
 
     def _restore(self, saved: Any) -> bool:
@@ -108,7 +108,7 @@ class GuardedEstimator(RateEstimator):
             return call()
         except Exception as error:
             self.failed += 1
-            self._on_fault(f"{type(error).__name__}: {text_of(error)}")
+            self._on_fault(summary_of(error))
             return otherwise
 
 
@@ -132,9 +132,7 @@ def make_estimator(
     except ValueError as error:
         raise ConfigurationError(f"rate estimator {spec.name!r}: {text_of(error)}") from error
     except Exception as error:
-        raise PluginError(
-            f"rate estimator {spec.name!r} cannot be created: {type(error).__name__}: {text_of(error)}"
-        ) from error
+        raise PluginError(f"rate estimator {spec.name!r} cannot be created: {summary_of(error)}") from error
     if not isinstance(estimator, RateEstimator):
         raise PluginError(
             f"rate estimator {spec.name!r}: its factory returned an instance of {type(estimator).__qualname__}, which "
@@ -204,10 +202,3 @@ def _is_json(value: Any) -> bool:
     if kind is dict:
         return {type(key) for key in value} <= {str} and _is_json(list(value.values()))
     return kind in _PLAIN
-
-
-def _shown(answer: object) -> str:
-    try:
-        return repr(answer)[:100]
-    except Exception:
-        return f"an instance of {type(answer).__name__}"

@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from penstock import conf
 from penstock.blocks.block import Block, StoredBlock
-from penstock.errors import StoreError, WireError, text_of
+from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
@@ -108,17 +108,17 @@ class BlockPusher:
         if not reply.accepted:
             ids = [block.block_id for block in blocks]
             self._blocks.delete(ids)
-            raise StoreError(f"the driver did not accept block {', '.join(ids)}: {reply.reason}")
+            raise StoreError(f"the driver did not accept {_named(blocks)}: {reply.reason}")
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
-        what = f"block {', '.join(block.block_id for block in blocks)} could not be reported to the driver"
+        what = f"{_named(blocks)} could not be reported to the driver"
         message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
         return self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
         if not isinstance(stored, StoredBlock):
-            raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+            raise StoreError(f"the store hook gave {shown(stored)} for block {block.block_id}, not a StoredBlock")
         try:
             from_json(StoredBlock, to_json(stored))
             is_right = stored.stream_id == self._stream_id
@@ -127,7 +127,7 @@ class BlockPusher:
         if not is_right:
             # The driver would refuse it together with every block of the same report.
             self._blocks.delete([block.block_id])
-            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {stored!r}")
+            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {shown(stored)}")
         return stored
 
     def _with_disk_space(self, action: Callable[[], R]) -> R:
@@ -162,7 +162,9 @@ class BlockPusher:
 
     def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
-            self._log.warning("store retried", what=what, error=text_of(error), delay_ms=round(delay_ms), throttle_s=10)
+            self._log.warning(
+                "store retried", what=what, reason=text_of(error), delay_ms=round(delay_ms), throttle_s=10
+            )
 
         try:
             return retry(
@@ -176,6 +178,12 @@ class BlockPusher:
         except (Exception, SystemExit) as error:
             attempts = f"{self._retries[set_by] + 1} attempts ({conf.key(set_by)})"
             raise StoreError(f"{what}, {attempts}: {text_of(error)}") from error
+
+
+def _named(blocks: list[StoredBlock]) -> str:
+    """Blocks in messages; a group may have thousands."""
+    others = len(blocks) - 1
+    return f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
 
 
 @define(eq=False)

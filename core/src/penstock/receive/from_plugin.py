@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shown
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import ReceiverSpec
@@ -45,6 +45,6 @@ def make_receiver(
     made = spec.factory() if spec.options is None else spec.factory(read)
     if not isinstance(made, Receiver):
         raise ConfigurationError(
-            f"the factory of the receiver {spec.name!r} returned {made!r}, not a penstock.Receiver"
+            f"the factory of the receiver {spec.name!r} returned {shown(made)}, not a penstock.Receiver"
         )
     return made

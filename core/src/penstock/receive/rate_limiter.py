@@ -136,7 +136,9 @@ class RateLimiter:
                 count = min(wanted, int(self._burst()))
                 # All or nothing: part of a batch would be stored again by a receiver that resumes before the batch.
                 if self._stopped and self._earned - reserved + _ROUNDING < count:
-                    raise ReceiverStoppedError("the receiver is stopped, and its rate limit would make it wait")
+                    raise ReceiverStoppedError(
+                        "the receiver is stopped, and its rate limit would make it wait: these records were not stored"
+                    )
             request = _Request(count, reserved + count)
             self._requests.append(request)
             self._earn()
@@ -150,7 +152,9 @@ class RateLimiter:
                     # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
                     self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
-            raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
+            raise ReceiverStoppedError(
+                "the receiver was stopped while it waited for its rate limit: these records were not stored"
+            )
         return wanted if math.isinf(self._rate) else request.granted
 
     @property

@@ -187,7 +187,9 @@ class Receiver(Generic[T]):
 
     def _penstock_attach(self, supervisor: ReceiverSupervisor) -> None:
         if self.__supervisor is not None:
-            raise StreamingStateError(f"{type(self).__name__} has a supervisor already")
+            raise StreamingStateError(
+                f"this {type(self).__name__} runs already: each launch needs an instance of its own"
+            )
         self.__supervisor = supervisor
 
     def __running(self) -> ReceiverSupervisor:

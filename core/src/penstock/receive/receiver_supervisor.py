@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import threading
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from penstock import conf
 from penstock.errors import (
     PenstockError,
     ReceiverRefusedError,
@@ -44,6 +44,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import traceback_of
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -179,12 +180,12 @@ class ReceiverSupervisor:
             # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
                 if self._start_call.interrupted:
-                    self._log.debug("onStart ended by stop", error=text_of(error))
+                    self._log.debug("onStart ended by stop", reason=text_of(error))
                     return
                 if self.is_started:
                     self.start_error = error
                     advice = "call restart() in onStart to try again in this process, reportError() to continue"
-                    self._log.warning("onStart failed", error=summary_of(error), advice=advice)
+                    self._log.warning("onStart failed", reason=summary_of(error), advice=advice)
                 self.stop(f"Error starting receiver {self.stream_id}: {summary_of(error)}", error)
 
     def start_soon(self) -> None:
@@ -237,8 +238,11 @@ class ReceiverSupervisor:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self._interrupt_start(is_final=True)
         if not self._start_call.wait(self._stop_timeout_ms):
-            timeout_s = self._stop_timeout_ms / 1000
-            self._abandon_start(ReceiverStuckError(f"onStart has not returned for {timeout_s:g} s after a stop"))
+            timeout_s, key = self._stop_timeout_ms / 1000, conf.key("stop_timeout_ms")
+            message = (
+                f"onStart has not returned for {timeout_s:g} s after a stop ({key}): it must only start what receives"
+            )
+            self._abandon_start(ReceiverStuckError(message))
         if self._start_call.abandoned:
             self._terminated.wait()
             return
@@ -355,7 +359,7 @@ class ReceiverSupervisor:
 
     def _on_thread_error(self, thread: str, error: BaseException) -> None:
         if self.is_stopped or isinstance(error, ReceiverStoppedError):
-            self._log.debug("thread ended by stop", thread=thread, error=text_of(error))
+            self._log.debug("thread ended by stop", thread=thread, reason=text_of(error))
         else:
             self.restart(f"Error on thread {thread}: {summary_of(error)}", error)
 
@@ -422,7 +426,7 @@ class ReceiverSupervisor:
             self._driver.ask(evolve(message, log_lines=recent_lines()) if message.error else message, Reply)
             return True
         except PenstockError as error:
-            self._log.warning("driver not notified", message=type(message).__name__, error=text_of(error))
+            self._log.warning("driver not notified", message=type(message).__name__, reason=text_of(error))
             return False
 
 
@@ -446,5 +450,5 @@ def _with_error(message: str, error: object) -> str:
 def _trace(error: object) -> str:
     """The traceback of an exception, or the text of whatever else was given as an error."""
     if isinstance(error, BaseException):
-        return "".join(traceback.format_exception(error))
+        return traceback_of(error)
     return "" if error is None else text_of(error)

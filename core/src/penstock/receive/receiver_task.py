@@ -177,7 +177,7 @@ class _Launch:
                 is_known = self._supervisor.is_deregistered and error is self._supervisor.start_error
                 if not is_known or _has_left_threads(threads):
                     raise
-                log.info("receiver not started", stream_id=self._supervisor.stream_id, error=summary_of(error))
+                log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))
             finally:
                 # A driver that was not notified of the end waits for the end of the task.
                 if self._supervisor.is_deregistered:

@@ -166,8 +166,11 @@ class RecordWriter:
             table = arrow_form.encode(records)
         except Exception as error:
             left_out = {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
+            first = records[next(iter(left_out), 0)]
             records = [record for number, record in enumerate(records) if number not in left_out]
-            self._callbacks.report_error(f"{len(left_out)} records cannot be pickled: they are left out", error)
+            count, kind = len(left_out), type(first).__name__
+            what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
+            self._callbacks.report_error(what, error)
             if not records:
                 return None, left_out
             table = arrow_form.encode(records)

@@ -106,7 +106,7 @@ class SupervisedThread(Receiver[T], ABC):
                 )
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
-                log.debug("receive ended by stop", stream_id=self.streamId, error=text_of(error))
+                log.debug("receive ended by stop", stream_id=self.streamId, reason=text_of(error))
             else:
                 self.restart(f"Error receiving data: {summary_of(error)}", error)
 

@@ -11,7 +11,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, shown
 
 
 def milliseconds(seconds: float) -> int:
@@ -31,7 +31,7 @@ def require_duration_ms(name: str, seconds: object) -> int:
     """
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
-        raise ConfigurationError(f"{name}={seconds!r}: must be a number of seconds, at least 0.001")
+        raise ConfigurationError(f"{name}={shown(seconds)}: must be a number of seconds, at least 0.001")
     return milliseconds(float(seconds))  # type: ignore[arg-type]
 
 

@@ -17,7 +17,9 @@ from typing import Any, ClassVar, Literal
 
 import structlog
 
+from penstock.errors import without_password
 from penstock.runtime.clock import Clock, SystemClock, iso_time
+from penstock.runtime.tracebacks import from_the_program
 
 Format = Literal["console", "json"]
 #: Binds fields to every event that the calling thread logs inside a ``with`` block.
@@ -113,12 +115,31 @@ class _Process:
         cls.levels = levels
 
 
+def hide_passwords(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Structlog processor that writes URIs without their passwords."""
+    for name, value in event_dict.items():
+        if isinstance(value, str):
+            event_dict[name] = without_password(value)
+    return event_dict
+
+
 def add_process_fields(
     _logger: Any, _method: str, event_dict: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Structlog processor that adds the process's fields where the event has none of that name."""
     for name, value in _Process.fields.items():
         event_dict.setdefault(name, value)
+    return event_dict
+
+
+def begin_with_the_program(
+    _logger: Any, _method: str, event_dict: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Structlog processor: a traceback begins with the program's own frame, as a listener's does."""
+    given = event_dict.get("exc_info")
+    error = given if isinstance(given, BaseException) else sys.exception() if given else None
+    if error is not None:
+        event_dict["exc_info"] = (type(error), error, from_the_program(error.__traceback__))
     return event_dict
 
 
@@ -152,7 +173,9 @@ _PROCESSORS: list[Any] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     add_process_fields,
     write_batch_time,
+    begin_with_the_program,
     structlog.processors.format_exc_info,
+    hide_passwords,
     render,
 ]
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from attrs import frozen
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
@@ -23,6 +24,7 @@ from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
@@ -302,7 +304,8 @@ class JobGenerator:
         self._paused = paused
         pending = len(self._scheduler.pending_batches)
         if paused:
-            log.warning("receivers paused: too many pending batches", pending=pending, throttle_s=_THROTTLE_S)
+            key = conf.key("max_pending_batches")
+            log.warning("receivers paused: too many pending batches", pending=pending, key=key, throttle_s=_THROTTLE_S)
         else:
             log.warning("receivers resumed", pending=pending, throttle_s=_THROTTLE_S)
         self._batch_input.pause(paused)
@@ -396,5 +399,5 @@ class JobGenerator:
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
     failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
-    failed.__cause__ = error.with_traceback(failure.from_the_program(error.__traceback__))
+    failed.__cause__ = error.with_traceback(from_the_program(error.__traceback__))
     return failed

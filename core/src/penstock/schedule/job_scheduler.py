@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
 from penstock.graph.job import Job
@@ -31,6 +32,7 @@ from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
 from penstock.spark import failure
@@ -210,7 +212,7 @@ class JobScheduler:
                 job.run()
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
-            error = caught.with_traceback(failure.from_the_program(caught.__traceback__))
+            error = caught.with_traceback(from_the_program(caught.__traceback__))
         ended_ms = self._clock.now_ms()
         # Not on the loop: Spark may take a while to publish which executor failed.
         reason = "" if error is None else failure.reason(error)
@@ -288,16 +290,19 @@ class JobScheduler:
             batch_time=job_set.time_ms,
             records=info.numRecords,
             dropped_batches=self.dropped_batches,
+            key=conf.key("max_pending_batches"),
         )
         self._post(BatchCompleted(info))
 
     def _report_failure(self, job_set: JobSet, job: Job, error: BaseException, reason: str) -> None:
+        original = error.__cause__ if isinstance(error, BatchFailedError) and error.__cause__ else error
         log.error(
             "job failed",
             batch_time=job_set.time_ms,
             output_op_id=job.output_op_id,
             operation=job.call_site.short,
             reason=reason,
+            raised_at=failure.place(original) or None,
         )
         self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
         self._on_error(failed)

@@ -19,7 +19,7 @@ from pyspark import RDD, SparkContext
 from pyspark.core.rdd import PipelinedRDD, _prepare_for_python_RDD
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from penstock.errors import ConfigurationError, ResultTypeError
+from penstock.errors import ConfigurationError, ResultTypeError, shown
 from penstock.spark.rdds import PartitionSlots
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def query(frame: DataFrame, text: str) -> DataFrame:
         # Raises for what is wrong in the text itself.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
         raise ResultTypeError(
-            f"sql takes one query, and no command, which each batch would run again: {text!r}. Run a command with "
+            f"sql takes one query, and no command, which each batch would run again: {shown(text)}. Run a command with "
             "df.sparkSession.sql in foreachDataFrame"
         ) from None
     finally:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from types import TracebackType
 
-from penstock.errors import text_of
+from penstock.errors import shortened, text_of
+from penstock.runtime.tracebacks import INTERNAL, traceback_of
 from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -19,15 +19,16 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 # What follows in Spark's text advises on tracebacks: a worker that was killed has none.
 _ADVICE = ". Consider setting "
 _FRAME = re.compile(r'  File "')
-# A folder of the program may be named penstock, too. In an archive of `penstock pack` the package is penstock/penstock.
-_INTERNAL = re.compile(
-    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
-)
+_PLACE = re.compile(r'  File "([^"]+)", line (\d+), in (.+)')
+# Of the standard library and of packages.
+_INSTALLED = re.compile(r"/(?:site-packages|dist-packages|python3[^/]*)/")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _TASK = re.compile(r"\(TID \d+\) \((\S+) executor (\w+)\)")
 _CALLED_JAVA = "An error occurred while calling"
 # One is in the text of every error of a task, and none in that of an error on the driver.
 _OF_A_TASK = ("org.apache.spark.", "was thrown from the Python worker")
+# Characters of a reason: an error of the program may have a record in its message.
+_LONGEST = 1000
 # How long and how often the failed task is looked for in Spark's status store.
 _LOOK_FOR_S, _LOOK_EVERY_S = 2.0, 0.1
 
@@ -49,27 +50,30 @@ def _from_the_program(lines: list[str]) -> list[str]:
     """A traceback's lines without the frames of PySpark and Penstock above the program's; all if it has none."""
     # The error's message, which may have frames of its own, follows the indented lines.
     frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
-    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not _INTERNAL.search(line))
+    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not INTERNAL.search(line))
     return lines[next(starts, 0) :]
 
 
-def from_the_program(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback of the driver without the frames of PySpark and Penstock above the program's; all if it has none."""
-    found = traceback
-    while found is not None and _INTERNAL.match(f'  File "{found.tb_frame.f_code.co_filename}"'):
-        found = found.tb_next
-    return found or traceback
+def place(error: BaseException) -> str:
+    """Where in the program an error was raised: ``app.py:12 in parse``; empty if no frame is the program's."""
+    lines = (python_traceback(error) or traceback_of(error)).splitlines()
+    found = [each for line in lines if (each := _PLACE.match(line)) and not INTERNAL.search(line)]
+    for each in reversed(found):
+        path, number, function = each.groups()
+        if not _INSTALLED.search(path):
+            return f"{path.rpartition('/')[2]}:{number} in {function}"
+    return ""
 
 
 def reason(error: BaseException, lacked: str = "") -> str:
-    """Type and message of the original error, in one line; with executor and remedy where a task lacked a module.
+    """Type and message of the original error in one short line; with executor and remedy where a task lacked a module.
 
     Args:
         error: what Spark raised.
         lacked: what to name in place of a missing module, such as its distribution and version.
     """
     text = text_of(error)
-    original, module = _original(error, text), missing_module(error)
+    original, module = shortened(_original(error, text), _LONGEST), missing_module(error)
     if not module:
         return original
     where = _executor(text) or _executor_that_lacks(module) or "an executor"

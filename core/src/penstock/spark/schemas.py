@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import ConfigurationError, SchemaError
+from penstock.errors import ConfigurationError, SchemaError, shown
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -32,11 +32,11 @@ def parse_schema(schema: object) -> tuple[StructType, bool]:
             parsed = DataType.fromDDL(schema)
         except Exception as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
-            raise ConfigurationError(f"toDF: {schema!r} is not a schema: {reason[0]}") from error
+            raise ConfigurationError(f"toDF: {shown(schema)} is not a schema: {reason[0]}") from error
     if not isinstance(parsed, DataType):
         raise ConfigurationError(
             "toDF takes a schema such as 'word string, count bigint', or a StructType, not "
-            f"{schema!r} ({type(schema).__name__})"
+            f"{shown(schema)} ({type(schema).__name__})"
         )
     is_value = not isinstance(parsed, StructType)
     struct: Any = StructType([StructField("value", parsed)]) if is_value else parsed
@@ -107,6 +107,16 @@ def _arrow_type(data_type: DataType) -> pa.DataType | None:
     if data_type.typeName() == "time":
         return pa.time64("ns")
     return plain.get(data_type.simpleString())
+
+
+def undeclared(records_of: str, what: str) -> str:
+    """Why ``toDF`` needs a schema.
+
+    Args:
+        records_of: the stream's call site.
+        what: its records.
+    """
+    return f"the records of {records_of} are {what}, so toDF needs their schema: toDF('name type, ...')"
 
 
 def from_arrow(schema: pa.Schema) -> StructType:

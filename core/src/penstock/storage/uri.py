@@ -78,7 +78,7 @@ def first_line(error: BaseException) -> str:
 
 def _absolute(text: str, *, unquotes: bool) -> str:
     if not text.strip():
-        raise ConfigurationError("a directory is required, and its path is empty")
+        raise ConfigurationError("the path of a directory is empty: give a path or a URI")
     match = _SCHEME.match(text)
     if match is None:
         return os.path.abspath(text)  # noqa: PTH100  # does not resolve links

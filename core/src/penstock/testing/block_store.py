@@ -207,14 +207,15 @@ class BlockStoreKit(Kit):
                 points.append(CrashPoint(self.copy(f"crash-{len(points) + 1}"), len(points) + 1))
             return trace
 
-        before = sys.gettrace()
+        # Coverage gives each thread a trace function of its own: one that two threads share damages its memory.
+        before, before_of_new_threads = sys.gettrace(), threading.gettrace()
         threading.settrace(trace)
         sys.settrace(trace)
         try:
             action()
         finally:
             sys.settrace(before)
-            threading.settrace(before)
+            threading.settrace(before_of_new_threads)
         if not points:
             raise NotApplicable("the store writes nothing into the folder that make(folder) got")
         return points

@@ -66,7 +66,7 @@ class Placement:
         try:
             listed = cluster.executor_ids(self._sc)
         except Exception as error:
-            log.warning("executors unknown", reason=failure.reason(error))
+            log.warning("executors unknown", reason=failure.reason(error), effect="lost ones are noticed later")
             return []
         return [stream_id for stream_id, executor_id in places.items() if executor_id not in listed]
 
@@ -125,7 +125,7 @@ class Placement:
         try:
             return cluster.executors(self._sc)
         except Exception as error:
-            log.warning("executors unknown", reason=failure.reason(error))
+            log.warning("executors unknown", reason=failure.reason(error), effect="receivers run on any executor")
             return []
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.blocks.block_transfer import RECEIVER_PORT_ADVICE
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
@@ -38,11 +39,6 @@ log = get_logger("receiver_launcher")
 
 # Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
-
-_RECEIVER_ADVICE = (
-    "If that host runs, the driver must reach it at that address: let the port, which spark.penstock.receiver.port "
-    "fixes, through firewalls"
-)
 
 
 class ReceiverJob:
@@ -199,7 +195,7 @@ class ReceiverLauncher:
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
         timeout_ms = self.settings.wire_timeout_ms
-        client = Client(endpoint, self.token, timeout_ms, retry=False, advice=_RECEIVER_ADVICE)
+        client = Client(endpoint, self.token, timeout_ms, retry=False, advice=RECEIVER_PORT_ADVICE)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
 
 

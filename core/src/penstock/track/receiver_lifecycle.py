@@ -13,6 +13,7 @@ from attrs import evolve
 from penstock import conf
 from penstock.listen.events import PastError, ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import (
+    AddBlocks,
     DeregisterReceiver,
     Registered,
     RegisterReceiver,
@@ -440,6 +441,6 @@ def _rate_limit(desired: DesiredState) -> UpdateRateLimit:
     return UpdateRateLimit(desired.rate, desired.number, desired.paused)
 
 
-def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:
+def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError | AddBlocks) -> str:
     """Why a message is refused: its launch is not the current one."""
-    return f"stream {message.stream_id} has no launch {message.epoch}"
+    return f"launch {message.epoch} of stream {message.stream_id} was replaced, or has ended"

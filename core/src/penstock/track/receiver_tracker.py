@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
@@ -367,7 +368,7 @@ class ReceiverTracker:
         if record is not None and not self.blocks.unknown(message.blocks):
             return Reply()
         if record is None or message.epoch != record.epoch:
-            return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
+            return Reply(accepted=False, reason=no_launch(message))
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks belong to another stream")
         self._buffered[message.stream_id] = message.buffered_bytes
@@ -419,10 +420,10 @@ class ReceiverTracker:
         if not change.is_full:
             warn("receivers resumed: backlog below limit")
             return
-        warn("receivers paused: backlog above limit", limit=change.limit)
+        key = conf.key("max_unprocessed")
+        warn("receivers paused: backlog above limit", limit=change.limit, key=key)
         problem = lifecycle.BacklogFull(
-            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than "
-            "spark.penstock.blocks.maxUnprocessed allows"
+            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
         )
         for stream_id, record in self._tracked.records.items():
             if self._locations.disk(record.block_location.address) == change.host:

@@ -8,7 +8,6 @@ shell: one thread that runs launch after launch.
 from __future__ import annotations
 
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -23,8 +22,9 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import traceback_of
 from penstock.track import lifecycle_messages as lifecycle
-from penstock.track.receiver_lifecycle import step
+from penstock.track.receiver_lifecycle import no_launch, step
 from penstock.track.receiver_tracking_info import new_record
 from penstock.wire.messages import Reply
 
@@ -164,7 +164,7 @@ class RelaunchingReceiverHost:
     def _accept(self, message: AddBlocks) -> Reply:
         launch = self._record.launch
         if launch is None or launch.epoch != message.epoch:
-            return Reply(accepted=False, reason=f"launch {message.epoch} has ended")
+            return Reply(accepted=False, reason=no_launch(message))
         self._blocks.accept(message.blocks)
         return Reply()
 
@@ -177,7 +177,7 @@ class RelaunchingReceiverHost:
                 supervisor = self._supervisor_of(self._make())
             # The author's code may raise anything: that fails the launch and nothing else.
             except BaseException as error:
-                self._take(lifecycle.LaunchFailed(f"it cannot be created: {summary_of(error)}", traceback.format_exc()))
+                self._take(lifecycle.LaunchFailed(f"it cannot be created: {summary_of(error)}", traceback_of(error)))
             else:
                 self._take(lifecycle.LaunchDue())
                 self._launch(supervisor)
@@ -207,7 +207,7 @@ class RelaunchingReceiverHost:
             # Its threads still run: a second instance beside them might receive the same records.
             reason = self._failure = str(error)
         except BaseException as error:
-            reason, trace = summary_of(error), "".join(traceback.format_exception(error))
+            reason, trace = summary_of(error), traceback_of(error)
         self._take(lifecycle.JobEnded(epoch, reason, trace))
         if self._failure:
             self._delay_ms = None

@@ -22,6 +22,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.tracebacks import traceback_of
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
 from penstock.track import lifecycle_messages as lifecycle
@@ -239,7 +240,8 @@ class TrackedReceivers:
                 preferred[stream_id] = self._launcher.receivers[stream_id].preferredLocation()
             # User code may raise anything.
             except Exception as error:
-                self.step(stream_id, lifecycle.LaunchFailed(failure.reason(error), text_of(error)))
+                reason = f"preferredLocation raised {failure.reason(error)}"
+                self.step(stream_id, lifecycle.LaunchFailed(reason, traceback_of(error)))
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:

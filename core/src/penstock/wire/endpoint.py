@@ -161,7 +161,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         except WireError as error:
             self._refused_messages += 1
             counted = {"refused": self._refused_messages, "throttle_s": _THROTTLE_S}
-            log.warning("message refused", action=action.type[:100], error=str(error), **counted)
+            log.warning("message refused", action=action.type[:100], reason=str(error), **counted)
             raise flight.FlightServerError(str(error)) from None
         yield flight.Result(to_json(handler(message) or Reply()))
 

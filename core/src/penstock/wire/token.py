@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, text_of
 from penstock.version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ HEADER = "authorization"
 VERSION_HEADER = "penstock-version"
 
 _PREFIX = "spark.penstock.wire.tls."
+_NEEDED = f"Each host needs valid files of one authority at the paths of {_PREFIX}*"
 
 
 @frozen
@@ -53,6 +54,10 @@ class Tls:
         paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
         if not any(paths.values()):
             return None
+        if missing := [f"{_PREFIX}{name.removeprefix('tls_')}" for name, path in paths.items() if not path]:
+            raise ConfigurationError(
+                f"{' and '.join(missing)} not set: TLS needs a certificate, its key and the authority. {_NEEDED}"
+            )
         tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
         tls.check()
         return tls
@@ -68,11 +73,12 @@ class Tls:
             try:
                 Path(path).read_bytes()
             except OSError as error:
-                raise ConfigurationError(f"{name}={path!r} cannot be read: {error.strerror}{_on_this_host()}") from None
+                raise _unreadable(f"{name}={path!r}", error) from None
         if reason := self._fault():
             certificate, key, authority = (f"{name}={path!r}" for name, path in files.items())
             raise ConfigurationError(
-                f"{certificate} cannot be used with {key} and {authority}: {reason}{_on_this_host()}"
+                f"{certificate} cannot be used with {key} and {authority}: {reason}, on {socket.gethostname()}. "
+                f"{_NEEDED}"
             )
 
     def _fault(self) -> str:
@@ -161,11 +167,9 @@ def _pem(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigurationError(
-            f"the TLS file {path!r} cannot be read on {socket.gethostname()}: {error.strerror}. The files of "
-            f"{_PREFIX}* must be at the same paths on every host"
-        ) from None
+        raise _unreadable(repr(path), error) from None
 
 
-def _on_this_host() -> str:
-    return f", on {socket.gethostname()}. Each host needs valid files of one authority at the paths of {_PREFIX}*"
+def _unreadable(what: str, error: OSError) -> ConfigurationError:
+    reason = error.strerror or text_of(error)
+    return ConfigurationError(f"the TLS file {what} cannot be read: {reason}, on {socket.gethostname()}. {_NEEDED}")

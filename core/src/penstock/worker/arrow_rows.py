@@ -16,13 +16,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from penstock.blocks.arrow_form import ROWS_PER_BATCH
-from penstock.errors import SchemaError, summary_of
+from penstock.errors import SchemaError, shortened, shown, summary_of
 from penstock.worker.arrow_types import require_values
 
 Convert = Callable[[Any], Any]
-
-# Characters of a value in an error message, and of what Arrow says of it.
-_LONGEST_VALUE = 100
 
 
 def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = False) -> Iterator[pa.RecordBatch]:
@@ -73,7 +70,7 @@ def _row(names: list[str], is_nested: bool, record: Any) -> Sequence[Any]:
         if len(record) != len(names):
             raise SchemaError(
                 f"a record has {len(record)} values, and the schema has {len(names)} columns, {', '.join(names)}: "
-                f"{_short(record)}"
+                f"{shown(record)}"
             )
         return record
     if isinstance(record, dict) and not (is_nested and names[0] not in record):
@@ -84,7 +81,7 @@ def _row(names: list[str], is_nested: bool, record: Any) -> Sequence[Any]:
         attributes = vars(record)
         return [attributes.get(name) for name in names]
     raise SchemaError(
-        f"the schema has {len(names)} columns, {', '.join(names)}, and a record is {_short(record)}: make each a "
+        f"the schema has {len(names)} columns, {', '.join(names)}, and a record is {shown(record)}: make each a "
         "tuple, a Row or a dictionary first, with map"
     )
 
@@ -94,14 +91,14 @@ def _row_by_name(names: list[str], row: Any) -> Sequence[Any]:
     if fields == names:
         return tuple(row)
     if len(set(fields)) < len(fields):
-        raise SchemaError(f"a Row has several values of one name: {_short(row)}")
+        raise SchemaError(f"a Row has several values of one name: {shown(row)}")
     return _by_name(names, dict(zip(fields, row, strict=True)), row)
 
 
 def _by_name(names: list[str], values: dict[str, Any], record: Any) -> Sequence[Any]:
     # An empty record says nothing about the schema; one with other names only is one of another schema.
     if values and values.keys().isdisjoint(names):
-        raise SchemaError(f"a record has none of the columns {', '.join(names)}: {_short(record)}")
+        raise SchemaError(f"a record has none of the columns {', '.join(names)}: {shown(record)}")
     return [values.get(name) for name in names]
 
 
@@ -121,17 +118,9 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
         try:
             pa.array([value if value is None or convert is None else convert(value)], field.type)
         except Exception as found:
-            reason = _shortened(" ".join(str(found).split()))
-            return f"a value of the column {field.name!r} does not fit {field.type}: {_short(value)}: {reason}"
+            reason = shortened(" ".join(str(found).split()))
+            return f"a value of the column {field.name!r} does not fit {field.type}: {shown(value)}: {reason}"
     return f"the column {field.name!r} cannot be converted to {field.type}: {summary_of(error)}"
-
-
-def _short(value: Any) -> str:
-    return _shortened(repr(value))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
 def _converter(data_type: pa.DataType) -> Convert | None:

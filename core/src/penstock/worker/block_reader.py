@@ -213,7 +213,10 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
         OSError: its file exists or may exist, and cannot be read now.
     """
     if is_remote(reference.path) or Path(reference.path).exists():
-        reader = open_block_file(reference.path, reference.checksum)
+        try:
+            reader = open_block_file(reference.path, reference.checksum)
+        except BlockDamagedError as error:
+            raise BlockDamagedError(f"{error}. {_WITHOUT_IT}") from None
         return map(reader.get_batch, range(reader.num_record_batches))
     lost = f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not"
     if reference.checksum is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from penstock.errors import shown
+
 #: From a partition's index and records to its new records.
 PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 
@@ -62,16 +64,16 @@ def check_pair(record: Any) -> None:
         key, _value = record
     except (TypeError, ValueError):
         raise TypeError(
-            f"operators by key take (key, value) pairs, and a record is {_short(record)}; make pairs first, with map"
+            f"operators by key take (key, value) pairs, and a record is {_described(record)}; "
+            "make pairs first, with map"
         ) from None
     try:
         hash(key)
     except TypeError:
         raise TypeError(
-            f"the key {_short(key)} cannot be hashed; make it a tuple, a string or another immutable value first"
+            f"the key {_described(key)} cannot be hashed; make it a tuple, a string or another immutable value first"
         ) from None
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+def _described(value: Any) -> str:
+    return f"{shown(value)} ({type(value).__name__})"

@@ -12,10 +12,12 @@ from typing import Any
 from attrs import define, field
 from pyspark.accumulators import AccumulatorParam
 
-from penstock.errors import StateUpdateError, text_of
+from penstock.errors import StateUpdateError, shortened, shown, summary_of
 
 # Errors of a partition that are described; the others are counted.
 _MAX_MESSAGES = 10
+# Characters of an error: a state or a record may be in its message.
+_LONGEST = 1000
 
 
 @define
@@ -36,7 +38,7 @@ class PartitionErrors:
         if self.count <= _MAX_MESSAGES:
             # Without the outermost frame, which is Penstock's.
             frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[1:]))
-            self.messages.append(f"key {key!r}: {type(error).__name__}: {text_of(error)}\n{frames}")
+            self.messages.append(f"key {shown(key)}: {shortened(summary_of(error), _LONGEST)}\n{frames}")
 
     @staticmethod
     def merged(several: list[PartitionErrors]) -> PartitionErrors:

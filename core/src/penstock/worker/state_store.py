@@ -200,7 +200,8 @@ class StateStore:
             return sqlite3.connect(self._uri(name), uri=True)
         except (OSError, sqlite3.OperationalError) as error:
             raise StateGoneError(
-                f"{name}, a file of the keyed state in {self.directory}, cannot be read: {error}"
+                f"{name}, a file of the keyed state in {self.directory}, cannot be read: {error}. Only Penstock may "
+                "delete files there"
             ) from error
 
     def _uri(self, name: str) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.helpers import get_logger
+from penstock.helpers import get_logger, text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_version import FileVersion
 
@@ -177,7 +177,8 @@ class FileSelector:
                 return bool(self._accept(self._name(path)))
             except Exception as error:
                 raise FileReadError(
-                    f"the filter of the file stream failed on {self._name(path)}: {type(error).__name__}: {error}"
+                    f"the filter of the file stream failed on {self._name(path)}: {type(error).__name__}: "
+                    f"{text_of(error)}"
                 ) from error
         if name.startswith("."):
             return False

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 from attrs import field, frozen
 
-from penstock.helpers import LineRules, split_lines
+from penstock.helpers import LineRules, split_lines, text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
@@ -165,7 +165,7 @@ class ProgramReader:
         except StopIteration as error:
             raise FileReadError(f"read raised StopIteration on {piece.path}: its records would end silently") from error
         except Exception as error:
-            words = " ".join(str(error).split())
+            words = " ".join(text_of(error).split())
             raise FileReadError(f"read failed on {piece.path}: {type(error).__name__}: {words}") from error
 
 

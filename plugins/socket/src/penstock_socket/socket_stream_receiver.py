@@ -76,10 +76,11 @@ class SocketStreamReceiver(TcpReceiver[T]):
         # User code: whatever it raises ends this connection only.
         except BaseException as error:
             converter = f"The converter failed: {type(error).__name__}: {text_of(error)}"
-            self.restart("Error receiving data" if file.fault else converter, error)
+            self.restart(f"Error receiving data from {self._server}" if file.fault else converter, error)
         else:
             # The converter may have mistaken a broken connection for its end.
-            message = "Error receiving data" if file.fault else "Socket data stream had no more data"
+            broken = f"Error receiving data from {self._server}"
+            message = broken if file.fault else "Socket data stream had no more data"
             self.restart(message, file.fault)
 
     def _converted(self, reader: BinaryIO) -> Iterable[T]:

@@ -67,7 +67,9 @@ class SplittingReceiver(TcpReceiver[T]):
             batcher.add(splitter.take())
             self._store(batcher)
         fault = fault or splitter.fault
-        self.restart("Error receiving data" if fault else "Socket data stream had no more data", fault)
+        self.restart(
+            f"Error receiving data from {self._server}" if fault else "Socket data stream had no more data", fault
+        )
 
     def _receive_until_end(self, connection: Connection, splitter: Splitter, batcher: TableBatcher) -> None:
         """Receive until the stream has ended or is malformed.

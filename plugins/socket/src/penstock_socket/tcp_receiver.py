@@ -42,6 +42,11 @@ class TcpReceiver(ThreadReceiver[T]):
             Interrupted: the receiver is stopping.
         """
 
+    @property
+    def _server(self) -> str:
+        """The server, for messages."""
+        return f"{self._host}:{self._port}"
+
     def onStart(self) -> None:
         """Start the thread that connects and receives."""
         connection, before = Connection(self._host, self._port, self._connect_timeout_s), self._connection
@@ -75,6 +80,6 @@ class TcpReceiver(ThreadReceiver[T]):
         try:
             connection.open()
         except OSError as error:
-            self.restart(f"Error connecting to {self._host}:{self._port}", error)
+            self.restart(f"Error connecting to {self._server}", error)
             return False
         return True

@@ -346,9 +346,14 @@ class BlockDirectory:
             found = json.loads(description.read_text())
             version, owner = found["format"], found["receiver"]
         except (ValueError, KeyError, TypeError):
-            raise ConfigurationError(f"{description} is damaged: it does not say whose blocks these are") from None
+            raise ConfigurationError(
+                f"{description} is damaged: it does not say whose blocks these are. Restore it, or name a new directory"
+            ) from None
         if version != _FORMAT:
-            raise ConfigurationError(f"{description} has format {version}; this version reads format {_FORMAT}")
+            raise ConfigurationError(
+                f"{description} has format version {version!r} and this version of Penstock reads version {_FORMAT}: "
+                "run the version of Penstock that wrote it"
+            )
         if owner != receiver:
             raise ConfigurationError(
                 f"the directory of the option 'blocks', {self.path}, has blocks of the receiver {owner!r}, and the "
@@ -381,7 +386,7 @@ class BlockDirectory:
             with atomic_write(self.path / _CONSUMED, sync=self._durable) as partial:
                 partial.write_text(str(number))
         except OSError as error:
-            log.warning("consumed blocks not noted", directory=str(self.path), error=str(error))
+            log.warning("consumed blocks not noted", directory=str(self.path), reason=str(error))
             return False
         return True
 

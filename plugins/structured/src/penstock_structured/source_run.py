@@ -226,7 +226,7 @@ class SourceRun:
                 except OSError as error:
                     # The next run of the query deletes them: their consumption is noted.
                     directory = str(self.blocks.path)
-                    log.warning("consumed blocks not deleted", directory=directory, error=str(error), throttle_s=60)
+                    log.warning("consumed blocks not deleted", directory=directory, reason=str(error), throttle_s=60)
             rate = self.blocks.read_rate()
             if rate is not None and rate != self._rate:
                 self._rate, self._starts_slowly = rate, False

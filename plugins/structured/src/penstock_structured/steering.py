@@ -96,7 +96,7 @@ class RateSteering(StreamingQueryListener):
             try:
                 self._steer(progress)
             except OSError as error:
-                log.warning("rate not set", directory=progress.blocks, error=str(error), throttle_s=60)
+                log.warning("rate not set", directory=progress.blocks, reason=str(error), throttle_s=60)
 
     def onQueryIdle(self, event: Any) -> None:
         """Nothing: a trigger without data says nothing about the capacity."""

@@ -33,6 +33,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
+# Applications that a message lists.
+_MOST_NAMED = 10
 # After this much of it no write is tried again.
 _RETRY_UNTIL_S = 4.0
 # Where a file cannot be appended to it is put again with every change, at most this often, at this many bytes/s.
@@ -296,17 +298,26 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
     logs = _files(directory)
     wanted = _ILLEGAL.sub("_", application_id)
     if not logs:
-        raise ConfigurationError(f"no event log in {directory.location()}: its files are named events-*.jsonl")
+        raise ConfigurationError(
+            f"no event log in {directory.location()}: its files are named events-*.jsonl. Name the directory "
+            "of spark.penstock.eventLog.dir"
+        )
     if wanted and wanted not in logs:
         raise ConfigurationError(
-            f"no event log of {application_id!r} in {directory.location()}; there is {', '.join(sorted(logs))}"
+            f"no event log of {application_id!r} in {directory.location()}; there is {_named(logs)}"
         )
     if not wanted and len(logs) > 1:
         raise ConfigurationError(
-            f"{directory.location()} has several event logs: choose one of {', '.join(sorted(logs))}"
+            f"{directory.location()} has several event logs: choose one with --app: {_named(logs)}"
         )
     names = [name for _number, name in logs[wanted or next(iter(logs))]]
     return replay((directory.read(name) for name in names), limits)
+
+
+def _named(logs: Iterable[str]) -> str:
+    """The newest applications, for messages; there may be thousands."""
+    names = sorted(logs, reverse=True)
+    return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
 
 
 def replay(files: Iterable[bytes], limits: Limits | None = None) -> History:

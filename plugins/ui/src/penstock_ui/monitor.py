@@ -110,7 +110,11 @@ class Monitor:
             try:
                 action()
             except Exception as error:
-                log.warning("monitoring not closed", part=repr(action), reason=str(error))
+                log.warning(
+                    "monitoring not closed",
+                    part=getattr(action, "__qualname__", type(action).__name__),
+                    reason=str(error),
+                )
 
     # -- events --
 

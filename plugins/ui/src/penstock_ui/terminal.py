@@ -25,6 +25,7 @@ from penstock_ui.snapshot import error_line
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 64 << 20
+_IS_IT = ": is this the address of a dashboard of penstock-ui?"
 
 Json = dict[str, Any]
 
@@ -57,7 +58,7 @@ def fetch(url: str, token: str = "") -> State:
     base = f"{_server(url)}/api/v1/applications"
     applications = _get(base, token)
     if not isinstance(applications, list) or not applications or "id" not in applications[0]:
-        raise PenstockError(f"{base} has no application: is this the address of a dashboard of penstock-ui?")
+        raise PenstockError(f"{base} has no application{_IS_IT}")
     streaming = f"{base}/{applications[0]['id']}/streaming"
     return State(
         applications[0],
@@ -89,11 +90,12 @@ def _get(url: str, token: str) -> Any:
         error.close()
         if error.code == 401:
             raise PenstockError(f"{url} asks for a token: pass --token, or set PENSTOCK_UI_TOKEN") from None
-        raise PenstockError(f"{url} answered {error.code} {error.reason}") from None
-    except URLError as error:
-        raise PenstockError(f"{url} does not answer: {error.reason}. Is the application running?") from None
-    except (OSError, ValueError, HTTPException) as error:
-        raise PenstockError(f"{url} gave no JSON: {error}") from None
+        raise PenstockError(f"{url} answered {error.code} {error.reason}{_IS_IT}") from None
+    except OSError as error:
+        reason = error.reason if isinstance(error, URLError) else error
+        raise PenstockError(f"{url} does not answer: {reason}. Is the application running?") from None
+    except (ValueError, HTTPException) as error:
+        raise PenstockError(f"{url} gave no JSON: {error}{_IS_IT}") from None
 
 
 def summary(state: State) -> Json:

@@ -16,7 +16,7 @@ from attrs import frozen
 from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
-from penstock.errors import CheckpointError, ConfigurationError, text_of
+from penstock.errors import CheckpointError, ConfigurationError, summary_of, text_of
 from penstock.graph.dataframe_stream import DataFrameStream, GroupedDataFrameStream
 from penstock.graph.dstream import DStream
 from penstock.graph.node import Node
@@ -56,7 +56,7 @@ def load_program(data: bytes, program: Program) -> None:
         saved: _SavedGraph = _Unpickler(io.BytesIO(data), program).load()
         program.graph.restore(saved.inputs, saved.outputs, saved.num_streams, saved.remember_ms)
     except Exception as error:
-        raise CheckpointError(f"the saved program cannot be loaded: {type(error).__name__}: {error}") from error
+        raise CheckpointError(f"the saved program cannot be loaded: {summary_of(error)}") from error
 
 
 def _check(stream: Node, program: Program) -> None:

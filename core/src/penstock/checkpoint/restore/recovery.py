@@ -25,7 +25,7 @@ from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.restore.program import load_program, save_program
 from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
 from penstock.checkpoint.restore.streams import restore_streams
-from penstock.checkpoint.store import CheckpointStore
+from penstock.checkpoint.store import CheckpointStore, unreadable
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state.keyed_state import KeyedStateDStream
@@ -346,4 +346,4 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
     except NotADirectoryError as error:
         raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
-        raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+        raise unreadable(directory, error) from error

@@ -13,6 +13,7 @@ from penstock.errors import ResultTypeError, StreamingStateError
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
+from penstock.runtime.clock import iso_time
 from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
 from penstock.worker.fused import AnyStep, FusedChain, LastStep
@@ -131,9 +132,7 @@ class UnionDStream(Node):
             StreamingStateError: a parent has no RDD at that time.
         """
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
-        missing = [type(parent).__name__ for parent, rdd in zip(self.parents, rdds, strict=True) if rdd is None]
-        if missing:
-            raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
+        self._require_all(rdds, time_ms)
         ids = self._blocks_of()
         if ids is not None:
             # Packed together: the partitions fit the whole batch, as they do for one stream.
@@ -152,13 +151,19 @@ class UnionDStream(Node):
             rdd = self.get_or_compute(time_ms)
             return None if rdd is None else inputs_of(rdd)
         found = [parent.batch_inputs(time_ms) for parent in self.parents]
-        if None in found:
-            missing = type(self.parents[found.index(None)]).__name__
-            raise StreamingStateError(f"{missing}, a parent of a union, has no RDD at time {time_ms} ms")
+        self._require_all(found, time_ms)
         united = tuple(each for inputs in found for each in inputs or ())
         if self.is_fusible or not any(isinstance(each, RDD) for each in united):
             return united
         return super().batch_inputs(time_ms)
+
+    def _require_all(self, batches: Sequence[object], time_ms: int) -> None:
+        if None in batches:
+            missing = self.parents[batches.index(None)]
+            raise StreamingStateError(
+                f"{missing.call_site.short}, a parent of a union, has no RDD in batch {iso_time(time_ms)}: a function "
+                "of transform must return an RDD there, which may be empty"
+            )
 
     @property
     def has_columns(self) -> bool:
@@ -216,5 +221,8 @@ class TransformedDStream(Node):
         present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
         result = self._function(self.datetime_of(time_ms), *present)
         if result is not None and not isinstance(result, RDD):
-            raise ResultTypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
+            kind = type(result).__name__
+            raise ResultTypeError(
+                f"{self.call_site.short}: the function given to transform returned {kind}, not an RDD"
+            )
         return result

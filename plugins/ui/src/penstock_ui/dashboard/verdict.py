@@ -232,7 +232,9 @@ def receiver_problem(stream: Stream, now_ms: int, *, is_live: bool = True) -> Re
     if is_live and not info.active:
         return ReceiverProblem(stream, Level.BAD, "not active")
     if info.unhealthy:
-        return ReceiverProblem(stream, Level.WARNING, "unhealthy: it fails more often than maxRestarts allows")
+        return ReceiverProblem(
+            stream, Level.WARNING, "unhealthy: it fails more often than spark.penstock.receiver.maxRestarts allows"
+        )
     if info.lost_blocks:
         lost = f"lost {plural(info.lost_blocks, 'block')} with {count(info.lost_records)} records"
         return ReceiverProblem(stream, Level.WARNING, lost)

@@ -1,0 +1,26 @@
+"""Tracebacks that begin with the program's own frame, without those of PySpark and Penstock above it."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from types import TracebackType
+
+#: A line of a traceback that names a file of PySpark or Penstock. A folder of the program may be named penstock, too.
+#: In an archive of `penstock pack` the package is penstock/penstock.
+INTERNAL = re.compile(
+    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
+)
+
+
+def from_the_program(found: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of PySpark and Penstock above the program's; all if it has none of those."""
+    frame = found
+    while frame is not None and INTERNAL.match(f'  File "{frame.tb_frame.f_code.co_filename}"'):
+        frame = frame.tb_next
+    return frame or found
+
+
+def traceback_of(error: BaseException) -> str:
+    """An exception with its causes and its traceback from the program's first frame on."""
+    return "".join(traceback.format_exception(type(error), error, from_the_program(error.__traceback__)))
