@@ -61,7 +61,7 @@ ELSEWHERE = (
     (
         "[Rate estimators](rate-control.md#summary)",
         "`model` better than `pid` on all 15 simulated plants",
-        "batches until settled: on 11; overshoot: on 15; longest wait: on 14; used in time: on 15",
+        "batches until settled: on 12; overshoot: on 15; longest wait: on 14; used in time: on 15",
         "**no**",
         "-",
     ),

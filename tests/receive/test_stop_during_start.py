@@ -131,7 +131,7 @@ def test_onStart_that_ignores_a_stop_is_abandoned(
     for each in stopping:
         each.result(timeout=10)
     with pytest.raises(
-        ReceiverStuckError, match=r"^onStart has not returned for 3 s after a stop \(.*receiver\.stopTimeout\): it must"
+        ReceiverStuckError, match=r"^onStart has not returned for 3 s after a stop \(.*receiver\.stopTimeout\); it must"
     ):
         supervisor.await_termination()
     gate.open()

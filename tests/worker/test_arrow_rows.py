@@ -24,6 +24,14 @@ class Point:
         self.a, self.b = a, b
 
 
+class Other:
+    def __init__(self) -> None:
+        self.c = 1
+
+    def __repr__(self) -> str:
+        return "Other()"
+
+
 def rows(records: list[Any], schema: pa.Schema, *, are_values: bool = False) -> list[dict[str, Any]]:
     batches = list(to_batches(records, schema, are_values=are_values))
     assert all(batch.schema == schema for batch in batches)
@@ -108,6 +116,12 @@ def test_nested_and_other_values_stay_as_they_are(data_type: pa.DataType, value:
     assert column([value, None], data_type) == [value, None]
 
 
+@pytest.mark.parametrize("value", [1.0, Decimal("1.0"), 1])
+def test_a_number_without_a_fraction_is_an_integer(value: Any) -> None:
+    assert column([value, None], pa.int64()) == [1, None]
+    assert column([[value, None]], pa.list_(pa.int64())) == [[1, None]]
+
+
 def test_a_dictionary_is_a_map() -> None:
     data_type = pa.map_(pa.string(), pa.list_(pa.timestamp("us", "UTC")))
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -147,6 +161,14 @@ def test_a_time_of_another_zone_is_the_same_instant() -> None:
     ("data_type", "value", "message"),
     [
         (pa.int64(), "one", "'value' does not fit int64: 'one'"),
+        (pa.int64(), 1.5, "'value' does not fit int64: 1.5: it has a fraction"),
+        (pa.int8(), Decimal("1.5"), "'value' does not fit int8: Decimal('1.5'): it has a fraction"),
+        (pa.int64(), float("nan"), "'value' does not fit int64: nan"),
+        (pa.int64(), float("inf"), "'value' does not fit int64: inf"),
+        (pa.int64(), True, "'value' does not fit int64: True"),
+        (pa.list_(pa.int32()), [1, 1.5], "'value' does not fit list<item: int32>: [1, 1.5]: it has a fraction"),
+        (pa.struct([("x", pa.int32())]), {"x": 1.5}, "{'x': 1.5}: it has a fraction"),
+        (pa.map_(pa.string(), pa.int32()), {"x": 1.5}, "{'x': 1.5}: it has a fraction"),
         (pa.int64(), 2**70, "'value' does not fit int64: 1180591620717411303424"),
         (pa.string(), 1, "'value' does not fit string: 1"),
         (pa.decimal128(3, 1), Decimal("1.25"), "'value' does not fit decimal128"),
@@ -183,6 +205,8 @@ def test_a_null_where_the_schema_allows_none_is_an_error() -> None:
         ("text", "the schema has 2 columns, a, b, and a record is 'text'"),
         (None, "and a record is None"),
         ({"A": 1, "B": "x"}, "a record has none of the columns a, b: {'A': 1, 'B': 'x'}"),
+        (Other(), "a record has none of the columns a, b: Other()"),
+        (ValueError("x"), "the schema has 2 columns, a, b, and a record is ValueError('x')"),
         (Row(c=1, d="x"), "a record has none of the columns a, b: Row(c=1, d='x')"),
         (Row("a", "a")(1, 2), "a Row has several values of one name: Row(a=1, a=2)"),
     ],

@@ -62,6 +62,8 @@ UNKNOWN = [
     pa.decimal128(5, -2),
     pa.struct([]),
     pa.list_(pa.struct([])),
+    pa.list_view(pa.int8()),
+    pa.struct([("a", pa.large_list_view(pa.string()))]),
 ]
 
 
@@ -153,6 +155,59 @@ def test_a_column_of_nulls_takes_any_declared_type() -> None:
 def test_a_value_that_would_change_is_an_error(column: list[Any], data_type: pa.DataType) -> None:
     with pytest.raises(SchemaError, match=r"column 'a' of a block, .* cannot be converted to"):
         conform(batch(a=column), pa.schema([("a", data_type)]), is_declared=True)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "expected"), [(pa.float32(), 1.2000000476837158), (pa.decimal128(3, 0), Decimal(1))], ids=str
+)
+def test_floating_point_numbers_are_rounded(data_type: pa.DataType, expected: Any) -> None:
+    assert conform(batch(a=[1.2]), pa.schema([("a", data_type)]), is_declared=True).to_pylist() == [{"a": expected}]
+
+
+INSTANT, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
+
+
+@pytest.mark.parametrize(
+    ("given", "data_type"),
+    [
+        (pa.timestamp("s"), INSTANT),
+        (pa.date32(), INSTANT),
+        (pa.timestamp("s", "Asia/Tokyo"), LOCAL),
+        (pa.timestamp("s", "Asia/Tokyo"), pa.date32()),
+        (pa.dictionary(pa.int8(), pa.timestamp("s")), INSTANT),
+        (pa.list_(pa.timestamp("s")), pa.list_(pa.field("element", INSTANT))),
+        (pa.map_(pa.string(), pa.timestamp("s")), pa.map_(pa.string(), INSTANT)),
+        (pa.struct([("a", pa.struct([("b", pa.timestamp("s"))]))]), pa.struct([("a", pa.struct([("b", INSTANT)]))])),
+    ],
+    ids=str,
+)
+def test_local_times_and_instants_are_not_converted_to_each_other(given: pa.DataType, data_type: pa.DataType) -> None:
+    # Which local time an instant is depends on the session's time zone, which only Spark knows.
+    column = pa.RecordBatch.from_arrays([pa.nulls(1, given)], names=["a"])
+    with pytest.raises(SchemaError, match=r"column 'a' of a block, .* cannot be converted to .*time zone.* selectExpr"):
+        conform(column, pa.schema([("a", data_type)]), is_declared=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "data_type", "value", "expected"),
+    [
+        (pa.timestamp("s", "Asia/Tokyo"), INSTANT, datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)),
+        (pa.timestamp("s"), LOCAL, datetime(2024, 1, 1, 12), datetime(2024, 1, 1, 12)),
+        (pa.timestamp("s"), pa.date32(), datetime(2024, 1, 1, 12), date(2024, 1, 1)),
+        (pa.date32(), LOCAL, date(2024, 1, 1), datetime(2024, 1, 1)),
+    ],
+    ids=str,
+)
+def test_times_of_one_kind_are_converted(given: pa.DataType, data_type: pa.DataType, value: Any, expected: Any) -> None:
+    column = pa.RecordBatch.from_arrays([pa.array([value], given)], names=["a"])
+    assert conform(column, pa.schema([("a", data_type)]), is_declared=True).column(0).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("data_type", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())], ids=str)
+def test_list_views_are_refused_because_arrow_casts_them_to_wrong_values(data_type: pa.DataType) -> None:
+    given = pa.RecordBatch.from_arrays([pa.array([[1], [2, 3]], data_type)], names=["a"])
+    with pytest.raises(SchemaError, match=r"'a' of a block, .*list_view.*, cannot be converted to list"):
+        conform(given, pa.schema([("a", pa.list_(pa.field("element", pa.int8())))]), is_declared=True)
 
 
 def not_null(data_type: pa.DataType) -> pa.Schema:

@@ -43,17 +43,23 @@ def test_model_settles_quickly_and_uses_the_capacity(plant: str, seed: int) -> N
     said = reported(plant, "model", seed)
     assert said.settling is not None
     assert said.settling <= 25
-    # 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the beginning.
+    # With the largest headroom 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the
+    # beginning.
     assert said.used >= 0.66
     assert said.oscillation < 0.08
 
 
+@pytest.mark.parametrize("plant", ["steady", "warm-up", "step-up", "step-down", "two-streams", "uneven-streams"])
+def test_model_uses_most_of_the_capacity_in_time_where_times_hardly_vary(plant: str) -> None:
+    for seed in SEEDS:
+        assert reported(plant, "model", seed).in_time >= 0.85
+
+
 @pytest.mark.parametrize("plant", ["steady", "high-fixed-cost", "short-batches", "large-capacity", "small-capacity"])
-def test_where_nothing_changes_no_batch_of_model_takes_longer_than_the_interval(plant: str) -> None:
+def test_where_nothing_changes_batches_of_model_exceed_the_interval_by_less_than_twice_the_noise(plant: str) -> None:
     for seed in SEEDS:
         said = reported(plant, "model", seed)
-        # Of an interval of 100 ms that is 2 ms, but for the last bit of a float.
-        assert round(said.overshoot, 9) <= 0.02
+        assert said.overshoot < 2 * PLANTS[plant].noise
         assert said.queue <= 0.1
 
 

@@ -116,7 +116,7 @@ and `pip install penstock-rate`. The estimator is chosen by configuration alone:
 
 | estimator | use it | set |
 |---|---|---|
-| `model` | in most cases: it learns what a batch costs, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (0.85) |
+| `model` | in most cases: it learns what a batch costs, needs no initial rate, and leaves headroom | `spark.streaming.backpressure.model.share`, the share of the interval that a batch may take (by default 0.85 to 0.95, less with noise) |
 | `pid` | for Spark's behaviour, number for number. Also for the last tenth of the capacity, if batches may wait a little | `spark.streaming.backpressure.initialRate`; below 100 records/s also `spark.streaming.backpressure.pid.minRate` |
 | `fixed` | if the capacity is known and does not change | `spark.streaming.backpressure.fixed.rate` |
 
@@ -154,14 +154,17 @@ with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most 
 
 _FINDINGS = """\
 - **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
-  it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` under the
-  strict count only: batches that ended before the next one was due. `pid` aims at batches that take the whole
-  interval. Three quarters of what it processes on a steady plant is therefore late, mostly by a little. `model` aims
-  at 0.85 of the interval and leaves the rest as headroom. A more generous deadline changes the result:"""
+  it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` on all
+  plants under the strict count only: batches that ended before the next one was due. `pid` aims at batches that take
+  the whole interval. Three quarters of what it processes on a steady plant is therefore late, mostly by a little.
+  `model` aims at 0.85 to 0.95 of the interval and leaves the rest as headroom, more where times vary. A more generous
+  deadline changes the result:"""
 
 _FURTHER = """\
 - For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
   of the capacity where nothing changes; so does `model` with a higher `share`.
+- `pid` settles sooner on `bursty`, whose first batches are small: it starts without a limit. `model` starts with 2
+  records an interval.
 - Below 100 records/s `pid` needs a lower `minRate`: otherwise it does not keep up.
 - From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
   initial rate that is far too high makes a long queue with every estimator.

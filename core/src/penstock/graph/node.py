@@ -152,7 +152,7 @@ class Node(OnDriver):
             ConfigurationError: the name is empty or not a string.
         """
         if not isinstance(name, str) or not name.strip():
-            raise ConfigurationError(f"a stream's name must be text that is not empty, not {shown(name)}")
+            raise ConfigurationError(f"a stream's name must be text, and not empty: it is {shown(name)}")
         self.name = name
 
     def persist(self, level: StorageLevel) -> None:

@@ -19,6 +19,7 @@ from penstock.errors import ConfigurationError, PluginError, shown, summary_of, 
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
+from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ class GuardedEstimator(RateEstimator):
             return call()
         except Exception as error:
             self.failed += 1
-            self._on_fault(summary_of(error))
+            self._on_fault(f"{summary_of(error)} ({raised_at(error)})")
             return otherwise
 
 

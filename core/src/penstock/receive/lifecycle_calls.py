@@ -89,10 +89,10 @@ class OnStartCall:
         return True
 
 
-def not_returned(name: str, timeout_ms: float) -> str:
+def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
     """That a method of the receiver exceeded its timeout, and the key that sets it."""
-    key = conf.key("start_timeout_ms" if name == "onStart" else "stop_timeout_ms")
-    return f"{name} has not returned for {timeout_ms / 1000:g} s ({key})"
+    key = conf.key("start_timeout_ms" if name == "onStart" and not after_stop else "stop_timeout_ms")
+    return f"{name} has not returned for {timeout_ms / 1000:g} s{' after a stop' * after_stop} ({key})"
 
 
 def call_within(

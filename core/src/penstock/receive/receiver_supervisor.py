@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from penstock import conf
 from penstock.errors import (
     PenstockError,
     ReceiverRefusedError,
@@ -238,11 +237,8 @@ class ReceiverSupervisor:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self._interrupt_start(is_final=True)
         if not self._start_call.wait(self._stop_timeout_ms):
-            timeout_s, key = self._stop_timeout_ms / 1000, conf.key("stop_timeout_ms")
-            message = (
-                f"onStart has not returned for {timeout_s:g} s after a stop ({key}): it must only start what receives"
-            )
-            self._abandon_start(ReceiverStuckError(message))
+            what = not_returned("onStart", self._stop_timeout_ms, after_stop=True)
+            self._abandon_start(ReceiverStuckError(f"{what}; it must only start what receives"))
         if self._start_call.abandoned:
             self._terminated.wait()
             return

@@ -21,6 +21,12 @@ def from_the_program(found: TracebackType | None) -> TracebackType | None:
     return frame or found
 
 
+def raised_at(error: BaseException) -> str:
+    """Where an exception that was caught had been raised: ``model.py:12 in compute``."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}"
+
+
 def traceback_of(error: BaseException) -> str:
     """An exception with its causes and its traceback from the program's first frame on."""
     return "".join(traceback.format_exception(type(error), error, from_the_program(error.__traceback__)))

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from numbers import Integral, Number
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from penstock.errors import SchemaError, shortened, shown, summary_of
 from penstock.worker.arrow_types import require_values
 
 Convert = Callable[[Any], Any]
+
+# Types of values that an integer column takes as they are.
+_INTEGERS = frozenset({int, type(None)})
 
 
 def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = False) -> Iterator[pa.RecordBatch]:
@@ -77,9 +81,8 @@ def _row(names: list[str], is_nested: bool, record: Any) -> Sequence[Any]:
         return _by_name(names, record, record)
     if len(names) == 1:
         return (record,)
-    if hasattr(record, "__dict__"):
-        attributes = vars(record)
-        return [attributes.get(name) for name in names]
+    if getattr(record, "__dict__", None):
+        return _by_name(names, vars(record), record)
     raise SchemaError(
         f"the schema has {len(names)} columns, {', '.join(names)}, and a record is {shown(record)}: make each a "
         "tuple, a Row or a dictionary first, with map"
@@ -105,9 +108,7 @@ def _by_name(names: list[str], values: dict[str, Any], record: Any) -> Sequence[
 def _array(values: Sequence[Any], field: pa.Field) -> Any:
     convert = _converter(field.type)
     try:
-        if convert is not None:
-            values = [None if value is None else convert(value) for value in values]
-        return pa.array(values, field.type)
+        return pa.array(_all(convert, values), field.type)
     except (pa.ArrowException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise SchemaError(_complaint(values, field, convert, error)) from None
 
@@ -116,7 +117,7 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
     """The message about the first value that does not fit."""
     for value in values:
         try:
-            pa.array([value if value is None or convert is None else convert(value)], field.type)
+            pa.array([_apply(convert, value)], field.type)
         except Exception as found:
             reason = shortened(" ".join(str(found).split()))
             return f"a value of the column {field.name!r} does not fit {field.type}: {shown(value)}: {reason}"
@@ -125,6 +126,8 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
 
 def _converter(data_type: pa.DataType) -> Convert | None:
     """What prepares values for Arrow; ``None`` where Arrow takes them as they are."""
+    if kinds.is_integer(data_type):
+        return _whole
     if kinds.is_timestamp(data_type):
         return _local_instant if data_type.tz else _naive
     if kinds.is_map(data_type):
@@ -133,12 +136,25 @@ def _converter(data_type: pa.DataType) -> Convert | None:
         return _struct(list(data_type))
     if kinds.is_list(data_type):
         convert = _converter(data_type.value_type)
-        return None if convert is None else lambda values: [_apply(convert, value) for value in values]
+        return None if convert is None else partial(_all, convert)
     return None
 
 
 def _apply(convert: Convert | None, value: Any) -> Any:
     return value if value is None or convert is None else convert(value)
+
+
+def _all(convert: Convert | None, values: Sequence[Any]) -> Sequence[Any]:
+    if convert is None or (convert is _whole and _INTEGERS.issuperset(map(type, values))):
+        return values
+    return [_apply(convert, value) for value in values]
+
+
+def _whole(value: Any) -> Any:
+    # Arrow would cut the fraction off.
+    if isinstance(value, Number) and not isinstance(value, Integral) and value != int(value):  # type: ignore[call-overload]
+        raise ValueError("it has a fraction")
+    return value
 
 
 def _local_instant(value: datetime) -> datetime:

@@ -6,6 +6,7 @@ tasks and by the driver; imports neither Spark nor pandas.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -97,16 +98,15 @@ def _nested(data_type: pa.DataType) -> pa.DataType | None:
     if kinds.is_map(data_type):
         key, item = spark_type(data_type.key_type), spark_type(data_type.item_type)
         return None if key is None or item is None else pa.map_(pa.field("key", key, nullable=False), item)
-    if (
-        kinds.is_list(data_type)
-        or kinds.is_large_list(data_type)
-        or kinds.is_fixed_size_list(data_type)
-        or kinds.is_list_view(data_type)
-        or kinds.is_large_list_view(data_type)
-    ):
+    if _is_list(data_type):
         element = spark_type(data_type.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
     return None
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    """Whether values are lists. Not list views: Arrow casts them to lists of other values."""
+    return bool(kinds.is_list(data_type) or kinds.is_large_list(data_type) or kinds.is_fixed_size_list(data_type))
 
 
 def as_value(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
@@ -180,6 +180,10 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     """
     if array.type == field.type:
         return array
+    if reason := _refusal(array.type, field.type):
+        raise SchemaError(
+            f"the column {field.name!r} of a block, {array.type}, cannot be converted to {field.type}: {reason}"
+        )
     try:
         return pc.cast(_plain(array), options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except pa.ArrowException as error:
@@ -187,6 +191,39 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
         raise SchemaError(
             f"the column {field.name!r} of a block, {array.type}, cannot be converted to {field.type}: {reason}"
         ) from None
+
+
+def _refusal(found: pa.DataType, wanted: pa.DataType) -> str:
+    """Why a conversion that Arrow offers is refused; empty if it is not."""
+    if isinstance(found, pa.BaseExtensionType):
+        return _refusal(found.storage_type, wanted)
+    if kinds.is_dictionary(found) or kinds.is_run_end_encoded(found):
+        return _refusal(found.value_type, wanted)
+    if kinds.is_list_view(found) or kinds.is_large_list_view(found):
+        return "Arrow converts list views to other values: convert the column in the receiver"
+    if _is_time(found) and _is_time(wanted) and _is_instant(found) != _is_instant(wanted):
+        # Arrow would take local times for those of UTC.
+        return (
+            "it depends on a time zone. Declare timestamp for instants, timestamp_ntz or date for local times, and "
+            "cast the column with selectExpr, which uses the session's time zone"
+        )
+    inner: list[tuple[pa.DataType, pa.DataType]] = []
+    if kinds.is_struct(found) and kinds.is_struct(wanted):
+        types = {field.name: field.type for field in found}
+        inner = [(types[field.name], field.type) for field in wanted if field.name in types]
+    elif kinds.is_map(found) and kinds.is_map(wanted):
+        inner = [(found.key_type, wanted.key_type), (found.item_type, wanted.item_type)]
+    elif _is_list(found) and _is_list(wanted):
+        inner = [(found.value_type, wanted.value_type)]
+    return next(filter(None, itertools.starmap(_refusal, inner)), "")
+
+
+def _is_time(data_type: pa.DataType) -> bool:
+    return bool(kinds.is_timestamp(data_type) or kinds.is_date(data_type))
+
+
+def _is_instant(data_type: pa.DataType) -> bool:
+    return kinds.is_timestamp(data_type) and data_type.tz is not None
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -1,7 +1,8 @@
 """The estimator ``model``: learns the cost of a batch and aims at batches that take a share of the interval.
 
-It starts low and raises the rate in bounded steps. From the rates it gave it knows whether the rate or the input
-limited a batch; in the latter case it keeps or raises the rate. While batches queue it aims lower.
+The rest is headroom: the more batches lately exceeded the expected time, the more. The estimator starts low and raises
+the rate in bounded steps. From the rates it gave it knows whether the rate or the input limited a batch; in the latter
+case it hardly lowers the rate. While batches queue it aims lower.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ _BINDING = 0.9
 _MOST_ADMITTED = 4.0
 # Growth of the rate: minimum and maximum step while the rate is the limit (in between, as far as a cost that grows with
 # the square of the records would fit), and the step while the input is the limit.
-_GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 4.0, 1.1
+_GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 10.0, 1.1
+# Minimum and maximum of the share if no option sets it, and the headroom as a multiple of the excess.
+_LEAST_SHARE, _MOST_SHARE, _HEADROOM = 0.85, 0.95, 1.3
+# Decay of the excess with each batch, and its maximum, assumed before the first batch.
+_EXCESS_LASTS, _MOST_EXCESS = 0.95, 0.2
 # However high the fixed cost is, records get at least this part of the rest of the interval, relative to the share, and
 # at least this part of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
@@ -50,8 +55,10 @@ def _is_share(_options: object, attribute: Attribute[float], value: float) -> No
 class ModelOptions:
     """Options of ``model``, set by ``spark.streaming.backpressure.model.<option>``."""
 
-    share: float = field(
-        default=0.85, validator=_is_share, metadata={"help": "share of the interval that a batch is to take"}
+    share: float | None = field(
+        default=None,
+        validator=optional(_is_share),
+        metadata={"help": "share of the interval that a batch is to take; by default 0.85 to 0.95, less with noise"},
     )
     initial_rate: float | None = field(
         default=None,
@@ -72,6 +79,8 @@ class ModelState:
         time: end of the last batch that was used, ms; ``None`` before the first.
         cost: the learned cost.
         shown: the decaying maximum that a batch has shown to be possible, records an interval.
+        excess: the decaying maximum by which batches exceeded, or may exceed, the expected time of the admitted
+            records, relative to it.
         rates: the last estimates with their times, oldest first.
     """
 
@@ -79,6 +88,7 @@ class ModelState:
     time: int | None = None
     cost: BatchCost = Factory(BatchCost)
     shown: float = 0.0
+    excess: float = _MOST_EXCESS
     rates: list[tuple[int, float]] = Factory(list)
 
 
@@ -116,7 +126,12 @@ class ModelRateEstimator(RateEstimator):
         admitted = self._admitted(time - processingDelay - waited)
         # An implausible count is limited to what was admitted.
         numElements = max(min(numElements, int(_MOST_ADMITTED * admitted)), 1)
+        share, expected_ms = self._share(), state.cost.predict_ms(min(numElements, admitted))
         changed = state.cost.learn(numElements, processingDelay)
+        if expected_ms and not changed and not state.cost.outstanding:
+            # The limiter keeps permits that the input has not used: the next batch may have that many more records.
+            excess = max(processingDelay / expected_ms - 1, 1 - numElements / admitted)
+            state.excess = max(_EXCESS_LASTS * state.excess, min(excess, _MOST_EXCESS))
         possible = numElements * interval / max(processingDelay, interval)
         state.shown = min(max(_SHOWN_LASTS * state.shown, possible), possible if changed else math.inf)
 
@@ -136,7 +151,8 @@ class ModelRateEstimator(RateEstimator):
                 why = f"{why}, limited to a safe step"
             rate = min(wanted, most)
         else:
-            rate = max(state.rate, min(wanted, most, _EXPLORATION * state.rate))
+            kept = state.rate * self._share() / share
+            rate = max(kept, min(wanted, most, _EXPLORATION * state.rate))
             why = f"{why}; the input was the limit"
         if changed:
             why = f"{why}; the cost has changed"
@@ -165,12 +181,17 @@ class ModelRateEstimator(RateEstimator):
         first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
         return admitted + first * (until - since) / 1000
 
+    def _share(self) -> float:
+        """The share of the interval that a batch is to take."""
+        chosen = self._options.share
+        return chosen or min(max(1 / (1 + _HEADROOM * self.state.excess), _LEAST_SHARE), _MOST_SHARE)
+
     def _room(self) -> float:
         """The part of a batch's time that is for its records.
 
         It is what the fixed cost leaves of the share, or, if that is little, a part of what it leaves of the interval.
         """
-        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._options.share
+        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._share()
         rest_ms = interval - fixed_ms
         return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
 
