@@ -48,11 +48,12 @@ def test_tasks_fetch_blocks_and_a_missing_one_is_an_error(serve: Serve) -> None:
 def test_configured_certificates_are_used(serve: Serve, make_tls: Callable[[str], Tls]) -> None:
     tls = make_tls("ours")
     names = ("certificate", "key", "authority")
-    server = serve({f"spark.penstock.wire.tls.{name}": getattr(tls, name) for name in names})
+    configured = {f"spark.penstock.wire.tls.{name}": getattr(tls, name) for name in names}
+    server = serve(configured)
     assert server.location.startswith("grpc+tls://127.0.0.1:")
     assert fetched(server) == ["a"]
     with pytest.raises(ConfigurationError, match=r"tls\.certificate='/no/such.pem' cannot be read"):
-        serve({"spark.penstock.wire.tls.certificate": "/no/such.pem"})
+        serve({**configured, "spark.penstock.wire.tls.certificate": "/no/such.pem"})
 
 
 def test_a_configured_port_is_used_and_one_in_use_is_named(serve: Serve) -> None:

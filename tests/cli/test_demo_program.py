@@ -71,7 +71,9 @@ def test_last_jvm_output_is_shown_when_spark_does_not_start(
     spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]
 ) -> None:
     spark(fail)
-    with pytest.raises(SparkNotStartedError, match=r"^Spark did not start: RuntimeError: no port$"):
+    with pytest.raises(
+        SparkNotStartedError, match=r"^Spark did not start: RuntimeError: no port; see: penstock doctor$"
+    ):
         quiet_spark({})
     assert capfd.readouterr().err == "a warning of the JVM\n"
 

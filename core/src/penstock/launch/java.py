@@ -187,8 +187,7 @@ def _shim_home(java: Path) -> Path:
         return _write_shim(home, java)
     except OSError as error:
         raise JavaNotFoundError(
-            f"{java} lacks the module jdk.incubator.vector, and the script instead of it cannot be written: {error}: "
-            "set TMPDIR to a folder of your own"
+            f"{java} lacks the module jdk.incubator.vector, and the script that replaces it cannot be written: {error}"
         ) from error
 
 

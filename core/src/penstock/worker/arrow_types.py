@@ -156,7 +156,7 @@ def _require_same(found: pa.Schema, schema: pa.Schema) -> None:
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether Spark reads a type as another one; a column of nulls alone, which has Arrow's type null, as any."""
-    return kinds.is_null(found) or spark_type(found) == wanted
+    return bool(kinds.is_null(found) or spark_type(found) == wanted)
 
 
 def describe(schema: pa.Schema) -> str:
