@@ -80,6 +80,14 @@ def test_a_block_of_another_schema_is_an_error() -> None:
         read((["a"], [1]), TEXT)
 
 
+@pytest.mark.parametrize("is_declared", [False, True])
+@pytest.mark.parametrize("block", [["a", "b"], pa.table({"value": ["a", "b"]})], ids=["lines", "table"])
+def test_columns_become_no_python_objects(monkeypatch: pytest.MonkeyPatch, block: Any, is_declared: bool) -> None:
+    for name in ("penstock.blocks.arrow_form.records", "penstock.worker.read_arrow.to_batches"):
+        monkeypatch.setattr(name, lambda *_args, **_kwargs: pytest.fail("records were made"))
+    assert read((block,), TEXT, is_declared=is_declared) == [{"value": "a"}, {"value": "b"}]
+
+
 def test_pickled_records_are_converted_to_a_declared_schema() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
     assert read(([(1, "x"), {"a": 2}],), schema, is_declared=True) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
