@@ -40,6 +40,9 @@ def warning_of(name: str) -> KeyWarning:
         ("spark.streaming.backpressure.enable", "spark.streaming.backpressure.enabled"),
         ("spark.streaming.blockinterval", "spark.streaming.blockInterval"),
         ("spark.streaming.ui.retainedBatch", "spark.streaming.ui.retainedBatches"),
+        ("spark.streaming.backpresure.enabled", "spark.streaming.backpressure.enabled"),
+        ("spark.streaming.reciever.maxRate", "spark.streaming.receiver.maxRate"),
+        ("spark.streaming.driver.writeaheadlog.maxFailure", "spark.streaming.driver.writeAheadLog.maxFailures"),
     ],
 )
 def test_unknown_key_is_named_with_the_nearest_one(name: str, nearest: str | None) -> None:
@@ -107,6 +110,7 @@ def test_ignored_key_of_spark_is_named_with_what_to_use_instead(name: str) -> No
         "spark.penstock.ui.port",
         "spark.streaming.backpressure.pid.minRate",
         "spark.streaming.somebody.elses.key",
+        "spark.streaming.sources.maxRate",
         "spark.app.name",
         "spark.executor.memroy",
     ],

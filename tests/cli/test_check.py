@@ -146,6 +146,8 @@ def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
             "the suite no_such_module:Suite does not load: ModuleNotFoundError",
         ),
         (("pid", "--suite", "json:dumps"), "json:dumps is not a suite: derive a class from"),
+        (("synthetic", "--option", "rat=1"), "unknown option 'rat' of receiver 'synthetic'. Did you mean 'rate'?"),
+        (("pid", "--option", "minrate=1"), "unknown option 'minrate' of rate estimator 'pid'. Did you mean 'minRate'?"),
     ],
 )
 def test_mistake_of_the_command_line_is_one_clear_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

@@ -122,6 +122,14 @@ def test_directory_without_checkpoints_exits_with_1(cli: Cli, tmp_path: Path) ->
     assert "no checkpoint is here" in result.stdout
 
 
+def test_directory_that_is_missing_or_empty_is_named_as_such(cli: Cli, tmp_path: Path) -> None:
+    result = cli("checkpoint", "inspect", str(tmp_path / "typo"))
+    assert result.exit_code == 1
+    assert "the directory has no files or does not exist" in result.stdout
+    (tmp_path / "other").touch()
+    assert "the directory has no files" not in cli("checkpoint", "inspect", str(tmp_path)).stdout
+
+
 @pytest.mark.parametrize(
     ("location", "words"), [("FILE", "cannot be read: "), ("nosuch://host/x", "no file system for 'nosuch://host/x'")]
 )

@@ -116,6 +116,7 @@ def test_key_is_explained(cli: Cli, name: str, words: list[str]) -> None:
         ("blockInterval", "Did you mean spark.streaming.blockInterval?"),
         ("spark.streaming.blokInterval", "Did you mean spark.streaming.blockInterval"),
         ("zzz", "unknown configuration key 'zzz'. penstock conf list shows all keys"),
+        ("spark.executor.memory", "Penstock does not read it; Spark's documentation explains Spark's own keys"),
     ],
 )
 def test_unknown_key_is_refused_with_the_nearest(cli: Cli, name: str, near: str) -> None:

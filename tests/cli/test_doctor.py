@@ -86,11 +86,20 @@ def test_missing_or_old_pyspark_fails(cli: Cli, versions: Versions, version: str
     assert result.exit_code == 1
 
 
-def test_spark_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+def test_spark_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "spark-submit").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     result = cli("doctor")
-    assert finding(result, "SPARK_HOME=/opt/spark")[0] == "warn"
+    assert finding(result, f"SPARK_HOME={tmp_path}")[0] == "warn"
     assert result.exit_code == 0
+
+
+def test_spark_home_without_spark_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    result = cli("doctor")
+    assert finding(result, f"SPARK_HOME={tmp_path} has no bin/spark-submit")[0] == "fail"
+    assert result.exit_code == 1
 
 
 @pytest.mark.parametrize("version", ["17.0.0", None])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 from attrs import frozen
 
 from penstock.conf import KEYS, OPTION_SECTIONS, Settings
 
 _OURS = "spark.penstock."
+_LIKENESS = 0.8
 _WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing is rolled or kept open"
 _LOG_CLASS = "custom write-ahead logs are not supported; unset the key"
 _BATCHED = "events that wait are always written together; unset the key"
@@ -109,12 +110,18 @@ def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | No
 
 
 def _nearest(name: str, candidates: set[str]) -> str | None:
-    """The candidate that a name is a misspelling of; below Spark's prefix it must differ in the last part only."""
-    family = _OURS if name.startswith(_OURS) else name.rpartition(".")[0] + "."
-    rests = {
-        candidate.removeprefix(family): candidate
+    """The candidate that a name is a misspelling of; below Spark's prefix each part between dots must resemble it."""
+    alike = [
+        candidate
         for candidate in candidates
-        if candidate.startswith(family) and candidate.count(".") == name.count(".")
-    }
-    near = get_close_matches(name.removeprefix(family), rests, 1, 0.8)
+        if candidate.count(".") == name.count(".")
+        and ((name.startswith(_OURS) and candidate.startswith(_OURS)) or _each_part_resembles(name, candidate))
+    ]
+    rests = {candidate.removeprefix(_OURS): candidate for candidate in alike}
+    near = get_close_matches(name.removeprefix(_OURS), rests, 1, _LIKENESS)
     return rests[near[0]] if near else None
+
+
+def _each_part_resembles(name: str, candidate: str) -> bool:
+    pairs = zip(name.split("."), candidate.split("."), strict=True)
+    return all(SequenceMatcher(None, part, other).ratio() >= _LIKENESS for part, other in pairs)

@@ -135,6 +135,11 @@ def inspect(location: str, *, verifies_blocks: bool = False) -> Inspection:
             found.damage.append(f"{name}: {damage}")
         found.checkpoints.append(CheckpointFile(name, len(directory.read(name)), damage))
     if found.newest is None:
+        if not directory.names():
+            found.reason = (
+                "no checkpoint is here, the directory has no files or does not exist: "
+                "a program that uses it starts fresh"
+            )
         if found.checkpoints:
             found.verdict = "refused"
             found.reason = "no checkpoint is sound: use another directory, or move these files away to start fresh"

@@ -18,12 +18,15 @@ import attrs
 import click
 
 from penstock import testing
-from penstock.cli.installed import completes, offered_names, plugin_names
+from penstock.cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock.cli.shared import examples, option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
+from penstock.plugins.discovery import KINDS
+from penstock.plugins.specs import options_of
 from penstock.testing.check import scale
 from penstock.testing.plugin_probe import installed, probe
+from penstock.testing.subject import HOOKS
 
 if TYPE_CHECKING:
     from penstock.testing.check import Kind
@@ -83,6 +86,8 @@ def check(
     level must failed, and with 1 if nothing could be tested.
     """
     subjects = _from_suite(suite, name, kind) if suite else _subjects(name, kind)
+    for subject in subjects:
+        _refuse_unknown(options, subject)
     reports = []
     for subject in subjects:
         changed = attrs.evolve(
@@ -95,6 +100,21 @@ def check(
     if as_json:
         click.echo(json.dumps([json.loads(report.to_json()) for report in reports], indent=2))
     raise click.exceptions.Exit(max(map(_exit_code, reports)))
+
+
+def _refuse_unknown(options: Mapping[str, str], subject: Subject) -> None:
+    """Refuse an option that an installed plugin lacks; otherwise every check would fail with that error.
+
+    Raises:
+        UnknownNameError: names the nearest option.
+    """
+    if not options or subject.make is not None or subject.kind not in HOOKS:
+        return
+    hook = HOOKS[subject.kind]
+    spec = load_plugins(isolated=True).spec(hook, subject.name)
+    known = [option.name for option in options_of(spec)]
+    for unknown in options.keys() - known:
+        raise UnknownNameError("option", unknown, known, f"{KINDS[hook][0]} {subject.name!r}")
 
 
 def _subjects(name: str, kind: str | None) -> list[Subject]:

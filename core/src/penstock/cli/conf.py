@@ -137,6 +137,8 @@ def explain(name: str, as_json: bool) -> None:
     if name not in known and advice is None:
         near = [each for each in known if name.lower() in each.lower()] or get_close_matches(name, known, 3, 0.7)
         hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
+        if name.startswith("spark.") and not name.startswith(("spark.penstock.", "spark.streaming.")):
+            hint += " Penstock does not read it; Spark's documentation explains Spark's own keys."
         raise ConfigurationError(f"unknown configuration key {name!r}.{hint} penstock conf list shows all keys")
     if name in known:
         values = attrs.asdict(known[name])

@@ -124,7 +124,11 @@ def check_pyspark() -> Iterator[Finding]:
         yield Finding("fail", f"PySpark {_lacking(version)}", "pip install 'pyspark>=4.0'")
         return
     yield Finding("ok", f"PySpark {version}")
-    if home := os.environ.get("SPARK_HOME"):
+    home = os.environ.get("SPARK_HOME")
+    if home and not Path(home, "bin", "spark-submit").is_file():
+        text = f"SPARK_HOME={home} has no bin/spark-submit"
+        yield Finding("fail", text, "unset SPARK_HOME, or set it to a Spark installation")
+    elif home:
         yield Finding("warn", f"SPARK_HOME={home} replaces the Spark of PySpark", "unset SPARK_HOME unless you mean it")
 
 

@@ -147,11 +147,16 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
 
 
 def _require_same(found: pa.Schema, schema: pa.Schema) -> None:
-    if found.names != schema.names or [spark_type(field.type) for field in found] != schema.types:
+    if found.names != schema.names or not all(map(_fits, found.types, schema.types)):
         raise SchemaError(
             f"the schema of a stream's records has changed: it was ({describe(schema)}), and there is a block with "
             f"({describe(found)}). Declare a schema to which all of them are converted: toDF('name type, ...')"
         )
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark reads a type as another one; a column of nulls alone, which has Arrow's type null, as any."""
+    return bool(kinds.is_null(found) or spark_type(found) == wanted)
 
 
 def describe(schema: pa.Schema) -> str:
