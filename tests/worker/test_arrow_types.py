@@ -165,6 +165,11 @@ def test_a_value_that_would_change_is_an_error(column: list[Any], data_type: pa.
         conform(batch(a=column), pa.schema([("a", data_type)]), is_declared=True)
 
 
+def test_a_long_value_that_would_change_is_shortened() -> None:
+    with pytest.raises(SchemaError, match=r"string, cannot be converted to int64: Failed to parse string: '9+\.\.\.$"):
+        conform(batch(a=["9" * 5000]), pa.schema([("a", pa.int64())]), is_declared=True)
+
+
 @pytest.mark.parametrize(
     ("data_type", "expected"), [(pa.float32(), 1.2000000476837158), (pa.decimal128(3, 0), Decimal(1))], ids=str
 )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, shortened
 
 #: Time zone of instants in Arrow columns for Spark, which reads microseconds since the epoch.
 UTC = "UTC"
@@ -192,7 +192,8 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return pc.cast(_plain(array), options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
+        # It may have the value.
+        reason = shortened(" ".join(str(error).split()))
         raise SchemaError(
             f"the column {field.name!r} of a block, {array.type}, cannot be converted to {field.type}: {reason}"
         ) from None
