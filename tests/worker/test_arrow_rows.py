@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -135,15 +133,6 @@ def test_rows_in_a_row_are_structs() -> None:
         {"x": 2, "y": "b"},
         {"x": 3, "y": None},
     ]
-
-
-@pytest.fixture
-def _in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", "Asia/Tokyo")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 @pytest.mark.usefixtures("_in_tokyo")

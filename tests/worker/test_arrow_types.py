@@ -131,6 +131,14 @@ def test_a_schema_that_changes_is_an_error_that_names_both(other: pa.RecordBatch
     assert "toDF('name type, ...')" in str(error.value)
 
 
+def test_a_column_of_nulls_fits_the_schema_that_was_found() -> None:
+    schema = spark_schema(batch(a=[1], b=["x"]).schema)
+    assert conform(batch(a=[None], b=["x"]), schema, is_declared=False).to_pylist() == [{"a": None, "b": "x"}]
+    # A column that began with nulls only has Spark's type void, which holds no number.
+    with pytest.raises(SchemaError, match=r"it was \(a null\), and there is a block with \(a int64\)"):
+        conform(batch(a=[1]), spark_schema(batch(a=[None]).schema), is_declared=False)
+
+
 def test_a_declared_schema_takes_columns_by_name_and_widens_them() -> None:
     schema = pa.schema([("b", pa.string()), ("a", pa.float64()), ("new", pa.date32())])
     given = pa.RecordBatch.from_pydict({"a": pa.array([1], pa.int32()), "b": ["x"], "gone": [True]})
@@ -155,6 +163,11 @@ def test_a_column_of_nulls_takes_any_declared_type() -> None:
 def test_a_value_that_would_change_is_an_error(column: list[Any], data_type: pa.DataType) -> None:
     with pytest.raises(SchemaError, match=r"column 'a' of a block, .* cannot be converted to"):
         conform(batch(a=column), pa.schema([("a", data_type)]), is_declared=True)
+
+
+def test_a_long_value_that_would_change_is_shortened() -> None:
+    with pytest.raises(SchemaError, match=r"string, cannot be converted to int64: Failed to parse string: '9+\.\.\.$"):
+        conform(batch(a=["9" * 5000]), pa.schema([("a", pa.int64())]), is_declared=True)
 
 
 @pytest.mark.parametrize(

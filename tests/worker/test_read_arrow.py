@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
+from tests.worker.test_arrow_types import CONVERTED
 
 from penstock.blocks import arrow_form
 from penstock.errors import SchemaError
@@ -77,6 +80,14 @@ def test_a_block_of_another_schema_is_an_error() -> None:
         read((["a"], [1]), TEXT)
 
 
+@pytest.mark.parametrize("is_declared", [False, True])
+@pytest.mark.parametrize("block", [["a", "b"], pa.table({"value": ["a", "b"]})], ids=["lines", "table"])
+def test_columns_become_no_python_objects(monkeypatch: pytest.MonkeyPatch, block: Any, is_declared: bool) -> None:
+    for name in ("penstock.blocks.arrow_form.records", "penstock.worker.read_arrow.to_batches"):
+        monkeypatch.setattr(name, lambda *_args, **_kwargs: pytest.fail("records were made"))
+    assert read((block,), TEXT, is_declared=is_declared) == [{"value": "a"}, {"value": "b"}]
+
+
 def test_pickled_records_are_converted_to_a_declared_schema() -> None:
     schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
     assert read(([(1, "x"), {"a": 2}],), schema, is_declared=True) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
@@ -122,6 +133,38 @@ def test_a_large_batch_is_passed_on_as_it_is() -> None:
     small = pa.RecordBatch.from_pydict({"value": ["x"]})
     assert [batch.num_rows for batch in merged([large, small, small, large])] == [16_384, 16_386]
     assert next(merged([large])) is large
+
+
+INSTANT, LOCAL = datetime(2024, 7, 1, 12, tzinfo=UTC), datetime(2024, 7, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        *((data_type, value) for data_type, _expected, value in CONVERTED if not pa.types.is_dictionary(data_type)),
+        (pa.timestamp("us", "Asia/Tokyo"), INSTANT),
+        (pa.list_(pa.timestamp("ms", "Asia/Tokyo")), [INSTANT, None]),
+        (pa.struct([("at", pa.timestamp("us", "Asia/Tokyo")), ("local", pa.timestamp("s"))]), {"at": INSTANT}),
+        (pa.struct([("at", pa.timestamp("us", "Asia/Tokyo")), ("local", pa.timestamp("s"))]), {"local": LOCAL}),
+        (pa.map_(pa.timestamp("us", "UTC"), pa.timestamp("us")), [(INSTANT, LOCAL)]),
+        (
+            pa.list_(pa.struct([("a", pa.decimal128(5, 2)), ("b", pa.binary())])),
+            [{"a": Decimal("1.25"), "b": b""}, None],
+        ),
+        (pa.list_(pa.map_(pa.string(), pa.list_(pa.uint8()))), [[("k", [1, None])], None]),
+        (pa.decimal256(30, 2), Decimal("1.25")),
+        (pa.null(), None),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("_in_tokyo")
+def test_rows_of_a_block_convert_to_the_same_columns(data_type: pa.DataType, value: Any) -> None:
+    table = pa.table({"a": pa.array([value, None], data_type), "b": [1, 2]})
+    schema = spark_schema(table.schema)
+    records = list(arrow_form.records(arrow_form.from_columns(table).to_batches()))
+    found = rows(ReadRows(None, schema, are_values=False, is_grouped=True), records)
+    assert found == read((table,), schema)
+    assert [row["a"] is None for row in found] == [value is None, True]
 
 
 VALUES = {

@@ -137,7 +137,7 @@ def begin_with_the_program(
 ) -> structlog.typing.EventDict:
     """Structlog processor: a traceback begins with the program's own frame, as a listener's does."""
     given = event_dict.get("exc_info")
-    error = given if isinstance(given, BaseException) else sys.exception() if given else None
+    error = given if isinstance(given, BaseException) else sys.exception() if given is True else None
     if error is not None:
         event_dict["exc_info"] = (type(error), error, from_the_program(error.__traceback__))
     return event_dict

@@ -121,7 +121,7 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
         except Exception as found:
             reason = shortened(" ".join(str(found).split()))
             return f"a value of the column {field.name!r} does not fit {field.type}: {shown(value)}: {reason}"
-    return f"the column {field.name!r} cannot be converted to {field.type}: {summary_of(error)}"
+    return f"the column {field.name!r} cannot be converted to {field.type}: {shortened(summary_of(error))}"
 
 
 def _converter(data_type: pa.DataType) -> Convert | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, shortened
 
 #: Time zone of instants in Arrow columns for Spark, which reads microseconds since the epoch.
 UTC = "UTC"
@@ -147,11 +147,16 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
 
 
 def _require_same(found: pa.Schema, schema: pa.Schema) -> None:
-    if found.names != schema.names or [spark_type(field.type) for field in found] != schema.types:
+    if found.names != schema.names or not all(map(_fits, found.types, schema.types)):
         raise SchemaError(
             f"the schema of a stream's records has changed: it was ({describe(schema)}), and there is a block with "
             f"({describe(found)}). Declare a schema to which all of them are converted: toDF('name type, ...')"
         )
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Spark reads a type as another one; a column of nulls alone, which has Arrow's type null, as any."""
+    return bool(kinds.is_null(found) or spark_type(found) == wanted)
 
 
 def describe(schema: pa.Schema) -> str:
@@ -187,7 +192,8 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return pc.cast(_plain(array), options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
+        # It may have the value.
+        reason = shortened(" ".join(str(error).split()))
         raise SchemaError(
             f"the column {field.name!r} of a block, {array.type}, cannot be converted to {field.type}: {reason}"
         ) from None
