@@ -202,8 +202,8 @@ def known_keys(plugins: Plugins) -> list[KnownKey]:
     found.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
         for option in fields_of(options):
-            default = None if option.default is None else _as_configured(option.default)
-            found.append(KnownKey(f"{prefix}{option.name}", option.type, default, owner, option.help))
+            written = None if option.default is None else _as_configured(option.default)
+            found.append(KnownKey(f"{prefix}{option.name}", option.type, written, owner, option.help))
     return found
 
 
