@@ -1,6 +1,6 @@
 """Adds word counts to a table of SQLite or PostgreSQL exactly once, also when a batch runs again after a crash.
 
-Needs: nothing for SQLite; for a postgresql:// URL pip install psycopg, here and on every executor
+Needs: text files moved into the directory while it runs; for a postgresql:// URL psycopg, here and on executors
 Run: penstock run examples/exactly_once.py DIRECTORY_OF_TEXT_FILES [DATABASE [CHECKPOINT_DIRECTORY]]
 """
 

@@ -23,6 +23,8 @@ from penstock import RateEstimatorSpec, ReceiverSpec, hookimpl
 class Options:
     depth: int = field(metadata={"help": "how deep"})
     lid: bool = True
+    rim: str = "round"
+    width: float | None = None
     key: int = field(default=1, repr=False)
 
 @define
@@ -96,6 +98,10 @@ def test_list_is_filtered_by_text_and_group(cli: Cli) -> None:
         ("spark.streaming.blockInterval", ["type     time > 0", "default  200ms", "group    inputs"]),
         ("spark.penstock.receiver.burst", ["default  the value of spark.streaming.blockInterval"]),
         ("spark.penstock.receiver.well.depth", ["default  required", "group    receiver well", "meaning  how deep"]),
+        ("spark.penstock.receiver.well.lid", ["default  true"]),
+        ("spark.penstock.receiver.well.rim", ["default  round"]),
+        ("spark.penstock.receiver.well.width", ["default  (empty)"]),
+        ("spark.penstock.receiver.well.key", ["default  (hidden)"]),
         ("spark.penstock.log.level.stats", ["type     log level", "default  the value of spark.penstock.log.level"]),
         ("spark.streaming.kafka.maxRatePerPartition", ["Penstock ignores this key of Spark", "receiver plugin"]),
         ("spark.streaming.checkpoint.directory", ["default  (empty)"]),

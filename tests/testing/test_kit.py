@@ -59,6 +59,12 @@ def test_summary_names_the_checks_that_failed() -> None:
     assert " 1 failed (PK-15); 2 selected; seed 0." in Report("receiver", "mqtt", 0, None, results).summary()
 
 
+def test_text_of_a_failure_quotes_code_with_single_backticks() -> None:
+    (check,) = checks_for("receiver", ["RC-02"])
+    assert "`onStart` returns promptly." in (text := testing.Result.of(check, "failed").text())
+    assert "``" not in text
+
+
 def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
     assert run_checks("receiver", name="socket", only=["RC-01"])["RC-01"].outcome == "not applicable"
     result = run_checks("receiver", feeder=MemoryFeeder, name="socket", only=["RC-01"])["RC-01"]

@@ -109,10 +109,11 @@ _EPILOG = "\n\n".join(
         "\n".join(
             [
                 "\b",
-                "Shell completion, with the names of plugins and configuration keys:",
-                '  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"      # in ~/.bashrc',
-                '  eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"       # in ~/.zshrc',
-                "  _PENSTOCK_COMPLETE=fish_source penstock | source       # in ~/.config/fish/config.fish",
+                "Shell completion, with the names of plugins and configuration keys. Type the line",
+                "of your shell once its environment is activated:",
+                '  eval "$(_PENSTOCK_COMPLETE=bash_source penstock)"      # bash',
+                '  eval "$(_PENSTOCK_COMPLETE=zsh_source penstock)"       # zsh, after compinit',
+                "  _PENSTOCK_COMPLETE=fish_source penstock | source       # fish",
             ]
         ),
     ]

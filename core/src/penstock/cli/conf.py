@@ -5,6 +5,7 @@ Imports no Spark. Values are printed only where they are refused, and secrets (o
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -201,8 +202,20 @@ def known_keys(plugins: Plugins) -> list[KnownKey]:
     found.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
         for option in fields_of(options):
-            found.append(KnownKey(f"{prefix}{option.name}", option.type, option.default, owner, option.help))
+            written = None if option.default is None else _as_configured(option.default)
+            found.append(KnownKey(f"{prefix}{option.name}", option.type, written, owner, option.help))
     return found
+
+
+def _as_configured(default: str) -> str:
+    """The default of an option, which is Python's ``repr``, as configuration has it; empty for ``None``."""
+    try:
+        value = ast.literal_eval(default)
+    except (SyntaxError, ValueError):
+        return default  # such as "(hidden)"
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _names() -> list[str]:

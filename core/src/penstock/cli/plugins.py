@@ -144,7 +144,8 @@ def details(plugin: dict[str, Any]) -> RenderableType:
     if not plugin["offers"]:
         parts.append(_offers(plugin))
     for offer in plugin["offers"]:
-        parts.append(Text.assemble("\n", offer["kind"], " ", (offer["name"], "bold"), ": ", offer["summary"] or "-"))
+        summary = f": {offer['summary']}" if offer["summary"] else ""
+        parts.append(Text.assemble("\n", offer["kind"], " ", (offer["name"], "bold"), summary))
         if offer["options"]:
             parts.append(_options(offer["options"]))
         else:

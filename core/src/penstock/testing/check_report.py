@@ -64,7 +64,7 @@ class Result:
         if self.outcome in {"passed", "not applicable", "excused"}:
             return head + (f", {self.seen}" if self.seen else "")
         lines = {
-            "rule": self.rule,
+            "rule": self.rule.replace("``", "`"),
             "seen": self.seen,
             "smallest input": self.smallest,
             "change": self.change,

@@ -37,7 +37,9 @@ class FileReceiverOptions:
     start: Literal["beginning", "end"] = field(
         default="beginning",
         validator=in_(("beginning", "end")),
-        metadata={"help": "where to start in files that exist at first; later ones are read from the beginning"},
+        metadata={
+            "help": "beginning or end: where to start in files that exist at first; others are read from the beginning"
+        },
     )
     poll_interval: float = field(
         default=0.2,

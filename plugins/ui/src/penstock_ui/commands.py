@@ -22,7 +22,10 @@ def _examples(*commands: tuple[str, str]) -> str:
 
 
 _token = click.option(
-    "--token", envvar="PENSTOCK_UI_TOKEN", default="", help="The dashboard's token. Also PENSTOCK_UI_TOKEN."
+    "--token",
+    envvar="PENSTOCK_UI_TOKEN",
+    default="",
+    help="The dashboard's token. By default the environment variable PENSTOCK_UI_TOKEN.",
 )
 
 
