@@ -59,6 +59,15 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
         pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))]),
         st.fixed_dictionaries({"x": st.integers(0, 9), "y": st.none() | st.lists(TEXT, max_size=2)}),
     ),
+    "structs": (
+        pa.list_(pa.struct([("x", pa.int32()), ("at", pa.timestamp("us", "UTC"))])),
+        st.lists(
+            st.fixed_dictionaries({"x": st.integers(0, 9), "at": NAIVE.map(lambda time: time.replace(tzinfo=UTC))}),
+            max_size=2,
+        ),
+    ),
+    "long_list": (pa.large_list(pa.float64()), st.lists(st.none() | st.floats(-9, 9), max_size=3)),
+    "day_in_ms": (pa.date64(), st.dates(date(1900, 1, 1), date(2100, 1, 1))),
     "map": (
         pa.map_(pa.string(), pa.float64()),
         st.dictionaries(TEXT, st.none() | st.integers(0, 9), max_size=2).map(lambda found: list(found.items())),
