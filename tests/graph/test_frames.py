@@ -178,8 +178,9 @@ def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[
 
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
     frames = SourceFrames(lines._node, None)
-    first, second = (BlocksInput((payload,), ((),), 1, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
-    assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2, Reader())]  # type: ignore[arg-type]
+    mb = 1 << 20
+    first, second = (BlocksInput((payload,), ((),), mb, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
+    assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2 * mb, Reader())]  # type: ignore[arg-type]
     (found,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
     assert isinstance(found, ArrowInput)
     assert found.references is not None

@@ -50,10 +50,28 @@ class BlocksInput:
         return cls(references, tuple(each.hosts for each in partitions), num_bytes, read)
 
     @classmethod
-    def united(cls, inputs: Sequence[BlocksInput]) -> BlocksInput:
-        """The partitions of several inputs, at least one."""
-        references = tuple(itertools.chain.from_iterable(each.references for each in inputs))
-        hosts = tuple(itertools.chain.from_iterable(each.hosts for each in inputs))
+    def united(cls, inputs: Sequence[BlocksInput], min_bytes: int) -> BlocksInput:
+        """The partitions of several inputs, at least one.
+
+        Small inputs that follow each other and have the same hosts share a partition: a window of many small batches
+        is not as many tasks.
+
+        Args:
+            inputs: in the order of their records; they are read alike.
+            min_bytes: a partition that inputs share has less than twice this size.
+        """
+        shared: list[list[BlocksInput]] = []
+        num_bytes = 0
+        for each in inputs:
+            num_bytes += each.num_bytes
+            has_one = len(each.hosts) == 1 and shared and shared[-1][0].hosts == each.hosts
+            if has_one and num_bytes < 2 * min_bytes:
+                shared[-1].append(each)
+            else:
+                shared.append([each])
+                num_bytes = each.num_bytes
+        references = tuple(itertools.chain.from_iterable(map(_references, shared)))
+        hosts = tuple(itertools.chain.from_iterable(group[0].hosts for group in shared))
         return cls(references, hosts, sum(each.num_bytes for each in inputs), inputs[0].read)
 
     def elements(self, slots: PartitionSlots) -> tuple[RDD[Any], ReadPartition]:
@@ -77,6 +95,14 @@ class BlocksInput:
         """
         first = next(ReadPartition(self.read).batches(self.references), None)
         return None if first is None else first.schema
+
+
+def _references(inputs: Sequence[BlocksInput]) -> tuple[bytes, ...]:
+    """The references of one input, or of several that share a partition."""
+    if len(inputs) == 1:
+        return inputs[0].references
+    blocks = itertools.chain.from_iterable(pickle.loads(each.references[0]) for each in inputs)
+    return (pickle.dumps(tuple(blocks), pickle.HIGHEST_PROTOCOL),)
 
 
 def inputs_of(rdd: RDD[Any]) -> tuple[BatchInput, ...]:

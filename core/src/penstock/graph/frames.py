@@ -187,7 +187,7 @@ class SourceFrames(FrameDStream):
             if len(alike) == 1:
                 yield alike[0]
             elif isinstance(alike[0], BlocksInput):
-                yield BlocksInput.united(alike)
+                yield BlocksInput.united(alike, self.graph.runtime.partition_min_bytes)
             elif isinstance(alike[0], ArrowInput):
                 yield evolve(alike[0], references=self._sc.union([each.references for each in alike]))
             else:
