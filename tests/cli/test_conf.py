@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 from penstock.conf import KEYS
 
@@ -114,6 +115,15 @@ def test_key_is_explained(cli: Cli, name: str, words: list[str]) -> None:
     for each in words:
         assert each in result.stdout
     assert json.loads(cli("conf", "explain", name, "--json").stdout)["name"] == name
+
+
+def test_explanation_is_folded_at_the_width_of_the_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.conf.terminal", lambda: Console(width=50))
+    lines = cli("conf", "explain", "spark.streaming.receiver.writeAheadLog.enable").stdout.splitlines()
+    meaning = next(number for number, line in enumerate(lines) if line.startswith("  meaning  "))
+    folded = [line[11:].rstrip() for line in lines[meaning:]]
+    assert len(folded) > 2
+    assert " ".join(folded) == KEYS["wal_enabled"].help
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import click
 from attrs import frozen
 from rich.console import Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.installed import completes, load_plugins
@@ -150,10 +151,12 @@ def explain(name: str, as_json: bool) -> None:
         return
     console = terminal()
     console.print(Text(name, "bold"), soft_wrap=True)
+    described = Table.grid(padding=(0, 2))
     for field in ("type", "default", "group", "meaning"):
         if (value := values[field]) != "" or (field == "default" and name in known):
             text = "required" if value is None else value.replace("`", "") or "(empty)"
-            console.print(f"  {field:<9}{text}", soft_wrap=True)
+            described.add_row(f"  {field}", text)
+    console.print(described)
 
 
 @conf.command(
