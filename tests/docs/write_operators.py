@@ -65,14 +65,19 @@ OWN: dict[str, tuple[str, list[list[Any]]]] = {
         [[("a", 3), ("b", 3)], [("a", 3), ("b", 3)], [("a", 7), ("b", 3)]],
     ),
     "setName": ("stream.map(str).setName('texts').count()", [[3], [0], [1]]),
+    "toDF": (
+        "stream.toDF('key string, n int').where('n > 1').rows().map(tuple)",
+        [[("a", 2), ("b", 3)], [], [("a", 4)]],
+    ),
 }
 # Output operations, and what has no result of its own.
 _WITHOUT_RESULT = {
     "saveAsPickleFiles": "stream.saveAsPickleFiles(folder + '/out')",
     "foreachDataFrame": "stream.toDF('key string, n int').foreachDataFrame(lambda df: df.show())",
     "id": "ssc.receiverStream(receiver).id()",
-    "toDF": "stream.toDF('key string, n int').where('n > 1').pprint()",
 }
+# Program of ``OWN`` → the output operation that runs beside it.
+_BESIDE = {"setName": "saveAsPickleFiles", "toDF": "foreachDataFrame"}
 
 
 def operators() -> set[str]:
@@ -85,8 +90,9 @@ def make(program: str, folder: str, stream: Any) -> Any:
     names: dict[str, Any] = {"stream": stream, "StateSpec": StateSpec, "folder": folder}
     (block,) = re.findall(r"^```python\n(def total.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     exec(block, names)
-    if program == OWN["setName"][0]:
-        eval(_WITHOUT_RESULT["saveAsPickleFiles"], names)
+    for name, output in _BESIDE.items():
+        if program == OWN[name][0]:
+            eval(_WITHOUT_RESULT[output], names)
     return eval(program, names)
 
 
