@@ -78,7 +78,7 @@ def test_command_says_what_to_do_next(cli: Cli, tmp_path: Path) -> None:
         (("receiver", "My Receiver"), "the name 'My Receiver' is not lowercase ASCII"),
         (("receiver", "socket"), "the name 'socket' is taken by socket (penstock-socket"),
         (("sink", "mqtt"), "'sink' is not one of 'receiver', 'rate-estimator', 'listener', 'block-store'"),
-        (("receiver", "there"), "File exists"),
+        (("receiver", "there"), "penstock-there exists: choose another name, or another folder with --into"),
     ],
 )
 def test_mistake_is_reported_and_nothing_is_written(

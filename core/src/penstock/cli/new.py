@@ -87,6 +87,10 @@ def new(kind: str, name: str, into: Path) -> None:
     """
     try:
         folder = write_plugin(kind, name, into)
+    except FileExistsError as error:
+        raise click.ClickException(
+            f"{error.filename} exists: choose another name, or another folder with --into"
+        ) from None
     except OSError as error:
         raise click.FileError(str(error.filename), error.strerror) from None
     click.echo(f"{folder}/")
