@@ -47,7 +47,10 @@ def test_second_plugin_of_the_same_name_is_left_out(zoo: Zoo, neighbours: Neighb
     zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r2', dict)]", distribution="dist-two")
     plugins = zoo.load()
     first, second = (record for record in plugins.loaded if record.name == "twin")
-    assert (first.fault, second.fault) == ("", "the name 'twin' is taken by twin (dist-one 1.0)")
+    assert (first.fault, second.fault) == (
+        "",
+        "the name 'twin' is taken by twin (dist-one 1.0): uninstall one of the two",
+    )
     assert "r1" in plugins.specs("receivers")
     assert "r2" not in plugins.specs("receivers")
     neighbours.check(plugins)
