@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import threading
 from typing import Any
 
 from penstock import Receiver, ThreadReceiver
@@ -14,6 +16,22 @@ class Waits(ThreadReceiver[int]):
     def receive(self) -> None:
         while not self.wait(0.001):
             pass
+
+
+class Blocks(ThreadReceiver[int]):
+    arrived: threading.Event
+
+    def onStart(self) -> None:
+        self.arrived = threading.Event()
+        super().onStart()
+
+    def onStop(self) -> None:
+        self.arrived.set()
+        super().onStop()
+
+    def receive(self) -> None:
+        self.arrived.wait()
+        self.store(1)
 
 
 class HasProcess(Receiver[int]):
@@ -39,3 +57,28 @@ def test_process_is_killed() -> None:
         workers.kill_processes()
         assert receiver.process.wait(10) == -9
         assert workers.alive() == []
+
+
+def test_blocked_thread_ends_when_it_wakes() -> None:
+    harness = ReceiverHarness(Blocks())
+    receiver: Any = harness.receiver
+    with ReceiverWorkers(receiver) as workers, harness:
+        workers.end_threads()
+        assert workers.alive() == ["thread 'Blocks-0'"]
+        receiver.arrived.set()
+        harness.until_error("ended this thread")
+        assert harness.records == []
+
+
+def test_other_threads_that_are_traced_continue_while_the_ended_one_is_blocked() -> None:
+    # In another process: what this guards against is a loop in the interpreter, which no time limit of pytest ends.
+    program = f"""
+import sys, threading
+def trace(*_arguments):
+    return trace
+threading.settrace(trace)
+sys.settrace(trace)
+from {__name__} import test_blocked_thread_ends_when_it_wakes
+test_blocked_thread_ends_when_it_wakes()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
