@@ -132,6 +132,14 @@ def test_permits_that_the_input_does_not_use_are_headroom() -> None:
     assert loop.settle(60).rate == pytest.approx(settled, rel=0.01)
 
 
+def test_blocks_that_fall_into_one_batch_or_the_next_take_little_headroom() -> None:
+    loop = Loop(model()).settle()
+    for number in range(60):
+        loop.rate *= (1.06, 1.06, 0.88)[number % 3]
+        loop.batch()
+    assert 900 <= aim_ms(loop.estimator) <= 935
+
+
 def test_outlier_takes_no_headroom() -> None:
     loop = Loop(model()).settle()
     before = loop.estimator.state.excess

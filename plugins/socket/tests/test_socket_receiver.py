@@ -301,6 +301,18 @@ def test_lowered_rate_limit_applies_at_once(launch: Launch, fountain: Fountain) 
     assert_limits_hold(launch, fountain, (2000, 1000, 10))
 
 
+def test_each_block_has_the_records_of_one_block_interval(launch: Launch, fountain: Fountain) -> None:
+    clock = ManualClock()
+    settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": "1000"}
+    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, settings)
+    for _ in range(200):
+        clock.await_waiters(HELD)
+        clock.advance(10)
+    clock.await_waiters(HELD)
+    # The first table is as large as the assumed size of its records makes it.
+    assert [block.num_records for block in launched.blocks[2:]] == [100] * 18
+
+
 def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: Fountain) -> None:
     clock = ManualClock()
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, {"spark.streaming.receiver.maxRate": "1"})

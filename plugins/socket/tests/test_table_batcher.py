@@ -40,3 +40,30 @@ def test_table_holds_all_columns_in_order_and_a_new_batch_starts() -> None:
     assert batcher.records == 0
     assert batcher.take() is None
     assert not batcher.is_due(99.0, 1)
+
+
+def test_records_beyond_the_wanted_ones_remain_for_the_next_table() -> None:
+    batcher = TableBatcher(interval_s=0.5)
+    batcher.begin(10.0)
+    batcher.add(pa.array(["a", "b"]))
+    batcher.add(pa.array(["c", "d"]))
+    first = batcher.take(3)
+    assert first is not None
+    assert first.to_pydict() == {"value": ["a", "b", "c"]}
+    assert (batcher.records, batcher.due_s) == (1, None)
+    batcher.begin(11.0)
+    batcher.add(pa.array(["e"]))
+    assert batcher.due_s == 11.5
+    rest = batcher.take(3)
+    assert rest is not None
+    assert rest.to_pydict() == {"value": ["d", "e"]}
+    assert batcher.take(3) is None
+
+
+def test_size_of_a_record_is_what_was_received_for_it() -> None:
+    batcher = TableBatcher(interval_s=0.5)
+    batcher.begin(10.0, 30)
+    batcher.begin(10.1, 12)
+    batcher.add(None)
+    batcher.add(pa.array(["x" * 20, "x" * 20]))
+    assert batcher.record_bytes == 21

@@ -80,10 +80,11 @@ class SplittingReceiver(TcpReceiver[T]):
         """
         while splitter.fault is None:
             # With a rate limit, receive no more than an interval of it: the rest stays in the kernel's buffer, and TCP
-            # flow control holds the server once that is full.
+            # flow control holds the server once that is full. More would become a second block, and blocks that are
+            # not one interval apart fill batches unevenly.
             rate = self.rate_limit
-            records = math.inf if rate is None else rate * self.block_interval_ms / 1000
-            at_once = int(max(_LEAST_BYTES, min(records * batcher.record_bytes, CHUNK_BYTES)))
+            records = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
+            at_once = int(max(_LEAST_BYTES, min((records - batcher.records) * batcher.record_bytes, CHUNK_BYTES)))
             received = connection.receive_into(splitter.space(at_once), self._timeout_s(batcher))
             if received == 0:
                 splitter.end()
@@ -91,11 +92,13 @@ class SplittingReceiver(TcpReceiver[T]):
             now_s = time.monotonic()
             if received is not None:
                 splitter.advance(received)
-                batcher.begin(now_s)
+                batcher.begin(now_s, received)
             if splitter.is_full or splitter.pending >= at_once or batcher.is_due(now_s, records):
                 batcher.add(splitter.take())
             if batcher.is_due(now_s, records):
-                self._store(batcher)
+                self._store(batcher, records)
+                if batcher.records:
+                    batcher.begin(time.monotonic())
             if self._errors.due_s(now_s) == 0:
                 self._report_errors()
 
@@ -107,8 +110,8 @@ class SplittingReceiver(TcpReceiver[T]):
             waits.append(report_due_s)
         return max(0.0, min(waits)) if waits else None
 
-    def _store(self, batcher: TableBatcher) -> None:
-        table = batcher.take()
+    def _store(self, batcher: TableBatcher, at_most: float = math.inf) -> None:
+        table = batcher.take(at_most)
         if table is None:
             return
         try:
