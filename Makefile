@@ -90,7 +90,7 @@ programs: $(ARCHIVE)
 	$(PYTEST) -m programs $(call marked,programs,tests plugins)
 
 # Two parts at a time: measured, a test takes two to three times as long.
-coverage: $(MEASURED) $(ARCHIVE)  ## branch coverage of the core by the tests of `make test`; half an hour (ARGS=--show-missing)
+coverage: $(MEASURED) $(ARCHIVE)  ## branch coverage of the core by the tests of `make test`; a quarter of an hour (ARGS=--show-missing)
 	$(BIN)/coverage erase
 	-$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line PYTEST='$(BIN)/coverage run -m pytest' \
 		$(filter-out types style,$(PARTS))

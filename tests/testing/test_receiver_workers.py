@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 from penstock import Receiver, ThreadReceiver
@@ -43,7 +45,7 @@ class HasProcess(Receiver[int]):
 
 def test_supervised_thread_is_the_receivers_and_its_end_is_an_error() -> None:
     harness = ReceiverHarness(Waits())
-    with ReceiverWorkers(harness.receiver) as workers, harness:
+    with ReceiverWorkers(harness.receiver, can_end=True) as workers, harness:
         assert workers.alive() == ["thread 'Waits-0'"]
         assert workers.end_threads() == ["thread 'Waits-0'"]
         harness.until_error("ended this thread")
@@ -62,9 +64,10 @@ def test_process_is_killed() -> None:
 def test_blocked_thread_ends_when_it_wakes() -> None:
     harness = ReceiverHarness(Blocks())
     receiver: Any = harness.receiver
-    with ReceiverWorkers(receiver) as workers, harness:
+    with ReceiverWorkers(receiver, can_end=True) as workers, harness:
+        while not receiver.arrived._cond._waiters:
+            time.sleep(0.001)
         workers.end_threads()
-        assert workers.alive() == ["thread 'Blocks-0'"]
         receiver.arrived.set()
         harness.until_error("ended this thread")
         assert harness.records == []
@@ -81,4 +84,5 @@ sys.settrace(trace)
 from {__name__} import test_blocked_thread_ends_when_it_wakes
 test_blocked_thread_ends_when_it_wakes()
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=root)

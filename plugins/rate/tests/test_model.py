@@ -140,6 +140,13 @@ def test_blocks_that_fall_into_one_batch_or_the_next_take_little_headroom() -> N
     assert 900 <= aim_ms(loop.estimator) <= 935
 
 
+def test_input_that_is_always_a_little_short_takes_little_headroom() -> None:
+    loop = Loop(model()).settle(60)
+    for _ in range(60):
+        loop.batch(at_most=0.97 * loop.rate)
+    assert 920 <= aim_ms(loop.estimator) <= 950
+
+
 def test_outlier_takes_no_headroom() -> None:
     loop = Loop(model()).settle()
     before = loop.estimator.state.excess

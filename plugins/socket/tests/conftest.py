@@ -83,9 +83,10 @@ def silent(server: Server) -> Iterator[Server]:
 
 
 class Fountain:
-    """In place of a connection: gives a hundred bytes a line for ever, and counts the bytes that were received."""
+    """In place of a connection: gives lines of 100 bytes for ever, and counts the bytes that were received."""
 
     def __init__(self) -> None:
+        self.line_bytes = 100
         self.received_bytes = 0
         self._interrupted = threading.Event()
 
@@ -95,8 +96,9 @@ class Fountain:
     def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
         if self._interrupted.is_set():
             raise Interrupted
-        begin = self.received_bytes % 100
-        buffer[:] = ((b"x" * 99 + b"\n") * (len(buffer) // 100 + 2))[begin : begin + len(buffer)]
+        line = b"x" * (self.line_bytes - 1) + b"\n"
+        begin = self.received_bytes % len(line)
+        buffer[:] = (line * (len(buffer) // len(line) + 2))[begin : begin + len(buffer)]
         self.received_bytes += len(buffer)
         return len(buffer)
 

@@ -9,13 +9,14 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import PenstockError
 from penstock.testing import ManualClock
-from penstock_socket import SocketOptions, SocketReceiver
+from penstock_socket import SocketOptions, SocketReceiver, splitting_receiver
 from penstock_socket.connection import Connection
 
 if TYPE_CHECKING:
@@ -301,16 +302,39 @@ def test_lowered_rate_limit_applies_at_once(launch: Launch, fountain: Fountain) 
     assert_limits_hold(launch, fountain, (2000, 1000, 10))
 
 
-def test_each_block_has_the_records_of_one_block_interval(launch: Launch, fountain: Fountain) -> None:
+@pytest.mark.parametrize(("line_bytes", "rate"), [(20, 10), (37, 1000), (100, 1000), (730, 1000)])
+def test_each_block_has_the_records_of_one_block_interval(
+    launch: Launch, fountain: Fountain, monkeypatch: pytest.MonkeyPatch, line_bytes: int, rate: int
+) -> None:
+    fountain.line_bytes = line_bytes
+    # Without a busy machine's pauses, after which what has come is stored.
+    monkeypatch.setattr(splitting_receiver, "time", SimpleNamespace(monotonic=lambda: 0.0))
     clock = ManualClock()
-    settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": "1000"}
+    settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": str(rate)}
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, settings)
     for _ in range(200):
         clock.await_waiters(HELD)
+        clock.advance(100)
+    clock.await_waiters(HELD)
+    count = rate // 10
+    assert {block.num_records for block in launched.blocks} == {count}
+    # What waits besides: a block that the limiter holds, and what the last read had besides it.
+    assert fountain.received_bytes <= (len(launched.blocks) + 2) * count * line_bytes * 1.1 + 2 * 256
+
+
+def test_stop_loses_no_record_before_one_that_is_stored(launch: Launch, fountain: Fountain) -> None:
+    fountain.line_bytes = 37
+    clock = ManualClock()
+    settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": "1000"}
+    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, settings)
+    for _ in range(50):
+        clock.await_waiters(HELD)
         clock.advance(10)
     clock.await_waiters(HELD)
-    # The first table is as large as the assumed size of its records makes it.
-    assert [block.num_records for block in launched.blocks[2:]] == [100] * 18
+    clock.advance(60)
+    before = len(launched.blocks)
+    launched.stop()
+    assert len(launched.blocks) == before
 
 
 def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: Fountain) -> None:

@@ -58,12 +58,3 @@ def test_records_beyond_the_wanted_ones_remain_for_the_next_table() -> None:
     assert rest is not None
     assert rest.to_pydict() == {"value": ["d", "e"]}
     assert batcher.take(3) is None
-
-
-def test_size_of_a_record_is_what_was_received_for_it() -> None:
-    batcher = TableBatcher(interval_s=0.5)
-    batcher.begin(10.0, 30)
-    batcher.begin(10.1, 12)
-    batcher.add(None)
-    batcher.add(pa.array(["x" * 20, "x" * 20]))
-    assert batcher.record_bytes == 21

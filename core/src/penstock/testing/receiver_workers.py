@@ -28,10 +28,11 @@ class ReceiverWorkers:
 
     Args:
         receiver: a receiver that is not started yet.
+        can_end: whether ``end_threads`` will be called; the threads then run at a fraction of their speed.
     """
 
-    def __init__(self, receiver: Receiver[Any]) -> None:
-        self._receiver = receiver
+    def __init__(self, receiver: Receiver[Any], *, can_end: bool = False) -> None:
+        self._receiver, self._can_end = receiver, can_end
         self._threads: list[threading.Thread] = []
         # A thread pool catches the errors of its tasks: they do not end its threads.
         self._pooled: list[threading.Thread] = []
@@ -46,7 +47,8 @@ class ReceiverWorkers:
         def recorded(thread: threading.Thread) -> None:
             if self._is_own(thread):
                 (self._pooled if _is_pooled(thread) else self._threads).append(thread)
-                thread.run = self._ended_on_demand(thread)  # type: ignore[method-assign]
+                if self._can_end and not _is_pooled(thread):
+                    thread.run = self._ended_on_demand(thread)  # type: ignore[method-assign]
             start(thread)
 
         threading.Thread.start = recorded  # type: ignore[method-assign,assignment]
@@ -65,7 +67,7 @@ class ReceiverWorkers:
         return [_name(each) for each in (*self._threads, *self._pooled) if each.is_alive()]
 
     def end_threads(self) -> list[str]:
-        """Raise ``WorkerEnded`` in every thread, as soon as it calls or returns; return the threads' names."""
+        """Raise ``WorkerEnded`` in every thread at its next call of a function or return; return the threads' names."""
         threads = self._alive_threads()
         self._ending.update(threads)
         return list(map(_name, threads))
@@ -80,8 +82,8 @@ class ReceiverWorkers:
     def _ended_on_demand(self, thread: threading.Thread) -> Callable[[], None]:
         """What the thread runs, with a profile function that ends it.
 
-        Not an exception from outside (``PyThreadState_SetAsyncExc``): while it waits for a blocked thread, Python 3.11
-        does not leave the first call of any other thread that is traced, as for a measurement of coverage.
+        ``PyThreadState_SetAsyncExc`` is not used: while its exception is pending for a blocked thread, every traced
+        thread of Python 3.11 hangs in its next call, as under coverage.
         """
         run = thread.run
 
@@ -92,7 +94,10 @@ class ReceiverWorkers:
 
         def profiled() -> None:
             sys.setprofile(end_on_demand)
-            run()
+            try:
+                run()
+            finally:
+                sys.setprofile(None)
 
         return profiled
 

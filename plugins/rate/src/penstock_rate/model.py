@@ -27,8 +27,8 @@ _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 10.0, 1.1
 _LEAST_SHARE, _MOST_SHARE, _HEADROOM = 0.85, 0.95, 1.3
 # Decay of the excess with each batch, and its maximum, assumed before the first batch.
 _EXCESS_LASTS, _MOST_EXCESS = 0.95, 0.2
-# Decay of the unused permits with each batch: the limiter discards those that are left unused.
-_UNUSED_LASTS = 0.8
+# Decay with each batch of the sum that tells a lack of records from blocks that fall into the next batch.
+_LACK_LASTS = 0.8
 # However high the fixed cost is, records get at least this part of the rest of the interval, relative to the share, and
 # at least this part of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
@@ -83,8 +83,8 @@ class ModelState:
         shown: the decaying maximum that a batch has shown to be possible, records an interval.
         excess: the decaying maximum by which batches exceeded, or may exceed, the expected time of the admitted
             records, relative to it.
-        unused: decaying sum of the permits that batches left unused, relative to those of a batch; below zero after
-            batches that had more records than that.
+        lack: decaying sum of the records that batches had less than was admitted, relative to that; below zero after
+            batches that had more.
         rates: the last estimates with their times, oldest first.
     """
 
@@ -93,7 +93,7 @@ class ModelState:
     cost: BatchCost = Factory(BatchCost)
     shown: float = 0.0
     excess: float = _MOST_EXCESS
-    unused: float = 0.0
+    lack: float = 0.0
     rates: list[tuple[int, float]] = Factory(list)
 
 
@@ -134,11 +134,11 @@ class ModelRateEstimator(RateEstimator):
         share, expected_ms = self._share(), state.cost.predict_ms(min(numElements, admitted))
         changed = state.cost.learn(numElements, processingDelay)
         if expected_ms and not changed and not state.cost.outstanding:
-            # The limiter keeps permits that the input has not used: the next batch may have that many more records. Not
-            # so if the batches before had more than their permits, as a block falls into one batch or the next.
-            unused = _UNUSED_LASTS * state.unused + 1 - numElements / admitted
-            state.unused = min(max(unused, -_MOST_EXCESS), _MOST_EXCESS)
-            excess = max(processingDelay / expected_ms - 1, state.unused)
+            # The limiter keeps permits that the input has not used: the next batch may have that many more records. A
+            # block that falls into the next batch leaves none: the surplus of one batch offsets the lack of another.
+            lack = 1 - numElements / admitted
+            state.lack = min(max(_LACK_LASTS * state.lack + lack, -_MOST_EXCESS), _MOST_EXCESS)
+            excess = max(processingDelay / expected_ms - 1, min(lack, state.lack))
             state.excess = max(_EXCESS_LASTS * state.excess, min(excess, _MOST_EXCESS))
         possible = numElements * interval / max(processingDelay, interval)
         state.shown = min(max(_SHOWN_LASTS * state.shown, possible), possible if changed else math.inf)

@@ -79,22 +79,25 @@ class SplittingReceiver(TcpReceiver[T]):
             OSError: the connection broke.
         """
         while splitter.fault is None:
-            # With a rate limit, receive no more than an interval of it: the rest stays in the kernel's buffer, and TCP
-            # flow control holds the server once that is full. More would become a second block, and blocks that are
-            # not one interval apart fill batches unevenly.
+            # With a rate limit, a table has at most the records of one block interval, and no more bytes are received
+            # than it takes: the rest stays in the kernel's buffer, and TCP flow control holds the server once that is
+            # full. Larger tables would become blocks that are not one interval apart, and fill batches unevenly.
             rate = self.rate_limit
             records = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
-            at_once = int(max(_LEAST_BYTES, min((records - batcher.records) * batcher.record_bytes, CHUNK_BYTES)))
-            received = connection.receive_into(splitter.space(at_once), self._timeout_s(batcher))
-            if received == 0:
-                splitter.end()
-                return
+            # Else the rest of the last table is enough for the next one.
+            if batcher.records < records:
+                wanted = int(max(_LEAST_BYTES, min((records - batcher.records) * batcher.record_bytes, CHUNK_BYTES)))
+                space = splitter.space(max(wanted - splitter.pending, 1))
+                received = connection.receive_into(space, self._timeout_s(batcher))
+                if received == 0:
+                    splitter.end()
+                    return
+                if received is not None:
+                    splitter.advance(received)
+                    batcher.begin(time.monotonic())
+                if splitter.is_full or splitter.pending >= wanted or batcher.is_due(time.monotonic(), records):
+                    batcher.add(splitter.take())
             now_s = time.monotonic()
-            if received is not None:
-                splitter.advance(received)
-                batcher.begin(now_s, received)
-            if splitter.is_full or splitter.pending >= at_once or batcher.is_due(now_s, records):
-                batcher.add(splitter.take())
             if batcher.is_due(now_s, records):
                 self._store(batcher, records)
                 if batcher.records:
@@ -117,8 +120,10 @@ class SplittingReceiver(TcpReceiver[T]):
         try:
             self.store_arrow(table)
         except ReceiverStoppedError:
-            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer.
-            log.info("records lost at stop", stream_id=self.streamId, at_most=table.num_rows)
+            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer. The
+            # rest of the batch would come after a gap: lost as well.
+            log.info("records lost at stop", stream_id=self.streamId, at_most=table.num_rows + batcher.records)
+            batcher.take()
             raise
 
     def _report_errors(self) -> None:

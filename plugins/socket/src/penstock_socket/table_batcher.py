@@ -23,18 +23,16 @@ class TableBatcher:
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._columns: list[Any] = []
-        # Of the columns; and bytes received since the last column, or in vain.
-        self._num_bytes = self._received = 0
+        self._num_bytes = 0
         #: Records in the batch.
         self.records = 0
-        #: When the batch is due (monotonic seconds); ``None`` while it is empty.
+        #: When the batch is due (monotonic seconds); ``None`` until ``begin``.
         self.due_s: float | None = None
-        #: Mean number of bytes received for a record of the last column.
+        #: Mean size of the records of the last table.
         self.record_bytes = _TYPICAL_BYTES
 
-    def begin(self, now_s: float, received: int = 0) -> None:
-        """Start the interval, if it has not started, with this number of bytes received, a whole record or not."""
-        self._received += received
+    def begin(self, now_s: float) -> None:
+        """Start the interval if it has not started: bytes have arrived, a whole record or not."""
         if self.due_s is None:
             self.due_s = now_s + self._interval_s
 
@@ -44,7 +42,6 @@ class TableBatcher:
             self._columns.append(column)
             self._num_bytes += column.nbytes
             self.records += len(column)
-            self.record_bytes, self._received = self._received / len(column), 0
 
     def is_due(self, now_s: float, enough: float) -> bool:
         """Say whether to store now: the interval has passed, or there are enough records or bytes."""
@@ -54,14 +51,15 @@ class TableBatcher:
     def take(self, at_most: float = math.inf) -> pa.Table | None:
         """Return the first records as a table with the column ``value``, ``None`` when there are none.
 
-        Others remain, and their interval has not started.
+        The other records remain; ``begin`` starts their interval.
 
         Args:
-            at_most: number of records.
+            at_most: maximum number of records in the table.
         """
         self.due_s = None
         if not self._columns:
             return None
+        self.record_bytes = self._num_bytes / self.records
         column = pa.chunked_array(self._columns)
         count = int(min(len(column), at_most))
         rest = column.slice(count)

@@ -262,7 +262,7 @@ def _end_workers(kit: ReceiverKit, what: str) -> bool:
     feeder = kit.feeder()
     before, after = feeder.sample(kit.rng, 2)
     harness = kit.harness(kit.make(feeder))
-    with ReceiverWorkers(harness.receiver) as workers:
+    with ReceiverWorkers(harness.receiver, can_end=True) as workers:
         harness.start()
         feeder.put([before])
         kit.until_stored(harness, [before])
