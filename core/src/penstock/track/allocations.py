@@ -3,7 +3,9 @@
 The events are JSON objects, as the driver write-ahead log holds them. ``Allocations`` owns a queue of unallocated
 blocks per stream, the blocks of every batch that is remembered, and the number of each receiver's last launch. Its
 methods are short and hold one lock. They are called on the endpoint's threads, the generator's loop and, with a
-write-ahead log, on the log's thread, which is then the only one that changes anything.
+write-ahead log, on the log's thread, which is then the only one that changes anything. The lock is not fair: while many
+receivers report, the generator's loop may wait for it for long. A batch therefore takes it a few times, however many
+streams there are.
 """
 
 from __future__ import annotations
@@ -91,8 +93,9 @@ class Allocations:
         batch = self._allocated.setdefault(time_ms, {})
         for stream_id, ids in block_ids.items():
             queue = self._unallocated.get(stream_id, {})
-            blocks = batch.setdefault(stream_id, [])
-            blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
+            found = [queue.pop(block_id) for block_id in ids if block_id in queue]
+            # Replaced, not extended: ``blocks`` reads it without the lock.
+            batch[stream_id] = [*batch.get(stream_id, ()), *found]
             if not queue:
                 # A dictionary does not shrink.
                 self._unallocated.pop(stream_id, None)
@@ -165,8 +168,12 @@ class Allocations:
 
     def unallocated(self, stream_id: int) -> list[StoredBlock]:
         """The blocks of a stream that belong to no batch, in the order of their arrival."""
+        return self.queues([stream_id])[stream_id]
+
+    def queues(self, stream_ids: Iterable[int]) -> dict[int, list[StoredBlock]]:
+        """The blocks of streams that belong to no batch, by stream, in the order of their arrival."""
         with self._lock:
-            return list(self._unallocated.get(stream_id, {}).values())
+            return {stream_id: list(self._unallocated.get(stream_id, {}).values()) for stream_id in stream_ids}
 
     @property
     def waiting_streams(self) -> set[int]:
@@ -198,9 +205,8 @@ class Allocations:
             return [block for batch in batches for blocks in batch.values() for block in blocks]
 
     def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
-        """The blocks that a batch has from a stream, in the order of their arrival."""
-        with self._lock:
-            return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
+        """The blocks that a batch has from a stream, in the order of their arrival; takes no lock."""
+        return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
 
     @property
     def last_allocated_ms(self) -> int:

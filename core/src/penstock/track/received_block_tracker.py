@@ -39,7 +39,7 @@ class ReceivedBlockTracker:
         self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self._state)
         # How many blocks at the head of each queue were recovered.
         self._leftovers = {
-            stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._state.unallocated(stream_id))
+            stream_id: len(blocks) for stream_id, blocks in self._state.queues(self._stream_ids).items() if blocks
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
@@ -100,7 +100,7 @@ class ReceivedBlockTracker:
         with self._deciding:
             if batch_time_ms <= self._state.last_allocated_ms:
                 return
-            queues = {stream_id: self._state.unallocated(stream_id) for stream_id in self._stream_ids}
+            queues = self._state.queues(self._stream_ids)
             counts = {stream_id: self._how_many(stream_id, blocks) for stream_id, blocks in queues.items()}
             block_ids = {
                 stream_id: [block.block_id for block in blocks[: counts[stream_id]]]
@@ -140,7 +140,7 @@ class ReceivedBlockTracker:
     def unallocated_records(self) -> dict[int, int]:
         """The number of records that belong to no batch, by stream."""
         waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
-        return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in waiting}
+        return {stream_id: _records(blocks) for stream_id, blocks in self._state.queues(waiting).items()}
 
     def known(self) -> list[StoredBlock]:
         """All blocks that are not cleaned up."""
@@ -157,8 +157,8 @@ class ReceivedBlockTracker:
 
     def set_aside(self) -> dict[int, int]:
         """The number of recovered records of streams that the program no longer has. They stay in the log."""
-        others = self._state.waiting_streams.difference(self._stream_ids)
-        return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in sorted(others)}
+        others = sorted(self._state.waiting_streams.difference(self._stream_ids))
+        return {stream_id: _records(blocks) for stream_id, blocks in self._state.queues(others).items()}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
         """Forget the blocks of streams that the program has removed.
