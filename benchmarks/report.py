@@ -68,15 +68,15 @@ ELSEWHERE = (
     (
         "[Rate estimators, live](rate-control.md#live)",
         "`model`: used capacity ≥ 85 %",
-        "80, 82 and 76 %",
-        "**no**",
+        "87, 88 and 94 %",
+        "yes",
         "-",
     ),
     (
         "[ReceiverTracker](scale.md)",
         "1,000 receivers with 5 blocks/s each on one core",
-        "4,422 blocks/s",
-        "**no**",
+        "7,619 of 8,000 blocks/s on 0.98 cores",
+        "yes",
         "-",
     ),
 )
