@@ -24,6 +24,16 @@ MAKE: dict[str, MakeEstimator] = {
 CALM = sorted(set(PLANTS) - {"pauses"})
 
 
+class KnowsTheCapacity(RateEstimator):
+    """Leaves as much headroom as wanted, at once and for ever."""
+
+    def __init__(self, plant: Plant, share: float) -> None:
+        self.initial_rate = share * plant.sustained(0) * 1000 / plant.interval_ms
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float:
+        return self.initial_rate
+
+
 @functools.cache
 def reported(plant: str, estimator: str, seed: int) -> PlantReport:
     return report(simulate(PLANTS[plant], MAKE[estimator], seed))
@@ -47,6 +57,18 @@ def test_model_settles_quickly_and_uses_the_capacity(plant: str, seed: int) -> N
     # beginning.
     assert said.used >= 0.66
     assert said.oscillation < 0.08
+
+
+@pytest.mark.parametrize("share", [0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0])
+def test_with_pauses_the_knowledge_of_the_capacity_hardly_helps_to_settle(share: float) -> None:
+    plant = PLANTS["pauses"]
+    for seed in range(1, 6):
+        said = report(simulate(plant, lambda _interval_ms: KnowsTheCapacity(plant, share), seed))
+        assert said.settling is None or said.settling > 0.8 * plant.batches
+
+
+def test_pid_settles_at_once_where_the_first_batches_are_small() -> None:
+    assert {reported("bursty", "pid", seed).settling for seed in SEEDS} == {0}
 
 
 @pytest.mark.parametrize("plant", ["steady", "warm-up", "step-up", "step-down", "two-streams", "uneven-streams"])

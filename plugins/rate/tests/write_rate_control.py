@@ -163,8 +163,9 @@ _FINDINGS = """\
 _FURTHER = """\
 - For batches that must be in time, the headroom of `model` is better. If a short queue is acceptable, `pid` uses more
   of the capacity where nothing changes; so does `model` with a higher `share`.
-- `pid` settles sooner on `bursty`, whose first batches are small: it starts without a limit. `model` starts with 2
-  records an interval.
+- `pid` settles sooner on `bursty`, with the first batch: it starts without a limit, and the first batches are small.
+  `model` starts with 2 records an interval. On `pauses` none settles; even an estimator that knows the capacity does so
+  in the last fifth of a run at best. On all others `model` settles first.
 - Below 100 records/s `pid` needs a lower `minRate`: otherwise it does not keep up.
 - From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
   initial rate that is far too high makes a long queue with every estimator.

@@ -22,7 +22,7 @@ _BINDING = 0.9
 _MOST_ADMITTED = 4.0
 # Growth of the rate: minimum and maximum step while the rate is the limit (in between, as far as a cost that grows with
 # the square of the records would fit), and the step while the input is the limit.
-_GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 10.0, 1.1
+_GROWTH, _MOST_GROWTH, _EXPLORATION = 2.5, 10.0, 1.1
 # Minimum and maximum of the share if no option sets it, and the headroom as a multiple of the excess.
 _LEAST_SHARE, _MOST_SHARE, _HEADROOM = 0.85, 0.95, 1.3
 # Decay of the excess with each batch, and its maximum, assumed before the first batch.
