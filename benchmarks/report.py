@@ -68,7 +68,7 @@ ELSEWHERE = (
     (
         "[Rate estimators, live](rate-control.md#live)",
         "`model`: used capacity ≥ 85 %",
-        "87, 88 and 94 %",
+        "90, 95 and 95 %",
         "yes",
         "-",
     ),

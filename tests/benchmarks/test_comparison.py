@@ -128,8 +128,8 @@ def test_figures_of_other_pages_are_those_that_the_pages_have() -> None:
     measures = (("batches until settled", 13), ("overshoot", 15), ("longest wait", 14), ("used in time", 15))
     summary = rates.partition("| model against pid |")[2].partition("\n\n")[0]
     assert all(f"| {name} | {number} |" in summary and f"{name}: on {number}" in texts[0] for name, number in measures)
-    assert "| 87 %, 88 %, 94 % |" in rates
-    assert "87, 88 and 94 %" in texts[1]
+    assert "| 90 %, 95 %, 95 % |" in rates
+    assert "90, 95 and 95 %" in texts[1]
     assert "7,619 of 8,000 blocks/s on 0.98 of a core" in " ".join(scale.split())
     assert "7,619 of 8,000 blocks/s on 0.98 cores" in texts[2]
 
