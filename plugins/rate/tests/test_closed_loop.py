@@ -30,7 +30,7 @@ class KnowsTheCapacity(RateEstimator):
     def __init__(self, plant: Plant, share: float) -> None:
         self.initial_rate = share * plant.sustained(0) * 1000 / plant.interval_ms
 
-    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float:
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         return self.initial_rate
 
 
