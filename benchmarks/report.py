@@ -62,7 +62,7 @@ ELSEWHERE = (
         "[Rate estimators](rate-control.md#summary)",
         "`model` better than `pid` on all 15 simulated plants",
         "batches until settled: on 13; overshoot: on 15; longest wait: on 14; used in time: on 15",
-        "no, but near the limit",
+        "**no**",
         "on one plant `pid` settles at once, on one no estimator settles",
     ),
     (

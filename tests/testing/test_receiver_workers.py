@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +64,7 @@ def test_blocked_thread_ends_when_it_wakes() -> None:
     harness = ReceiverHarness(Blocks())
     receiver: Any = harness.receiver
     with ReceiverWorkers(receiver, can_end=True) as workers, harness:
-        while not receiver.arrived._cond._waiters:
-            time.sleep(0.001)
+        harness.until(lambda: receiver.arrived._cond._waiters)
         workers.end_threads()
         receiver.arrived.set()
         harness.until_error("ended this thread")

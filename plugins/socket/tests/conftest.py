@@ -83,9 +83,10 @@ def silent(server: Server) -> Iterator[Server]:
 
 
 class Fountain:
-    """In place of a connection: gives lines of 100 bytes for ever, and counts the bytes that were received."""
+    """In place of a connection: gives lines for ever, and counts the bytes that were received."""
 
     def __init__(self) -> None:
+        # With the line ending.
         self.line_bytes = 100
         self.received_bytes = 0
         self._interrupted = threading.Event()

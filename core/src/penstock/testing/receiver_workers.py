@@ -67,7 +67,7 @@ class ReceiverWorkers:
         return [_name(each) for each in (*self._threads, *self._pooled) if each.is_alive()]
 
     def end_threads(self) -> list[str]:
-        """Raise ``WorkerEnded`` in every thread at its next call of a function or return; return the threads' names."""
+        """Raise ``WorkerEnded`` in every thread at its next call or return of a function; return the threads' names."""
         threads = self._alive_threads()
         self._ending.update(threads)
         return list(map(_name, threads))
