@@ -4,8 +4,8 @@ The events are JSON objects, as the driver write-ahead log holds them. ``Allocat
 blocks per stream, the blocks of every batch that is remembered, and the number of each receiver's last launch. Its
 methods are short and, but for ``blocks``, hold one lock. They are called on the endpoint's threads, the generator's
 loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything. The lock is not
-fair: while many receivers report, the generator's loop may wait for it for long. A batch therefore takes it a few times,
-however many streams there are.
+fair: while many receivers report, the generator's loop may wait for it for long. A batch therefore takes it a few
+times, however many streams there are.
 """
 
 from __future__ import annotations
