@@ -62,7 +62,7 @@ def test_the_search_sees_no_more(source: str) -> None:
 
 
 REPOSITORY = Path(__file__).parents[1]
-PUBLIC_MODULES = {"penstock", "penstock.helpers", "penstock.testing"}
+PUBLIC_MODULES = {"penstock", "penstock.spi", "penstock_testing"}
 
 
 def imported_core_modules(source: str) -> Iterator[str]:

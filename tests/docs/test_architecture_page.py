@@ -12,8 +12,8 @@ import click
 import pytest
 from tests.helpers.receiver_transitions import transitions
 
-from penstock.cli.command import penstock
 from penstock.track import receiver_tracking_info
+from penstock_cli.command import penstock
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core" / "src" / "penstock"

@@ -1,7 +1,7 @@
 """Installs the wheels by pip alone for each Python and PySpark, and runs a program: ``-m tests.packaging.matrix``.
 
 Builds every wheel once. Each cell is a fresh virtual environment outside of this folder, so that nothing of the
-repository can be imported there; it installs ``penstock-all`` and runs ``program.py``. One more cell for each Python
+repository can be imported there; it installs ``penstock-spark`` and runs ``program.py``. One more cell for each Python
 installs the core alone. Takes minutes a cell: pip builds PySpark from source once for each of its versions.
 """
 
@@ -47,7 +47,7 @@ class Cell:
     @property
     def installed(self) -> str:
         """The distribution that is installed with what it depends on."""
-        return "penstock" if self.core_alone else "penstock-all"
+        return "penstock" if self.core_alone else "penstock-spark"
 
     @property
     def folder(self) -> str:

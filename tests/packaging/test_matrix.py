@@ -15,7 +15,7 @@ def test_every_pair_and_the_core_alone_are_cells() -> None:
     assert [(each.python, each.pyspark, each.installed) for each in found] == [
         (python, pyspark, installed)
         for python in ("3.11", "3.12")
-        for pyspark, installed in (("4.0", "penstock-all"), ("4.1", "penstock-all"), ("4.1", "penstock"))
+        for pyspark, installed in (("4.0", "penstock-spark"), ("4.1", "penstock-spark"), ("4.1", "penstock"))
     ]
     assert len({each.folder for each in found}) == len(found)
 
@@ -48,9 +48,9 @@ def test_table_names_what_ran_what_failed_and_what_was_not_tried() -> None:
     )
     assert [line.split(None, 3) for line in text.splitlines()] == [
         ["python", "pyspark", "installed", "result     install  run"],
-        ["3.11", "4.0", "penstock-all", "ok         61 s     12 s  Python 3.11.7, PySpark 4.0.5"],
-        ["3.11", "4.1", "penstock-all", "FAILED                    install: no such wheel"],
-        ["3.14", "4.1", "penstock-all", "not tried                 no Python 3.14 on this machine"],
+        ["3.11", "4.0", "penstock-spark", "ok         61 s     12 s  Python 3.11.7, PySpark 4.0.5"],
+        ["3.11", "4.1", "penstock-spark", "FAILED                    install: no such wheel"],
+        ["3.14", "4.1", "penstock-spark", "not tried                 no Python 3.14 on this machine"],
     ]
 
 

@@ -54,7 +54,7 @@ class StreamingContext(StreamBuilder):
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
         jssc: must be ``None``; exists because PySpark's signature has it.
-        clock: gives the batch times; the system clock by default, a ``penstock.testing.ManualClock`` in tests.
+        clock: gives the batch times; the system clock by default, a ``penstock_testing.ManualClock`` in tests.
 
     Raises:
         AssertionError: the batch duration is missing.

@@ -17,7 +17,7 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock import ConfigurationError, PenstockError, SchemaError
-from penstock.helpers import BlockReference, Token, conform, is_pickled, read_block
+from penstock.spi import BlockReference, Token, conform, is_pickled, read_block
 from penstock_structured import source_process
 from penstock_structured.batches import end_of_batch, partitions_of
 from penstock_structured.options import Source

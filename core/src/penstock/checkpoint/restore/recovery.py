@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import pyspark
@@ -36,6 +35,7 @@ from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
+from penstock.version import __version__
 
 log = get_logger("checkpoint")
 
@@ -326,7 +326,7 @@ class Recovery:
             "application": sc.appName,
             "launched_as": saved_conf.launched_as(),
             "versions": {
-                "penstock": version("penstock"),
+                "penstock": __version__,
                 "pyspark": pyspark.__version__,
                 "python": platform.python_version(),
             },
