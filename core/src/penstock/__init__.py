@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.errors import SchemaError as SchemaError
     from penstock.errors import StoreError as StoreError
     from penstock.graph.dataframe_stream import DataFrameStream as DataFrameStream
+    from penstock.graph.dataframe_stream import GroupedDataFrameStream as GroupedDataFrameStream
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.state_spec import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl

@@ -109,6 +109,7 @@ class EngineAccess(ListenerContext):
         return [
             DStreamInfo(
                 stream.number,
+                stream.role,
                 type(stream).__name__,
                 stream.name or "",
                 stream.call_site.short,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.plugins.listener_context import Role
 
 # The shortest default checkpoint interval (as in Spark).
 _CHECKPOINT_MS = 10_000
@@ -40,9 +41,13 @@ class OnDriver:
             "use the arguments of the function instead"
         )
 
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
+        return dict(self.__dict__)
+
 
 class Node(OnDriver):
-    """A stream of a graph.
+    """A stream of a graph. Plugins add their own kinds of streams by deriving from it.
 
     Args:
         graph: the graph it belongs to.
@@ -55,6 +60,7 @@ class Node(OnDriver):
         ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
+    role: ClassVar[Role] = "transformation"
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
 
@@ -95,9 +101,12 @@ class Node(OnDriver):
         raise TypeError(f"{type(self).__name__} must override compute")
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """What the DataFrame of a time is read from, in order; ``None`` for a batch without one."""
+        """The inputs from which the columns of a batch are read, in order; ``None`` for a time without a batch."""
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else (rdd,)
+
+    def prepare(self) -> None:
+        """Do what the first batch would otherwise wait for. Called once, before receivers start, on its own thread."""
 
     def before_retry(self) -> None:
         """Do what failed in ``compute`` and takes too long for the graph's lock. Called without it, by any thread."""
@@ -137,8 +146,8 @@ class Node(OnDriver):
         return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
-        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
+        """The attributes that the program set, without the RDDs of this run."""
+        return {**super().program_state(), "_zero_time_ms": None, "_generated": {}, "_files": {}}
 
     def restored(self) -> None:
         """Recreate what ``program_state`` left out, in a context recovered from a checkpoint."""

@@ -21,7 +21,7 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
+from penstock.errors import ConfigurationError, PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
 from penstock.plugins.extra_listeners import extra_listeners
@@ -198,6 +198,21 @@ class Plugins:
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
+
+    def first_answer(self, hook: str, **arguments: Any) -> Any:
+        """Call a hook that one plugin answers.
+
+        Raises:
+            ConfigurationError: no plugin answers; names the distribution to install, after the hook.
+        """
+        answer = getattr(self.manager.hook, hook)(**arguments)
+        if answer is not None:
+            return answer
+        record = next((record for record in self.loaded if record.name == hook), None)
+        if record is None:
+            raise ConfigurationError(f"no installed plugin offers {hook}: pip install penstock-{hook}")
+        reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
+        raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Where options of working plugins are set, and which there are.
