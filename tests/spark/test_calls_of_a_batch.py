@@ -12,7 +12,7 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from tests.dataframes.conftest import FRUGAL
+from tests.helpers.frame_programs import FRUGAL
 
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form

@@ -109,12 +109,12 @@ class EngineAccess(ListenerContext):
         return [
             DStreamInfo(
                 stream.number,
-                stream.role,
                 type(stream).__name__,
                 stream.name or "",
                 stream.call_site.short,
                 tuple(parent.number for parent in stream.parents),
                 stream.id if isinstance(stream, InputDStream) else None,
+                stream.role,
             )
             for stream in self._graph.streams()
         ]

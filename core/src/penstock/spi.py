@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.graph.arguments import with_time as with_time
     from penstock.graph.batch_input import BatchInput as BatchInput
     from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.graph.dstream import node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream

@@ -59,11 +59,6 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def __init__(self, node: Node, ssc: StreamingContext) -> None:
         self._node, self._ssc = node, ssc
 
-    @property
-    def node(self) -> Node:
-        """The node of the graph that computes the stream; plugins derive their own nodes from it."""
-        return self._node
-
     def context(self) -> StreamingContext:
         """The context that the stream belongs to."""
         return self._ssc
@@ -411,6 +406,11 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
+
+
+def node_of(stream: DStream[Any]) -> Node:
+    """The node of the graph that computes a stream; plugins derive their own nodes from it."""
+    return stream._node
 
 
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):

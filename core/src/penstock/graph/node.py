@@ -18,7 +18,7 @@ from pyspark import RDD, StorageLevel
 from penstock import conf
 from penstock.errors import ConfigurationError, StreamingStateError, shown
 from penstock.graph.batch_input import BatchInput
-from penstock.graph.call_site import call_site
+from penstock.graph.call_site import add_package, call_site
 from penstock.spark.checkpoint import checkpoint_file
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ class OnDriver:
             "use the arguments of the function instead"
         )
 
-    def program_state(self) -> dict[str, Any]:
-        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
-        return dict(self.__dict__)
-
 
 class Node(OnDriver):
     """A stream of a graph. Plugins add their own kinds of streams by deriving from it.
@@ -63,6 +59,10 @@ class Node(OnDriver):
     role: ClassVar[Role] = "transformation"
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Have call sites name the program, not the plugin that defines the class."""
+        add_package(cls.__module__)
 
     def __init__(
         self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None
@@ -146,8 +146,8 @@ class Node(OnDriver):
         return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the RDDs of this run."""
-        return {**super().program_state(), "_zero_time_ms": None, "_generated": {}, "_files": {}}
+        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
+        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
 
     def restored(self) -> None:
         """Recreate what ``program_state`` left out, in a context recovered from a checkpoint."""

@@ -39,21 +39,21 @@ class DStreamInfo:
 
     Attributes:
         number: position in the order in which the program made its streams.
-        role: ``input``, ``transformation`` or ``output`` (an output operation).
         type: the class, such as ``ReceiverInputDStream``; for people, because a plugin may add classes of its own.
         name: given by ``setName``; empty when there is none.
         call_site: file and line where the program made it.
         parents: numbers of the streams it is computed from; empty for an input stream.
         stream_id: an input stream's id in ``BatchInfo.streamIdToInputInfo``; ``None`` for all others.
+        role: ``input``, ``transformation`` or ``output`` (an output operation).
     """
 
     number: int
-    role: Role
     type: str
     name: str
     call_site: str
     parents: tuple[int, ...]
     stream_id: int | None = None
+    role: Role = "transformation"
 
 
 @frozen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from penstock import ConfigurationError, DataFrameStream, DStream, GroupedDataFrameStream
-from penstock.spi import ResultTypeError, require_callable, shown, with_time
+from penstock.spi import ResultTypeError, node_of, require_callable, shown, with_time
 from penstock_dataframes import jvm_frames
 from penstock_dataframes.frame_nodes import (
     DerivedFrames,
@@ -43,7 +43,7 @@ class NodeDataFrameStream(DataFrameStream):
     @classmethod
     def of_records(cls, stream: DStream[Any], schema: DataType | str | None) -> NodeDataFrameStream:
         """The batches of a stream of records; see ``DStream.toDF``."""
-        node = stream.node
+        node = node_of(stream)
         if schema is None:
             if not node.has_columns:
                 raise ConfigurationError(undeclared(node.call_site.short, "Python objects"))

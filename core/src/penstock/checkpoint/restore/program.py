@@ -97,8 +97,10 @@ class _Pickler(cloudpickle.CloudPickler):
         return "stream" if self._only is not None and isinstance(obj, Node) else None
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, OnDriver):  # a node; or a stream that a function of the program refers to
+        if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
+        if isinstance(obj, OnDriver):  # a stream that a function of the program refers to
+            return _new, (type(obj),), vars(obj)
         if is_column(obj):
             return load_column, (dump_column(obj),)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.dataframes.conftest import Run
+from tests.helpers.frame_programs import Run
 
 from penstock import DStream, StreamingContext
 from penstock.spark.jobs import SparkJobs
