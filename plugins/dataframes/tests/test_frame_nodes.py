@@ -23,7 +23,7 @@ from penstock import ArrowInput, ConfigurationError, DStream, SchemaError, Sourc
 from penstock.errors import BatchFailedError
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.windows import WindowedDStream
-from penstock.spi import BlocksInput, ResultTypeError
+from penstock.spi import BlocksInput, ResultTypeError, node_of
 from penstock_dataframes.frame_nodes import BatchFrame, DerivedFrames, FrameDStream, Lazy, SourceFrames
 from penstock_dataframes.jvm_frames import BatchFrames
 
@@ -183,10 +183,8 @@ def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContex
     ids=["pickled", "rows", "interval"],
 )
 def test_records_without_a_schema_fail_the_batch(lines: DStream[Any], records: Any, message: str) -> None:
-    frame = lines.toDF()
-    assert isinstance(frame._node, SourceFrames)
     with pytest.raises(SchemaError, match=message):
-        schema_of(frame._node, records)
+        schema_of(SourceFrames(node_of(lines), None), records)
 
 
 # -- DataFrames of a batch --

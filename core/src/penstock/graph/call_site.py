@@ -9,15 +9,18 @@ from pathlib import Path
 import pluggy
 from attrs import frozen
 
+from penstock.runtime import tracebacks
+
 # The folders whose code is not the program's: Penstock, the caller of hooks, and packages that define kinds of nodes.
 _folders = {f"{Path(module).parent}{os.sep}" for module in (Path(__file__).parent, pluggy.__file__)}
 
 
 def add_package(module: str) -> None:
-    """Have call sites skip the code of the package that a module belongs to, unless the module is a program."""
+    """Have call sites and tracebacks skip the code of the package that a module belongs to; not that of a program."""
     package = sys.modules.get(module.partition(".")[0])
     if package is not None and hasattr(package, "__path__") and package.__file__ is not None:
         _folders.add(f"{Path(package.__file__).parent}{os.sep}")
+        tracebacks.add_package(package.__name__)
 
 
 @frozen

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from penstock import ArrowReader
+
 log = get_logger("frames")
 
 T = TypeVar("T")
@@ -209,12 +211,14 @@ class SourceFrames(FrameDStream):
             rows = jvm_frames.unpiped(batch_input)
             read_rows = ReadRows(rows.function, columns, schema.are_values, rows.is_grouped)
             return frames.read(rows, read_rows, schema.struct, known_partitions(batch_input))
+        num_partitions: int | None = None
+        reader: ArrowReader
         if isinstance(batch_input, BlocksInput):
             references, reader = batch_input.elements(self.graph.partition_slots)
-            num_partitions: int | None = len(batch_input.references)
+            num_partitions = len(batch_input.references)
         else:
             assert batch_input.references is not None  # else it was left out as empty
-            references, reader, num_partitions = batch_input.references, batch_input.reader, None
+            references, reader = batch_input.references, batch_input.reader
         elements = jvm_frames.pickled(references)
         read = ReadColumns(reader, columns, schema.is_declared, schema.are_values, elements.is_grouped)
         return frames.read(elements, read, schema.struct, num_partitions)
