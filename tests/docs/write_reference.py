@@ -24,6 +24,7 @@ _NOTE = "<!-- Written by `python -m tests.docs.write_reference`. -->\n"
 _HOOK_GROUPS = {
     "Offering plugins": ("receivers", "input_streams", "rate_estimators", "listeners"),
     "Storing blocks": ("store",),
+    "DataFrames": ("dataframes",),
 }
 _WIDTH = 90  # of a code block of the site
 #: Group → the public names in it.
@@ -33,6 +34,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "StreamingContext",
             "DStream",
             "DataFrameStream",
+            "GroupedDataFrameStream",
             "StateSpec",
             "State",
             "StorageLevel",
@@ -129,7 +131,11 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Options, logs and errors": (
             "get_logger",
             "text_of",
+            "shown",
+            "shortened",
+            "summary_of",
             "UnknownNameError",
+            "ResultTypeError",
             "structure_options",
             "keys",
             "PositiveBytes",
@@ -143,8 +149,24 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "write_block_file",
             "read_block",
             "is_pickled",
+            "records",
+            "spark_schema",
             "conform",
+            "as_value",
+            "require_values",
+            "describe_schema",
             "Token",
+        ),
+        "Nodes of the graph": (
+            "Node",
+            "ForEachDStream",
+            "DStreamGraph",
+            "node_of",
+            "BatchInput",
+            "BlocksInput",
+            "known_partitions",
+            "require_callable",
+            "with_time",
         ),
     },
 }
@@ -169,6 +191,7 @@ _VALUES = {
     "PLANTS": "The simulated plants by name",
     "MakeEstimator": "Type of a function that gets the batch interval in ms and returns a rate estimator",
     "throttle": "Counts repeated log events; call `throttle.reset()` before each test that checks a log",
+    "BatchInput": "Type of the inputs of a batch: a `BlocksInput`, an `ArrowInput` or an RDD",
     "PositiveBytes": "Type of an option that is a size, such as `64m`",
     "PositiveDurationS": "Type of an option that is a time, in seconds unless it has a unit",
 }

@@ -1,7 +1,7 @@
 """Helpers for plugins, beside the contract in ``penstock`` itself.
 
-A queue for callbacks, text lines, files and directories of any file system, logging, error messages; and what an
-engine needs that runs receivers itself.
+A queue for callbacks, text lines, files and directories of any file system, logging, error messages; the parts that an
+engine needs to run receivers itself; and the nodes of the graph, from which a plugin derives its own kinds of streams.
 """
 
 from typing import TYPE_CHECKING
