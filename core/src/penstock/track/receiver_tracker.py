@@ -306,7 +306,7 @@ class ReceiverTracker:
         return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from some streams, as partitions of block references; see ``batch_partitions``."""
+        """The blocks that a batch has from some streams, as partitions of references."""
         blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
         return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
