@@ -47,7 +47,7 @@ from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 log = get_logger("receiver_tracker")
