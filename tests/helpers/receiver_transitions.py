@@ -35,7 +35,6 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
         yield lifecycle.Move(serve_ms)
         yield lifecycle.Stop(serve_ms)
     yield lifecycle.ServeLonger(1000)
-    yield lifecycle.RateEstimate(10.0)
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)

@@ -109,8 +109,6 @@ class _Transition:
                 self._move(event.serve_ms)
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case lifecycle.RateEstimate():
-                self._set(estimate=event.rate)
             case lifecycle.RateLimit():
                 self._desire(event.rate)
             case lifecycle.Pause():

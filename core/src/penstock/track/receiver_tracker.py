@@ -246,9 +246,8 @@ class ReceiverTracker:
             self._tracked.loop.post(lambda: self._tracked.estimate_rate(stream_id, rate))
 
     def rates(self) -> dict[int, float]:
-        """The rates that were set, records/s, by stream id."""
-        records = self._tracked.records.items()
-        return {stream_id: record.estimate for stream_id, record in records if record.estimate is not None}
+        """Return the rates that were set, records/s, by stream id."""
+        return dict(self._tracked.rate_limits.estimates)
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
         """Set the rates of the recovered run; call it before ``prepare`` starts the loop."""

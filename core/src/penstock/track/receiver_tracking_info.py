@@ -205,7 +205,6 @@ class ReceiverTrackingInfo:
         settings: hold the restart budget, the delays of relaunches and the launch timeout.
         state: position in the life cycle.
         epoch: number of the last launch.
-        estimate: the last rate that was set, records/s; ``None`` before the first.
         pause_reasons: why the receiver pauses; none while it does not.
         desired: rate limit and pause that follow from these.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
@@ -233,7 +232,6 @@ class ReceiverTrackingInfo:
     settings: Settings
     state: State = Waiting()
     epoch: int = 0
-    estimate: float | None = None
     pause_reasons: frozenset[str] = frozenset()
     desired: DesiredState = DesiredState()
     sent: int = 0
