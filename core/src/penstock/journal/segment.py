@@ -67,6 +67,7 @@ class Header:
     state: int | None = None
 
     def record(self) -> bytes:
+        """Return the header as the framed first record of a segment."""
         header = {"version": _VERSION, "run": self.run, "first": self.first, "state": self.state}
         return frame(_encode(header).encode())
 
