@@ -359,8 +359,8 @@ class StreamingContext(StreamBuilder):
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
         self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(self._access, self._settings.extra_listeners):
-            self._bus.add(listener, origin)
+        for listener in self._plugins.listeners(self._access, self._settings.extra_listeners):
+            self._bus.add(listener)
         self._engine.start(self._access.saved_values)
 
     def _on_signal(self, number: int) -> None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import re
-from collections.abc import Iterable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +22,8 @@ from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
 from penstock.errors import ConfigurationError, PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
-from penstock.listen.events import HOOK_OF, callbacks_of
+from penstock.listen.events import HOOK_OF
+from penstock.listen.registered_listener import RegisteredListener, register
 from penstock.plugins.extra_listeners import extra_listeners
 from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
 from penstock.runtime.global_state import GlobalState
@@ -233,43 +233,44 @@ class Plugins:
                 known[f"spark.penstock.{each.name}."] = None
         return known
 
-    def listeners(self, context: object, extra: Sequence[str] = ()) -> list[tuple[object, str]]:
+    def listeners(self, context: object, extra: Sequence[str] = ()) -> list[RegisteredListener]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
 
         Args:
             context: goes to the hook.
             extra: the value of ``spark.streaming.extraListeners``.
 
-        Returns:
-            Each listener with its plugin, distribution and version.
-
         Raises:
-            ConfigurationError: an extra listener cannot be imported or made, or its plugin offers none.
+            ConfigurationError: an extra listener cannot be imported or created, or its plugin offers none.
         """
-        found: list[tuple[object, str]] = []
+        listeners: list[RegisteredListener] = []
+        offering: set[str] = set()
         for record in self._working():
-            if any(hook in HOOK_OF.values() for hook in record.hooks):
-                found.append((self._as_listener(record), record.origin))
-            if "listeners" not in record.hooks:
-                continue
+            own = {hook: self._positional_caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
+            offered = [register(record.plugin, record.origin, own)] if own else []
+            offered += self._offered_listeners(record, context) if "listeners" in record.hooks else []
+            listeners += offered
+            offering |= {record.name} if offered else set()
+        return listeners + extra_listeners(extra, offering, context)
+
+    def _offered_listeners(self, record: LoadedPlugin, context: object) -> list[RegisteredListener]:
+        """Call a plugin's hook ``listeners``; log what is not a listener."""
+        try:
+            items = [item for result in self._caller(record, "listeners")(context=context) for item in result]
+        except (PenstockError, KeyboardInterrupt):
+            # A PenstockError: the program's configuration is wrong, not the plugin; the start must fail with it.
+            raise
+        except BaseException:
+            log.exception("plugin's listeners left out", plugin=record.origin)
+            return []
+        listeners = []
+        for item in items:
+            # A third-party object may raise when it is asked for its methods.
             try:
-                results = self._caller(record, "listeners")(context=context)
-                offered = [item for result in results for item in result]
-            except PenstockError:
-                # The program's configuration is wrong, not the plugin: the start must fail with this message.
-                raise
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                log.exception("plugin's listeners left out", plugin=record.origin)
-                continue
-            for item in offered:
-                if _is_listener(item):
-                    found.append((item, record.origin))
-                else:
-                    log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
-        offering = {record.name for record in self._working() if any(label == record.origin for _item, label in found)}
-        return found + extra_listeners(extra, offering, context)
+                listeners.append(register(item, record.origin))
+            except Exception:
+                log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
+        return listeners
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
         """The plugin that offers a spec."""
@@ -285,11 +286,11 @@ class Plugins:
         others = [plugin for plugin in self.manager.get_plugins() if plugin is not record.plugin]
         return self.manager.subset_hook_caller(hook, others)
 
-    def _as_listener(self, record: LoadedPlugin) -> object:
-        """A plugin that implements ``on…`` hooks, as a listener."""
-        callers = {hook: self._caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
-        callbacks = {hook: _with_positional_event(caller) for hook, caller in callers.items()}
-        return SimpleNamespace(never_drop=bool(getattr(record.plugin, "never_drop", False)), **callbacks)
+    def _positional_caller(self, record: LoadedPlugin, hook: str) -> Callable[[object], object]:
+        """Call a hook with one argument as the bus calls listeners; pluggy takes keywords only."""
+        caller = self._caller(record, hook)
+        (argument,) = caller.spec.argnames
+        return lambda event: caller(**{argument: event})
 
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
@@ -362,18 +363,5 @@ def _check_made_from_options(kind: str, spec: Any) -> None:
         ) from error
 
 
-def _is_listener(item: object) -> bool:
-    try:
-        return bool(callbacks_of(item))
-    except Exception:
-        return False
-
-
 def _hook_names() -> list[str]:
     return [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
-
-
-def _with_positional_event(caller: Any) -> Any:
-    """Call a one-argument hook as the bus calls listeners; pluggy takes keywords only."""
-    (argument,) = caller.spec.argnames
-    return lambda event: caller(**{argument: event})
