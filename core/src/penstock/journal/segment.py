@@ -67,6 +67,7 @@ class Header:
     state: int | None = None
 
     def record(self) -> bytes:
+        """The header as a framed record."""
         header = {"version": _VERSION, "run": self.run, "first": self.first, "state": self.state}
         return frame(_encode(header).encode())
 

@@ -28,7 +28,7 @@ from penstock.storage.uri import is_remote
 if TYPE_CHECKING:
     import structlog
 
-    from penstock.blocks.messages import BlockSource
+    from penstock.blocks.block_transfer import BlockSource
     from penstock.wire.token import Token
 
 _ASK_TIMEOUT_MS = 5000
@@ -126,7 +126,7 @@ class ReadBlocks:
         )
 
     def _locate(self, reference: BlockReference, error: Exception) -> BlockSource:
-        from penstock.blocks.messages import BlockSource, FindBlock
+        from penstock.blocks.block_transfer import BlockSource, FindBlock
         from penstock.wire.client import address_towards
 
         try:
@@ -135,7 +135,7 @@ class ReadBlocks:
             raise BlockUnreachableError(f"{error}; the driver does not say where it is: {unknown}") from None
 
     def _report_lost(self, reference: BlockReference, error: BlockGoneError) -> None:
-        from penstock.blocks.messages import BlocksLost, LostBlock
+        from penstock.blocks.block_transfer import BlocksLost, LostBlock
         from penstock.wire.json_codec import Reply
 
         if not self.driver_location:
