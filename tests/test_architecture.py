@@ -70,6 +70,8 @@ def test_the_search_sees_no_more(source: str) -> None:
 
 REPOSITORY = Path(__file__).parents[1]
 PUBLIC_MODULES = {"penstock", "penstock.spi", "penstock_testing"}
+# As `allowed_importers` of the contract "plugins-use-public-names".
+EXEMPT = ("plugins/cli/", "plugins/testing/")
 
 
 def imported_core_modules(source: str) -> Iterator[str]:
@@ -82,7 +84,11 @@ def imported_core_modules(source: str) -> Iterator[str]:
 
 
 def test_plugins_their_tests_and_examples_import_public_modules_only() -> None:
-    files = [*REPOSITORY.glob("plugins/**/*.py"), *REPOSITORY.glob("examples/**/*.py")]
+    files = [
+        file
+        for file in [*REPOSITORY.glob("plugins/**/*.py"), *REPOSITORY.glob("examples/**/*.py")]
+        if not str(file.relative_to(REPOSITORY)).startswith(EXEMPT)
+    ]
     assert len(files) > 50
     found = {
         f"{file.relative_to(REPOSITORY)}: {module}"

@@ -296,7 +296,7 @@ def test_shell_commands_are_valid(block: Block, tmp_path: Path) -> None:
         if program in ("penstock", "spark-submit"):
             check_spark_submit(words)
         if block.page not in UNINSTALLED and " ".join([program, *words]).startswith(RUNS):
-            ended = run_module("penstock", *words, cwd=tmp_path, env=environment)
+            ended = run_module("penstock_cli", *words, cwd=tmp_path, env=environment)
             assert ended.returncode == 0, ended.stdout
 
 

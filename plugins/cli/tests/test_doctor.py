@@ -154,7 +154,7 @@ def test_missing_or_unsuitable_pandas_is_a_warning(
 
 def test_package_that_is_not_installed_has_no_version() -> None:
     assert version_of("penstock-no-such-distribution") is None
-    assert version_of("penstock") == __version__
+    assert version_of("penstock-core") == __version__
 
 
 def test_machine_without_plugins_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

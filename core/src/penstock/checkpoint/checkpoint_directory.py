@@ -43,7 +43,8 @@ class CheckpointDirectory:
 
     def __init__(self, sc: SparkContext, settings: Settings, name: str, folder: RunFolder) -> None:
         self._sc = sc
-        self.name, self.folder = name, folder
+        self.name = name
+        self.folder = folder
         # As Spark resolved it: a path without a file system is on Hadoop's default one.
         self.files = Directory.of(location_of_hadoop(folder.uri))
         self.store = CheckpointStore(self.files, Durability(settings.durability))

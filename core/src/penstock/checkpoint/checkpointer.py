@@ -50,9 +50,15 @@ class Checkpointer:
         post: Callable[[Event], None],
         release_blocks: Callable[[int], object],
     ) -> None:
-        self._graph, self._clock, self._run, self._tracker = program.graph, program.clock, run, tracker
-        self._listeners, self._post, self._release_blocks = listeners, post, release_blocks
-        self._directory, self._store = run.directory, run.directory.store
+        self._graph = program.graph
+        self._clock = program.clock
+        self._run = run
+        self._tracker = tracker
+        self._listeners = listeners
+        self._post = post
+        self._release_blocks = release_blocks
+        self._directory = run.directory
+        self._store = run.directory.store
         self._stream_ids = {stream.id for stream in self._graph.inputs}
         first = run.first
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))

@@ -29,7 +29,8 @@ class CompletedOutputs:
     """
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
-        self._wal, self._names = wal, names
+        self._wal = wal
+        self._names = names
         self._completed: dict[int, set[str]] = {}
         self._lock = threading.Lock()
         wal.recover(self)

@@ -34,13 +34,15 @@ class FinalStateCheckpoint:
     """
 
     def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
-        self._sc, self._streams = sc, streams
+        self._sc = sc
+        self._streams = streams
         self._group = f"penstock-final-state-{secrets.token_hex(4)}"
         # Set when the thread should write, or end.
         self._requested = threading.Event()
         # Set when the thread has finished, or nobody waits for it any longer.
         self._over = threading.Event()
-        self._is_done = self._is_abandoned = False
+        self._is_done = False
+        self._is_abandoned = False
         self._thread = EngineThread("final-state-checkpoint", self._run)
 
     def start(self) -> None:

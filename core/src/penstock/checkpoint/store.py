@@ -33,7 +33,8 @@ class CheckpointStore:
     """
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
-        self._directory, self._sync = directory, durability is Durability.FSYNC
+        self._directory = directory
+        self._sync = durability is Durability.FSYNC
         #: The checkpoints that a later run may recover from, oldest first.
         self.retained: list[Checkpoint] = []
 

@@ -41,7 +41,10 @@ class CheckpointWriter:
         on_written: Callable[[Checkpoint], object],
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
-        self._store, self._clock, self._on_written, self._on_failures = store, clock, on_written, on_failures
+        self._store = store
+        self._clock = clock
+        self._on_written = on_written
+        self._on_failures = on_failures
         self._next: Checkpoint | Exception | None = None
         self._stopping = False
         self._changed = threading.Condition()
@@ -79,7 +82,8 @@ class CheckpointWriter:
     def _take(self) -> Checkpoint | Exception | None:
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None or self._stopping)
-            taken, self._next = self._next, None
+            taken = self._next
+            self._next = None
             return taken
 
     def _write(self, taken: Checkpoint | Exception) -> None:

@@ -154,7 +154,7 @@ def unpickle(pickled: bytes, limit_s: float) -> str:
 def main() -> None:
     """Answer requests, one line of JSON each, until standard input ends."""
     # Penstock's own modules do not count as a plugin's import time.
-    for module in map(import_module, (GROUP, f"{GROUP}.helpers")):
+    for module in map(import_module, (GROUP, f"{GROUP}.spi")):
         for name in set(dir(module)) - _NEEDS_SPARK:
             getattr(module, name)
     for line in sys.stdin:

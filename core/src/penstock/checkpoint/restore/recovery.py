@@ -133,8 +133,11 @@ class Recovery:
     """
 
     def __init__(self, program: Program, directory: CheckpointDirectory) -> None:
-        self._program, self.directory = program, directory
-        self._graph, self._settings, self._store = program.graph, program.settings, directory.store
+        self._program = program
+        self.directory = directory
+        self._graph = program.graph
+        self._settings = program.settings
+        self._store = directory.store
         #: The checkpoint to recover from; ``None`` to start fresh.
         self.found: Checkpoint | None = None
 

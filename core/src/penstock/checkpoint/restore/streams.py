@@ -119,7 +119,8 @@ def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tupl
         if stream.number in ids:
             stream.id = ids[stream.number]
         else:
-            stream.id, next_id = next_id, next_id + 1
+            stream.id = next_id
+            next_id = next_id + 1
 
 
 def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
