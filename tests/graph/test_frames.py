@@ -288,7 +288,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     # A recovered program does not call toDF.
     uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
     for use in uses:
-        with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
+        with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock-core\[columnar\]'"):
             use()
 
 
