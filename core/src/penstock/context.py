@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pyspark import SparkContext
 
-from penstock.checkpoint.directory import CheckpointDirectory, use_directory_of_spark
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, use_directory_of_spark
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key

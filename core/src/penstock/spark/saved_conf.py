@@ -39,9 +39,6 @@ def current_conf() -> dict[str, str]:
     """The configuration of the active SparkContext, or else the one that this process was started with.
 
     Launches no JVM: the program's own configuration would then have no effect.
-
-    Raises:
-        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     active = SparkContext._active_spark_context
     if active is not None:

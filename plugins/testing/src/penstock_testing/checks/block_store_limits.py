@@ -11,7 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from penstock.storage.uri import is_remote
-from penstock.wire.messages import to_json
+from penstock.wire.json_codec import to_json
 from penstock_testing.block_store import BlockStoreKit
 from penstock_testing.check import NotApplicable, check, fail
 

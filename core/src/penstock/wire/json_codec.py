@@ -18,7 +18,7 @@ from penstock.errors import WireError
 
 M = TypeVar("M")
 
-#: Accompanies the error for a ticket that an endpoint does not have, and no other error.
+#: Extra information that only the error for an unknown ticket carries.
 NOT_FOUND = b"not found"
 
 
@@ -28,7 +28,7 @@ class StreamNotFoundError(WireError):
 
 @frozen
 class Reply:
-    """The answer to a message that asks for nothing.
+    """The answer to a message without a reply class of its own.
 
     Attributes:
         accepted: whether the message took effect.
@@ -40,14 +40,14 @@ class Reply:
 
 
 def _exactly(value: Any, kind: type[Any]) -> Any:
-    """Structure a primitive without conversion: cattrs would turn a number into text and text into a number."""
+    """Structure a primitive without cattrs' conversions between numbers and text."""
     if type(value) is kind or (kind is float and type(value) is int):
         return kind(value)
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
 def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
-    """Structure an attrs class from a JSON object only: cattrs would accept a list or text where it can index it."""
+    """Structure an attrs class from a JSON object only: cattrs would index lists and text as well."""
     structure = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
 
     def from_object(value: Any, _kind: Any) -> Any:
@@ -66,7 +66,7 @@ def _from_list(value: Any, kind: Any) -> list[Any]:
     if type(value) is not list:
         raise TypeError(f"expected a list, got {type(value).__name__}")
     (item,) = get_args(kind)
-    return [_converter.structure(each, item) for each in value]
+    return [_converter.structure(element, item) for element in value]
 
 
 _converter = cattrs.Converter()

@@ -57,9 +57,6 @@ class CheckpointDirectory:
             settings: the configuration in force.
             name: a path or URI.
             given_by: the argument or the configuration key that named it, for errors.
-
-        Raises:
-            ConfigurationError: the directory is empty text, a file, or cannot be created or written.
         """
         require_checkpoint_directory(name, given_by)
         location = location_of_hadoop(qualified(sc, name, given_by))
@@ -100,11 +97,7 @@ class CheckpointDirectory:
 
 
 def require_checkpoint_directory(directory: object, given_by: str) -> None:
-    """Refuse a value that names no directory.
-
-    Raises:
-        ConfigurationError: it is not a string, or has no text.
-    """
+    """Refuse a value that names no directory."""
     if not isinstance(directory, str) or not directory.strip():
         raise ConfigurationError(
             f"{given_by} must be the path or URI of a checkpoint directory, not {shown(directory)}"

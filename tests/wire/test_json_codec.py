@@ -21,7 +21,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
-from penstock.wire.messages import Reply, from_json, to_json
+from penstock.wire.json_codec import Reply, from_json, to_json
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 NUMBER = st.integers(-(2**70), 2**70)
