@@ -24,6 +24,7 @@ from penstock.conf import Settings
 from penstock.engine_access import EngineAccess
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.listen.listener_bus import ListenerBus
+from penstock.listen.registered_listener import register
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.clock import ManualClock
@@ -173,7 +174,8 @@ def test_executors_are_those_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_listener_is_counted() -> None:
     program = FakeProgram()
-    program.bus.add(RateController(program.context, 0, PIDRateEstimator(PIDOptions(), 1000)), "rate (penstock-rate 1)")
+    controller = RateController(program.context, 0, PIDRateEstimator(PIDOptions(), 1000))
+    program.bus.add(register(controller, "rate (penstock-rate 1)"))
     assert program.context.listener_counts() == [ListenerCounts("rate (penstock-rate 1)", 0, 0, False)]
 
 

@@ -62,7 +62,9 @@ class Engine:
         on_give_up: Callable[[BaseException], None],
     ) -> None:
         sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
-        self._program, self.bus, self._on_error = program, bus, on_error
+        self._program = program
+        self.bus = bus
+        self._on_error = on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,

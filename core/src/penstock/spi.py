@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.conf_table import keys as keys

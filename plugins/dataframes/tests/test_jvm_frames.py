@@ -21,7 +21,6 @@ from tests.helpers.fake_graph import FakeRDD
 from tests.test_architecture import doors
 
 import penstock_dataframes
-
 from penstock import ConfigurationError
 from penstock.spark.rdds import BlocksRDD
 from penstock_dataframes.jvm_frames import Elements, has_function, pickled, session, unpiped

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from attrs import frozen
 
 from penstock.listen.events import BatchInfo, ReceiverInfo
-from penstock.listen.listener_counts import ListenerCounts
+from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.specs import RateEstimator
 
 T = TypeVar("T")

@@ -103,14 +103,14 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
 
     def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function, blocks: Any = None) -> None:
         super().__init__(slots, read)
-        self._number, self._count, self.blocks = number, count, blocks
+        self._number = number
+        self._count = count
+        self.blocks = blocks
 
     def getNumPartitions(self) -> int:
-        """The number of partitions."""
         return self._number
 
     def count(self) -> int:
-        """The number of records, which the tasks count without making Python objects of them."""
         return sum(self.mapPartitionsWithIndex(self._count).collect())
 
 

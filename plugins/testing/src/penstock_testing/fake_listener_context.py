@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import ConfigurationError
 from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
-from penstock.listen.listener_counts import ListenerCounts
+from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, read_options, structure_options

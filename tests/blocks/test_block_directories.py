@@ -1,4 +1,4 @@
-"""``leftovers``: deletes the block directories of runs whose process has ended, and nothing else."""
+"""``block_directories``: deletes the block directories of runs whose process has ended, and nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 
-from penstock.blocks import leftovers
-from penstock.blocks.leftovers import Process, claim, executor_process, sweep
+from penstock.blocks import block_directories
+from penstock.blocks.block_directories import Process, claim, executor_process, sweep
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_process_that_does_not_exist_is_an_error() -> None:
 def test_directory_of_a_dead_executor_stays_for_an_hour(
     tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leftovers, "executor_process", dead)
+    monkeypatch.setattr(block_directories, "executor_process", dead)
     directory = run_directory(tmp_path)
     claim(directory, None, notes)
     assert sweep(notes) == []

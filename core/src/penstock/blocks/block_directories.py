@@ -1,9 +1,9 @@
-"""Deletes the block directories that earlier runs on this host did not delete, as after kill -9.
+"""The block directories of runs on this host: a run claims its own and deletes those of dead runs.
 
-Each run notes its directory and the process that owns it in a small file in this user's own folder. A directory is
-deleted only if it has the run's name and marker file, belongs to this user, and the owner process has ended. If the
-owner is an executor, a driver on another host may still read the blocks: then the directory must also have been
-unchanged for an hour. Called when a receiver is launched.
+A run that was killed leaves its block directory. To find such directories, every run notes its directory and the
+process that owns it in a small file in this user's own folder. A directory is deleted only if it has the run's name and
+marker file, belongs to this user, and the owner process has ended. If the owner is an executor, a driver on another
+host may still read the blocks. Then the directory must also have been unchanged for an hour.
 """
 
 from __future__ import annotations
@@ -23,36 +23,27 @@ from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
 from penstock.wire.json_codec import from_json, to_json
 
-log = get_logger("leftovers")
+log = get_logger("block_directories")
 
-#: Name of the directory in which runs have their own.
+#: Name of the parent directory of all block directories.
 PARENT = "penstock"
 _MARKER = ".penstock-run"
 _GRACE_S = 3600.0
-# When the wall clock is set, the creation time of a running process moves with it. A process that got the same pid
-# within this time delays a deletion; taking a running process for dead would delete blocks in use.
+# When the wall clock is set, the creation time of a running process moves with it. The tolerance is wide, because
+# mistaking a running process for a dead one would delete blocks in use. The opposite mistake only delays a deletion.
 _CLOCK_STEP_S = 600.0
 
 
 @frozen
 class Process:
-    """A process, distinguished from a later one with the same pid.
-
-    Attributes:
-        pid: its number.
-        create_time: when it started, seconds since the epoch.
-    """
+    """A process. ``create_time``, seconds since the epoch, distinguishes it from a later one with the same pid."""
 
     pid: int
     create_time: float
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """Look up a running process.
-
-        Raises:
-            ProcessLookupError: no process has this pid.
-        """
+        """Look up a running process; raises ProcessLookupError if there is none."""
         try:
             return cls(pid, psutil.Process(pid).create_time())
         except psutil.Error as error:
@@ -60,7 +51,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs. A zombie does not."""
+        """Whether the process still runs; false for a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.create_time) < _CLOCK_STEP_S
@@ -71,13 +62,7 @@ class Process:
 
 @frozen
 class _Note:
-    """What a run notes about its directory.
-
-    Attributes:
-        directory: the run's.
-        owner: the process after whose end nobody needs the directory.
-        grace_s: how long the directory must have been unchanged before it is deleted, seconds.
-    """
+    """A run's note: nobody needs ``directory`` when ``owner`` has ended and no file changed for ``grace_s``."""
 
     directory: str
     owner: Process
@@ -85,9 +70,9 @@ class _Note:
 
 
 def executor_process() -> Process:
-    """Return the owner of local blocks: the JVM above this Python worker, or this process's parent without a JVM."""
-    parents = psutil.Process().parents()
-    return Process.of(next((each.pid for each in parents if each.name() == "java"), os.getppid()))
+    """The owner of local blocks: the JVM above this Python worker, or this process's parent without a JVM."""
+    ancestors = psutil.Process().parents()
+    return Process.of(next((process.pid for process in ancestors if process.name() == "java"), os.getppid()))
 
 
 def claim(directory: Path, driver: Process | None, notes: Path | None = None) -> None:
@@ -95,8 +80,8 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
 
     Args:
         directory: ``…/penstock/<run id>``.
-        driver: the run's, if it is on this machine; otherwise the executor's process counts.
-        notes: folder of the notes; by default this user's in the temporary directory.
+        driver: the run's driver if it is on this machine, otherwise ``None``: the executor's process is the owner.
+        notes: folder of the notes; by default this user's folder in the temporary directory.
     """
     try:
         owner = driver or executor_process()
@@ -107,9 +92,11 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))
     except OSError as error:
-        effect = "it remains if the run is killed"
         log.warning(
-            "block directory not noted for deletion", directory=str(directory), reason=str(error), effect=effect
+            "block directory not noted for deletion",
+            directory=str(directory),
+            reason=str(error),
+            effect="it remains if the run is killed",
         )
 
 
@@ -117,10 +104,10 @@ def sweep(notes: Path | None = None) -> list[Path]:
     """Delete and return the block directories of runs that have ended. A failure is logged."""
     swept: list[Path] = []
     try:
-        found = {path: _read(path) for path in sorted(_notes_folder(notes).glob("*.json"))}
+        by_path = {path: _read(path) for path in sorted(_notes_folder(notes).glob("*.json"))}
         # Executors of one run on one host share a directory.
-        in_use = {note.directory for note in found.values() if note is not None and note.owner.is_alive}
-        for path, note in found.items():
+        in_use = {note.directory for note in by_path.values() if note is not None and note.owner.is_alive}
+        for path, note in by_path.items():
             if note is not None:
                 directory = Path(note.directory)
                 if note.owner.is_alive or _unchanged_s(directory) < note.grace_s:
@@ -145,7 +132,7 @@ def _notes_folder(notes: Path | None) -> Path:
 
 
 def _read(path: Path) -> _Note | None:
-    """Read a note; ``None`` if the file has none, or if another program has deleted it meanwhile."""
+    """Read a note; ``None`` if the file is not a note or was deleted by another program."""
     try:
         return from_json(_Note, path.read_bytes())
     except (FileNotFoundError, WireError):
@@ -153,7 +140,7 @@ def _read(path: Path) -> _Note | None:
 
 
 def _unchanged_s(directory: Path) -> float:
-    """Seconds since a block was stored in a directory; since the epoch if the directory does not exist."""
+    """Seconds since the last change in a directory; since the epoch if the directory does not exist."""
     changed_s = 0.0
     with suppress(OSError):
         for path in (directory, *directory.iterdir()):
@@ -164,7 +151,7 @@ def _unchanged_s(directory: Path) -> float:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether a directory is a run's own: by name, marker and owner, and no link to another."""
+    """Whether name, marker and owner of a directory are those of a run of this user, and it is not a link."""
     try:
         return (
             directory.is_absolute()
