@@ -155,6 +155,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "as_value",
             "require_values",
             "describe_schema",
+            "Packable",
+            "pack",
             "Token",
         ),
         "Nodes of the graph": (

@@ -17,12 +17,12 @@ from pyspark.serializers import (
     UTF8Deserializer,
 )
 from pyspark.sql import SparkSession
+from tests.helpers.engine_parts import BlocksRDD
 from tests.helpers.fake_graph import FakeRDD
 from tests.test_architecture import doors
 
 import penstock_dataframes
 from penstock import ConfigurationError
-from penstock.spark.rdds import BlocksRDD
 from penstock_dataframes.jvm_frames import Elements, has_function, pickled, session, unpiped
 
 PICKLE = CPickleSerializer()

@@ -16,7 +16,7 @@ from attrs import frozen
 from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
-from penstock.errors import CheckpointError, ConfigurationError, summary_of, text_of
+from penstock.errors import CheckpointError, ConfigurationError, plugin_distribution, summary_of, text_of
 from penstock.graph.node import Node, OnDriver
 from penstock.spark.columns import dump_column, is_column, load_column
 
@@ -129,5 +129,5 @@ class _Unpickler(pickle.Unpickler):
             if package == "penstock":
                 advice = ": another version of Penstock wrote it, which can load it"
             elif package.startswith("penstock_") and find_spec(package) is None:
-                advice = f": pip install {package.replace('_', '-')}"
+                advice = f": pip install {plugin_distribution(package.removeprefix('penstock_'))}"
             raise CheckpointError(f"it needs {module}.{name}, which is not installed{advice}") from error
