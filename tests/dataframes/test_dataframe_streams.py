@@ -11,7 +11,7 @@ import pytest
 from tests.dataframes.conftest import Run
 
 from penstock import DStream, StreamingContext
-from penstock.spark.jobs import SparkJobs
+from penstock.spark.cluster import SparkJobs
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -25,7 +25,7 @@ from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_r
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
-from penstock.spark.jobs import SparkJobs
+from penstock.spark.cluster import SparkJobs
 from penstock.spark.local_properties import operation_of
 from penstock.spark.spark_conf import entries_of
 
