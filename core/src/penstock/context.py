@@ -54,7 +54,7 @@ class StreamingContext(StreamBuilder):
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
         jssc: must be ``None``; exists because PySpark's signature has it.
-        clock: gives the batch times; the system clock by default, a ``penstock_testing.ManualClock`` in tests.
+        clock: gives the batch times; the system clock by default, a manual clock in tests.
 
     Raises:
         AssertionError: the batch duration is missing.
@@ -117,7 +117,7 @@ class StreamingContext(StreamBuilder):
 
     @property
     def uiWebUrl(self) -> str | None:
-        """The address of the dashboard; ``None`` before the start, after the stop, and without ``penstock-ui``."""
+        """The address of a plugin's dashboard; ``None`` without one, before the start and after the stop."""
         return None if self._access is None else self._access.ui_url
 
     def remember(self, duration: float) -> None:
@@ -358,8 +358,8 @@ class StreamingContext(StreamBuilder):
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
         self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(self._access, self._settings.extra_listeners):
-            self._bus.add(listener, origin)
+        for listener in self._plugins.listeners(self._access, self._settings.extra_listeners):
+            self._bus.add(listener)
         self._engine.start(self._access.saved_values)
 
     def _on_signal(self, number: int) -> None:

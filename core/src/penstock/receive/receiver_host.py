@@ -7,7 +7,6 @@ until the sink has taken them.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -100,7 +99,7 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._supervisor.update(rate=math.inf if rate is None else rate)
+        self._supervisor.update(rate=rate)
 
     def pause(self) -> None:
         """Make every store of the receiver wait until ``resume``."""

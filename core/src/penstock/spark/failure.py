@@ -11,7 +11,7 @@ import re
 import time
 
 from penstock.errors import shortened, text_of
-from penstock.runtime.tracebacks import INTERNAL, traceback_of
+from penstock.runtime.tracebacks import is_internal, traceback_of
 from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -50,14 +50,14 @@ def _from_the_program(lines: list[str]) -> list[str]:
     """A traceback's lines without PySpark's and Penstock's frames above the program's; all without program frames."""
     # The error's message, which may contain frames, follows the indented lines.
     frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
-    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not INTERNAL.search(line))
+    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not is_internal(line))
     return lines[next(starts, 0) :]
 
 
 def place(error: BaseException) -> str:
     """The program's line that raised an error: ``app.py:12 in parse``; empty without a frame of the program."""
     lines = (python_traceback(error) or traceback_of(error)).splitlines()
-    frames = [match for line in lines if (match := _PLACE.match(line)) and not INTERNAL.search(line)]
+    frames = [match for line in lines if (match := _PLACE.match(line)) and not is_internal(line)]
     for match in reversed(frames):
         path, number, function = match.groups()
         if not _INSTALLED.search(path):

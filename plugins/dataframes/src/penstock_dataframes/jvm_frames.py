@@ -1,4 +1,4 @@
-"""DataFrames of a batch: of elements that tasks read as Arrow, or empty. All but that is Spark's API.
+"""Turns the elements of RDDs into DataFrames. The only module of this plugin that calls the JVM through Py4J.
 
 The SparkSession is the program's, and only used: its configuration, views and functions apply, and nothing is set.
 Called on the threads that run jobs and, for streams of rows, on the generator's loop.
@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 from attrs import frozen
 from pyspark import RDD, SparkContext
-from pyspark.core.rdd import PipelinedRDD, _prepare_for_python_RDD
+from pyspark.core.rdd import PipelinedRDD
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from penstock.errors import ConfigurationError, ResultTypeError, shown
-from penstock.spark.rdds import PartitionSlots
+from penstock import ConfigurationError
+from penstock.spi import ResultTypeError, shown
+from penstock_dataframes.schemas import to_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.spi import DStreamGraph
+
 ReadFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_INSTALL = "pip install 'penstock-core[columnar]'"
 # DataFrames of elements that are remembered.
 _MAX_ELEMENTS = 64
 
@@ -41,15 +43,16 @@ def require_pandas() -> None:
     Raises:
         ConfigurationError: it is missing, or a version that PySpark does not support.
     """
+    advice = "pip install penstock-dataframes"
     try:
         version = metadata.version("pandas")
     except metadata.PackageNotFoundError:
         raise ConfigurationError(
-            f"DataFrames need pandas >= 2.2, < 3, which PySpark uses and is not installed: {_INSTALL}"
+            f"DataFrames need pandas >= 2.2, < 3, which PySpark uses and is not installed: {advice}"
         ) from None
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if not (2, 2) <= numbers < (3,):
-        raise ConfigurationError(f"DataFrames need pandas >= 2.2, < 3, and pandas {version} is installed: {_INSTALL}")
+        raise ConfigurationError(f"DataFrames need pandas >= 2.2, < 3, and pandas {version} is installed: {advice}")
 
 
 def session(sc: SparkContext) -> SparkSession:
@@ -61,15 +64,15 @@ def session(sc: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
     # The builder returns this one, after several calls of the JVM.
-    found = SparkSession._instantiatedSession
-    if found is None or found.sparkContext._jsc is None:
-        found = SparkSession.builder.getOrCreate()
-    if found.sparkContext is not sc:
+    current = SparkSession._instantiatedSession
+    if current is None or current.sparkContext._jsc is None:
+        current = SparkSession.builder.getOrCreate()
+    if current.sparkContext is not sc:
         raise ConfigurationError(
             "the active SparkSession belongs to another SparkContext than the StreamingContext: pass its "
             "spark.sparkContext to StreamingContext, or stop that session first"
         )
-    return found
+    return current
 
 
 @frozen
@@ -116,33 +119,25 @@ def _is_grouped(serializer: Any) -> bool | None:
 
 
 class BatchFrames:
-    """Makes the DataFrames of batches.
-
-    What batches share is made once, because each call of the JVM takes a tenth of a millisecond or more: DataFrames of
-    elements that several batches have, the arguments of the tasks' function, and all of it but its code.
+    """Makes the DataFrames of the batches of one graph. Any thread may call it.
 
     Args:
-        sc: runs the jobs.
-        slots: the RDDs that batches share.
+        graph: its nodes share this object.
     """
 
-    def __init__(self, sc: SparkContext, slots: PartitionSlots) -> None:
-        self._sc, self._slots = sc, slots
+    def __init__(self, graph: DStreamGraph) -> None:
+        self._sc = graph.spark_context
+        self._slots = graph.partition_slots
         self._lock = threading.Lock()
-        self._renew(None)
+        self._spark: SparkSession | None = None
+        # DataFrames of elements that several batches share, by RDD of the JVM and arguments of _rows. To make one takes
+        # some 5 ms.
+        self._elements: dict[tuple[Any, ...], DataFrame] = {}
+        self._is_prepared = False
 
-    def _renew(self, spark: SparkSession | None) -> None:
-        self._spark = spark
-        # By RDD of the JVM, and whether there is a column with the partition's index.
-        self._elements: dict[tuple[str, bool], Any] = {}
-        # By name and result of the tasks' function: its parts in the JVM.
-        self._functions: dict[tuple[str, str], tuple[Any, list[Any]]] = {}
-        self._environment: tuple[Any, ...] = ()
-        # The arguments of the function.
-        self._arguments: dict[bool, Any] = {}
-        self._empty: dict[str, DataFrame] = {}
-
-    def read(self, elements: Elements, read: ReadFunction, schema: StructType) -> DataFrame:
+    def read(
+        self, elements: Elements, read: ReadFunction, schema: StructType, num_partitions: int | None = None
+    ) -> DataFrame:
         """A DataFrame of what tasks read from elements.
 
         Args:
@@ -150,17 +145,14 @@ class BatchFrames:
             read: from a column of elements, and one of the partition's index if ``elements`` has a function, to columns
                 of the schema.
             schema: the columns of the DataFrame.
+            num_partitions: the number of partitions of the elements; ``None`` if it is not known.
         """
-        from pyspark.sql import DataFrame
-
         with self._lock:
-            spark, has_index = self._session(), elements.function is not None
-            rows = self._rows(spark, elements.java_rdd, has_index)
-            function, arguments = self._function(read, schema), self._arguments[has_index]
-        return DataFrame(rows.mapInArrow(function.apply(arguments), False, None), spark)
+            rows = self._rows(elements.java_rdd, elements.function is not None, num_partitions == 1)
+        return rows.mapInArrow(read, schema)
 
     def prepare(self, tasks: int, read: ReadFunction, schema: StructType) -> None:
-        """Run a small query of the same kind as those of batches.
+        """Run a small query of the same kind as those of batches, at the first call.
 
         The first query of a JVM loads thousands of classes and starts the Python workers for DataFrames. That takes
         seconds, which would delay the first batch.
@@ -170,6 +162,10 @@ class BatchFrames:
             read: ignores the elements, and gives a column of the schema.
             schema: the only column.
         """
+        with self._lock:
+            if self._is_prepared:
+                return
+            self._is_prepared = True
         self._sc.setJobDescription("Preparation of DataFrames before the first batch")
         frame = self.read(pickled(self._slots.at([()] * tasks)), read, schema)
         (name,) = schema.names
@@ -180,80 +176,33 @@ class BatchFrames:
         """The rows of several DataFrames of a schema; if there are none, one of which Spark knows that it is empty."""
         if frames:
             return functools.reduce(lambda united, frame: united.union(frame), frames)
-        from pyspark.sql import DataFrame
+        return session(self._sc).createDataFrame(to_arrow(schema).empty_table(), schema)
 
-        with self._lock:
-            spark, key = self._session(), schema.json()
-            if key not in self._empty:
-                jvm: Any = spark._jvm
-                java_schema = jvm.org.apache.spark.sql.types.DataType.fromJson(key)
-                java_frame = spark._jsparkSession.createDataFrame(jvm.java.util.ArrayList(), java_schema)
-                self._empty[key] = DataFrame(java_frame, spark)
-            return self._empty[key]
-
-    def _session(self) -> SparkSession:
+    def _rows(self, java_rdd: Any, has_index: bool, is_single: bool) -> DataFrame:
+        """The DataFrame of an RDD's elements; ``is_single``: the RDD has one partition."""
         spark = session(self._sc)
         if spark is not self._spark:
-            from pyspark.sql import functions
-
-            self._renew(spark)
-            value, index = functions.col("value")._jc, functions.col("index")._jc
-            to_seq = spark._jvm.PythonUtils.toSeq  # type: ignore[union-attr]
-            self._arguments = {False: to_seq([value]), True: to_seq([value, index])}
-        return spark
-
-    def _rows(self, spark: SparkSession, java_rdd: Any, has_index: bool) -> Any:
-        """The DataFrame of an RDD's elements."""
-        key = (java_rdd._target_id, has_index)
+            self._spark = spark
+            self._elements.clear()
+        key = (java_rdd._target_id, has_index, is_single)
         if key in self._elements:
             return self._elements[key]
+        from pyspark.sql import DataFrame
         from pyspark.sql.functions import spark_partition_id
 
         jvm: Any = spark._jvm
-        rows = spark._jsparkSession.createDataset(java_rdd.rdd(), jvm.Encoders.BINARY()).toDF()
+        rows = DataFrame(spark._jsparkSession.createDataset(java_rdd.rdd(), jvm.Encoders.BINARY()).toDF(), spark)
+        if is_single:
+            # Spark does not know it of an RDD. With it, an aggregation by key is one stage without a shuffle.
+            rows = rows.coalesce(1)
         if has_index:
             # The index in this RDD, also when the DataFrame is united with others.
-            rows = rows.withColumn("index", spark_partition_id()._jc)
+            rows = rows.withColumn("index", spark_partition_id())
         if self._slots.has(java_rdd):
-            # As an RDD of Spark's rows, which the plan of each batch begins with, instead of with how they are made.
-            rows = spark._jsparkSession.internalCreateDataFrame(rows.queryExecution().toRdd(), rows.schema(), False)
             self._elements[key] = rows
             if len(self._elements) > _MAX_ELEMENTS:
                 del self._elements[next(iter(self._elements))]
         return rows
-
-    def _function(self, read: ReadFunction, schema: StructType) -> Any:
-        """The JVM's form of a function; made by PySpark once for each schema, and then copied with other code."""
-        key = (type(read).__name__, schema.json())
-        if key not in self._functions:
-            from pyspark.sql.udf import UserDefinedFunction
-            from pyspark.util import PythonEvalType
-
-            made: Any = UserDefinedFunction(read, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)._judf
-            self._functions[key] = made, [made.productElement(number) for number in range(made.productArity())]
-        made, (name, _function, *others) = self._functions[key]
-        return made.copy(name, self._code(read, schema), *others)
-
-    def _code(self, read: ReadFunction, schema: StructType) -> Any:
-        sc: Any = self._sc
-        command, broadcasts, variables, includes = _prepare_for_python_RDD(sc, (read, schema))
-        known = (dict(variables), list(includes))
-        if self._environment[:1] != (known,):
-            lists = sc._jvm.java.util.ArrayList
-            java_variables, java_includes = sc._jvm.java.util.HashMap(), lists()
-            java_variables.update(variables)
-            java_includes.extend(includes)
-            self._environment = known, java_variables, java_includes, lists()
-        _known, java_variables, java_includes, nothing = self._environment
-        return sc._jvm.SimplePythonFunction(
-            bytearray(command),
-            java_variables,
-            java_includes,
-            sc.pythonExec,
-            sc.pythonVer,
-            broadcasts or nothing,
-            sc._javaAccumulator,
-        )
 
 
 def query(frame: DataFrame, text: str) -> DataFrame:
@@ -290,29 +239,3 @@ def _bare(text: str) -> str:
 def as_table(frame: DataFrame, num_rows: int) -> str:
     """The first rows, drawn as ``DataFrame.show`` does."""
     return str(frame._jdf.showString(num_rows, 20, False))
-
-
-def dump_column(column: Any) -> bytes:
-    """Serialize a column expression, for a checkpoint.
-
-    Raises:
-        TypeError: it calls a Python function, which is bound to this run.
-    """
-    jvm: Any = SparkContext._jvm
-    buffer = jvm.java.io.ByteArrayOutputStream()
-    stream = jvm.java.io.ObjectOutputStream(buffer)
-    stream.writeObject(column._jc.node())
-    stream.close()
-    data = bytes(buffer.toByteArray())
-    if b"SimplePythonFunction" in data:
-        raise TypeError("a column that calls a Python function cannot be saved: use transform(lambda df: ...) for it")
-    return data
-
-
-def load_column(data: bytes) -> Any:
-    """Restore a column expression."""
-    from pyspark.sql import Column
-
-    jvm: Any = SparkContext._jvm
-    stream = jvm.java.io.ObjectInputStream(jvm.java.io.ByteArrayInputStream(data))
-    return Column(jvm.org.apache.spark.sql.Column(stream.readObject()))

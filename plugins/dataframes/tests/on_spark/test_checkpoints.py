@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.dataframes.conftest import Run
 from tests.helpers import wait_for
+from tests.helpers.frame_programs import Run
 
 from penstock import ConfigurationError, DStream, StreamingContext
 from penstock.checkpoint.restore.program import load_program, save_program
@@ -66,7 +66,7 @@ def test_what_cannot_be_saved_is_named_with_its_operator(
 def test_the_program_of_the_page_counts_words(
     sc: SparkContext, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[4]
     (program,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "dataframes.md").read_text(), re.DOTALL)
     example = (root / "examples" / "dataframes.py").read_text()
     assert program == example

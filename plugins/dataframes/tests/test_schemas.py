@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from penstock.errors import ConfigurationError, SchemaError
-from penstock.spark.schemas import from_arrow, parse_schema, to_arrow
+from penstock import ConfigurationError, SchemaError
+from penstock_dataframes.schemas import from_arrow, parse_schema, to_arrow
 
 PLAIN = (
     types.BooleanType(),

@@ -1,13 +1,12 @@
-"""Programs with DataFrame streams under the manual clock: one StreamingContext for many outputs."""
+"""Runs programs with DataFrame streams over stored blocks, under the manual clock."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.helpers import wait_for
 from tests.helpers.stored_blocks import StoredBatch, StoredBlocks, stored_stream
 
@@ -16,10 +15,10 @@ from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
 Program = Callable[..., None]
 
+#: Configuration of a session whose plans are cheap: a task, a plan in stages and compiled code cost more than few rows.
 FRUGAL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -76,32 +75,3 @@ class Run:
         info = event.outputOperationInfo
         if info.failureReason:
             self.errors[(info.batchTime - self._zero_ms) // self._interval_ms, info.id] = info.failureReason
-
-
-@pytest.fixture(scope="package", autouse=True)
-def session(sc: SparkContext) -> Iterator[SparkSession]:
-    """The program's session: a task, a plan in stages and compiled code cost more than the rows of these tests."""
-    from pyspark.sql import SparkSession
-
-    found = SparkSession.builder.getOrCreate()
-    for key, value in FRUGAL.items():
-        found.conf.set(key, value)
-    yield found
-    for key in FRUGAL:
-        found.conf.unset(key)
-
-
-@pytest.fixture
-def sparks_plans(session: SparkSession) -> Iterator[None]:
-    """Adaptive plans and compiled code, as a program has them that sets nothing."""
-    keys = FRUGAL.keys() - {"spark.sql.shuffle.partitions"}
-    for key in keys:
-        session.conf.unset(key)
-    yield
-    for key in keys:
-        session.conf.set(key, FRUGAL[key])
-
-
-@pytest.fixture
-def run(sc: SparkContext, tmp_path: Path) -> Run:
-    return Run(sc, tmp_path)

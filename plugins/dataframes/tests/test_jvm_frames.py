@@ -18,9 +18,9 @@ from pyspark.serializers import (
 from pyspark.sql import SparkSession
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.errors import ConfigurationError
-from penstock.spark.dataframes import Elements, has_function, pickled, session, unpiped
+from penstock import ConfigurationError
 from penstock.spark.rdds import BlocksRDD
+from penstock_dataframes.jvm_frames import Elements, has_function, pickled, session, unpiped
 
 PICKLE = CPickleSerializer()
 

@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from penstock.blocks.arrow_form import ROWS_PER_BATCH
-from penstock.errors import SchemaError
-from penstock.worker.arrow_rows import to_batches
+from penstock import SchemaError
+from penstock_dataframes.arrow_rows import ROWS_PER_BATCH, to_batches
 
 PAIR = pa.schema([("a", pa.int64()), ("b", pa.string())])
 

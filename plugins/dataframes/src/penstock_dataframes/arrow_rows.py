@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from penstock.blocks.arrow_form import ROWS_PER_BATCH
-from penstock.errors import SchemaError, shortened, shown, summary_of
-from penstock.worker.arrow_types import require_values
+from penstock import SchemaError
+from penstock.spi import require_values, shortened, shown, summary_of
 
 Convert = Callable[[Any], Any]
 
+#: The most rows of a record batch that is made from records.
+ROWS_PER_BATCH = 16_384
 # Types of values that an integer column takes as they are.
 _INTEGERS = frozenset({int, type(None)})
 

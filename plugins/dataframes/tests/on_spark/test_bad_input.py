@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from tests.dataframes.conftest import Run
+from tests.helpers.frame_programs import Run
 from tests.helpers.stored_blocks import StoredBlocks
 
 from penstock import DStream, StreamingContext

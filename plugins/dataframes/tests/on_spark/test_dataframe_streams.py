@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.dataframes.conftest import Run
+from tests.helpers.frame_programs import Run
 
 from penstock import DStream, StreamingContext
 from penstock.spark.cluster import SparkJobs
+from penstock.spi import node_of
+from penstock_dataframes.frame_nodes import SourceFrames
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -174,8 +176,10 @@ def test_an_empty_batch_has_the_schema_of_the_others(seen: Seen, output: str, co
 def test_streams_of_sockets_have_a_schema_before_the_first_record(ssc: StreamingContext) -> None:
     streams = {"string": ssc.socketTextStream("127.0.0.1", 1), "binary": ssc.rawSocketStream("127.0.0.1", 1)}
     for data_type, stream in streams.items():
-        node: Any = stream.toDF()._node
-        assert node._schema(()).struct.simpleString() == f"struct<value:{data_type}>"
+        node = SourceFrames(node_of(stream), None)
+        schema = node._schema(())
+        assert schema is not None
+        assert schema.struct.simpleString() == f"struct<value:{data_type}>"
 
 
 def test_lines_of_files_are_read_once(seen: Seen) -> None:

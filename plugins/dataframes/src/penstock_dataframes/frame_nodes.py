@@ -1,6 +1,6 @@
-"""The nodes of DataFrame streams: each batch as a DataFrame, and the outputs and rows made of it.
+"""The nodes of DataFrame streams: DataFrames of a batch, their outputs, and their rows.
 
-What a batch is read from is collected on the generator's loop. The DataFrame is made when the first output needs it, on
+A node collects the inputs of a batch on the generator's loop. It makes the DataFrame when the first output needs it, on
 the job's thread, because Spark analyzes it and the schema may have to be read from a block.
 """
 
@@ -16,24 +16,28 @@ import pyarrow as pa
 from attrs import evolve, frozen
 from pyspark import RDD
 
-from penstock.blocks.arrow_form import is_pickled
-from penstock.errors import ResultTypeError, SchemaError
-from penstock.graph.batch_input import BatchInput, BlocksInput
-from penstock.graph.node import Node
-from penstock.graph.outputs import ForEachDStream
-from penstock.plugins.specs import ArrowInput
-from penstock.runtime.log import get_logger
-from penstock.spark import dataframes
-from penstock.spark.rdds import is_known_empty
-from penstock.spark.schemas import from_arrow, to_arrow, undeclared
-from penstock.worker.arrow_types import spark_schema
-from penstock.worker.read_arrow import ReadColumns, ReadNothing, ReadRows
+from penstock import ArrowInput, SchemaError
+from penstock.spi import (
+    BatchInput,
+    BlocksInput,
+    ForEachDStream,
+    Node,
+    ResultTypeError,
+    get_logger,
+    is_pickled,
+    known_partitions,
+    spark_schema,
+)
+from penstock_dataframes import jvm_frames
+from penstock_dataframes.jvm_frames import BatchFrames
+from penstock_dataframes.read_arrow import ReadColumns, ReadNothing, ReadRows
+from penstock_dataframes.schemas import from_arrow, to_arrow, undeclared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from penstock.spark.dataframes import BatchFrames
+    from penstock import ArrowReader
 
 log = get_logger("frames")
 
@@ -55,28 +59,28 @@ class FrameSchema:
     are_values: bool = False
 
 
-class Once(Generic[T]):
-    """What is made at the first ``get``, by any thread. An error is not remembered.
+class Lazy(Generic[T]):
+    """A value that is created at the first ``get``, by any thread. An error is not remembered.
 
     Args:
-        make: makes it.
+        create: returns the value.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._create = create
         self._lock = threading.Lock()
-        self._made: tuple[T] | None = None
+        self._values: list[T] = []
 
     def get(self) -> T:
-        """What was made."""
+        """Return the value, creating it on first use."""
         with self._lock:
-            if self._made is None:
-                self._made = (self._make(),)
-            return self._made[0]
+            if not self._values:
+                self._values.append(self._create())
+            return self._values[0]
 
 
 #: The DataFrame of one batch, shared by the outputs; ``None`` while the stream's schema is unknown.
-BatchFrame: TypeAlias = "Once[DataFrame | None]"
+BatchFrame: TypeAlias = "Lazy[DataFrame | None]"
 
 
 class FrameDStream(Node):
@@ -87,11 +91,16 @@ class FrameDStream(Node):
         self._frames: dict[int, BatchFrame] = {}
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
+        """The attributes that the program set, without the DataFrames of this run."""
         return {**super().program_state(), "_frames": {}}
 
     def compute(self, time_ms: int) -> None:
         """Return ``None``: the batches are not RDDs."""
+
+    def prepare(self) -> None:
+        """Have Spark load what the first query needs."""
+        schema = from_arrow(pa.schema([("value", pa.string())]))
+        self.graph.shared(BatchFrames).prepare(self.graph.free_slots(), ReadNothing(to_arrow(schema)), schema)
 
     def frame(self, time_ms: int) -> BatchFrame | None:
         """The DataFrame of a time; ``None`` when the stream has none."""
@@ -115,8 +124,8 @@ class FrameDStream(Node):
 class SourceFrames(FrameDStream):
     """The batches of a stream of records as DataFrames.
 
-    Without a declared schema, it is the one that the parent knows, else that of the first record batch. A recovered run
-    finds it anew.
+    Without a declared schema, the schema is the one that the parent knows, else that of the first record batch. A
+    recovered run looks it up again.
 
     Args:
         parent: gives the records.
@@ -125,35 +134,37 @@ class SourceFrames(FrameDStream):
 
     def __init__(self, parent: Node, schema: FrameSchema | None) -> None:
         super().__init__((parent,))
-        self._parent, self._declared = parent, schema
+        self._parent = parent
+        self._declared = schema
         self.restored()
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
-        return {**super().program_state(), "_lock": None, "_known": None}
+        """The attributes that the program set, without the inferred schema."""
+        return {**super().program_state(), "_lock": None, "_inferred": None}
 
     def restored(self) -> None:
-        """Forget the schema that was found. Check pandas, which a recovered run may lack.
+        """Forget the inferred schema. Check pandas, which a recovered run may lack.
 
         Raises:
             ConfigurationError: pandas is missing, or a version that PySpark does not support.
         """
-        dataframes.require_pandas()
+        jvm_frames.require_pandas()
         self._lock = threading.Lock()
-        self._known: FrameSchema | None = None
+        self._inferred: FrameSchema | None = None
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
-        """Collect what the batch is read from."""
+        """Collect the inputs of the batch."""
         inputs = self._parent.batch_inputs(time_ms)
-        return None if inputs is None else Once(partial(self._frame_of, inputs))
+        return None if inputs is None else Lazy(partial(self._frame_of, inputs))
 
     def _frame_of(self, inputs: Sequence[BatchInput]) -> DataFrame | None:
         schema = self._schema(inputs)
         if schema is None:
             return None
-        frames = self.graph.batch_frames
-        present = [each for each in inputs if not _is_empty(each)]
-        return frames.united([self._read(schema, each) for each in self._combined(present)], schema.struct)
+        frames = self.graph.shared(BatchFrames)
+        present = [batch_input for batch_input in inputs if not _is_empty(batch_input)]
+        read = [self._read(frames, schema, batch_input) for batch_input in self._combined(present)]
+        return frames.united(read, schema.struct)
 
     def _schema(self, inputs: Sequence[BatchInput]) -> FrameSchema | None:
         """The stream's schema; ``None`` while it is not known and no record has come.
@@ -163,25 +174,26 @@ class SourceFrames(FrameDStream):
         """
         if self._declared is not None:
             return self._declared
-        columns = [each for each in inputs if not isinstance(each, RDD)]
+        columns = [batch_input for batch_input in inputs if not isinstance(batch_input, RDD)]
         if len(columns) < len(inputs):
             raise SchemaError(self._undeclared("Python objects"))
         with self._lock:
-            if self._known is None:
-                found = self._parent.known_schema
-                if found is None:
-                    found = next((schema for each in columns if (schema := each.schema()) is not None), None)
-                if found is not None and is_pickled(found):
+            if self._inferred is None:
+                stored = self._parent.known_schema
+                if stored is None:
+                    schemas = (batch_input.schema() for batch_input in columns)
+                    stored = next((schema for schema in schemas if schema is not None), None)
+                if stored is not None and is_pickled(stored):
                     raise SchemaError(self._undeclared("of several types, or of one that Arrow lacks"))
-                if found is not None:
-                    self._known = FrameSchema(from_arrow(spark_schema(found)), is_declared=False)
-            return self._known
+                if stored is not None:
+                    self._inferred = FrameSchema(from_arrow(spark_schema(stored)), is_declared=False)
+            return self._inferred
 
     def _undeclared(self, what: str) -> str:
         return undeclared(self._parent.call_site.short, what)
 
     def _combined(self, inputs: Sequence[BatchInput]) -> Iterator[BatchInput]:
-        """Fewer inputs of the same records: consecutive ones that are read alike are united."""
+        """Fewer inputs of the same records: consecutive inputs that the same function reads are united."""
         for _reader, group in groupby(inputs, _reader_of):
             alike: list[Any] = list(group)
             if len(alike) == 1:
@@ -189,58 +201,48 @@ class SourceFrames(FrameDStream):
             elif isinstance(alike[0], BlocksInput):
                 yield BlocksInput.united(alike, self.graph.runtime.partition_min_bytes)
             elif isinstance(alike[0], ArrowInput):
-                yield evolve(alike[0], references=self._sc.union([each.references for each in alike]))
+                yield evolve(alike[0], references=self._sc.union([arrow.references for arrow in alike]))
             else:
                 yield self._sc.union(alike)
 
-    def _read(self, schema: FrameSchema, each: BatchInput) -> DataFrame:
+    def _read(self, frames: BatchFrames, schema: FrameSchema, batch_input: BatchInput) -> DataFrame:
         columns = to_arrow(schema.struct)
-        if isinstance(each, RDD):
-            rows = dataframes.unpiped(each)
-            return self.graph.batch_frames.read(
-                rows, ReadRows(rows.function, columns, schema.are_values, rows.is_grouped), schema.struct
-            )
-        references, reader = (
-            each.elements(self.graph.partition_slots)
-            if isinstance(each, BlocksInput)
-            else (each.references, each.reader)
-        )
-        assert references is not None  # else it was left out as empty
-        elements = dataframes.pickled(references)
+        if isinstance(batch_input, RDD):
+            rows = jvm_frames.unpiped(batch_input)
+            read_rows = ReadRows(rows.function, columns, schema.are_values, rows.is_grouped)
+            return frames.read(rows, read_rows, schema.struct, known_partitions(batch_input))
+        num_partitions: int | None = None
+        reader: ArrowReader
+        if isinstance(batch_input, BlocksInput):
+            references, reader = batch_input.elements(self.graph.partition_slots)
+            num_partitions = len(batch_input.references)
+        else:
+            assert batch_input.references is not None  # else it was left out as empty
+            references, reader = batch_input.references, batch_input.reader
+        elements = jvm_frames.pickled(references)
         read = ReadColumns(reader, columns, schema.is_declared, schema.are_values, elements.is_grouped)
-        return self.graph.batch_frames.read(elements, read, schema.struct)
+        return frames.read(elements, read, schema.struct, num_partitions)
 
 
-def prepare(frames: BatchFrames, tasks: int) -> None:
-    """Have Spark load what the first batch needs.
-
-    Args:
-        frames: makes the DataFrames of the batches.
-        tasks: the number of tasks that run at once.
-    """
-    schema = from_arrow(pa.schema([("value", pa.string())]))
-    frames.prepare(tasks, ReadNothing(to_arrow(schema)), schema)
-
-
-def _is_empty(each: BatchInput) -> bool:
+def _is_empty(batch_input: BatchInput) -> bool:
     """Whether it is known, without a call of the JVM, that there are no records."""
-    if isinstance(each, ArrowInput):
-        return each.references is None
-    return isinstance(each, RDD) and is_known_empty(each)
+    if isinstance(batch_input, ArrowInput):
+        return batch_input.references is None
+    return isinstance(batch_input, RDD) and known_partitions(batch_input) == 0
 
 
-def _reader_of(each: BatchInput) -> object:
-    """Equal for inputs whose elements the same function reads."""
-    if isinstance(each, BlocksInput):
-        return each.read
-    if isinstance(each, ArrowInput):
-        return each.reader
+def _reader_of(batch_input: BatchInput) -> object:
+    """Key that groups inputs whose elements the same function reads."""
+    if isinstance(batch_input, BlocksInput):
+        return batch_input.read
+    if isinstance(batch_input, ArrowInput):
+        return batch_input.reader
     # The function of an RDD may use the index of the partition, which is another one in a union.
-    return object() if dataframes.has_function(each) else RDD
+    return object() if jvm_frames.has_function(batch_input) else RDD
 
 
 class DerivedFrames(FrameDStream):
-    """What a function makes of the DataFrames of other streams.
+    """The DataFrames that a function returns for those of other streams.
 
     Args:
         parents: at least one.
@@ -249,13 +251,14 @@ class DerivedFrames(FrameDStream):
 
     def __init__(self, parents: Sequence[FrameDStream], function: Callable[..., Any]) -> None:
         super().__init__(parents)
-        self._parents, self._function = tuple(parents), function
+        self._parents = tuple(parents)
+        self._function = function
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
         """Prepare the call."""
         frames = [parent.frame(time_ms) for parent in self._parents]
         present = [frame for frame in frames if frame is not None]
-        return Once(partial(self._applied, present)) if len(present) == len(frames) else None
+        return Lazy(partial(self._applied, present)) if len(present) == len(frames) else None
 
     def _applied(self, frames: Sequence[BatchFrame]) -> DataFrame | None:
         """Call the function.
@@ -265,10 +268,10 @@ class DerivedFrames(FrameDStream):
         """
         from pyspark.sql import DataFrame
 
-        given = [frame.get() for frame in frames]
-        if None in given:
+        inputs = [frame.get() for frame in frames]
+        if None in inputs:
             return None
-        result = self._function(*given)
+        result = self._function(*inputs)
         if not isinstance(result, DataFrame):
             raise ResultTypeError(
                 f"{self.call_site.short}: the function returned {type(result).__name__}, not a DataFrame"
@@ -287,10 +290,10 @@ class RowsOfFrames(Node):
         super().__init__(parent.graph, (parent,))
         self._parent = parent
         # The batches whose rows could not be planned.
-        self._unplanned: dict[int, Once[RDD[Any]]] = {}
+        self._unplanned: dict[int, Lazy[RDD[Any]]] = {}
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
+        """The attributes that the program set, without the batches of this run."""
         return {**super().program_state(), "_unplanned": {}}
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
@@ -298,10 +301,10 @@ class RowsOfFrames(Node):
         frame = self._parent.frame(time_ms)
         if frame is None:
             return None
-        rows = self._unplanned.setdefault(time_ms, Once(partial(self._rows, frame)))
-        found = rows.get()
+        rows = self._unplanned.setdefault(time_ms, Lazy(partial(self._rows, frame)))
+        rdd = rows.get()
         del self._unplanned[time_ms]
-        return found
+        return rdd
 
     @property
     def runs_foreign_code(self) -> bool:
@@ -321,8 +324,8 @@ class RowsOfFrames(Node):
         super().clear_metadata(time_ms, unpersist=unpersist)
 
     def _rows(self, frame: BatchFrame) -> RDD[Any]:
-        made = frame.get()
-        return self._sc.emptyRDD() if made is None else made.rdd
+        dataframe = frame.get()
+        return self._sc.emptyRDD() if dataframe is None else dataframe.rdd
 
 
 class ForEachFrame(ForEachDStream):
@@ -338,11 +341,13 @@ class ForEachFrame(ForEachDStream):
         super().__init__(parent, function)
         self._by_id = by_id
 
-    def _batch(self, time_ms: int) -> BatchFrame | None:
+    def batch(self, time_ms: int) -> BatchFrame | None:
+        """The DataFrame of a batch."""
         assert isinstance(self._parent, FrameDStream)
         return self._parent.frame(time_ms)
 
-    def _call(self, time_ms: int, batch: BatchFrame) -> None:
+    def call(self, time_ms: int, batch: BatchFrame) -> None:
+        """Call the function; not while the stream's schema is unknown."""
         frame = batch.get()
         function: Callable[..., object] = self.function
         if frame is None:
@@ -365,6 +370,6 @@ class PrintFrame:
 
     def __call__(self, time: Any, frame: DataFrame) -> None:
         """Print the first rows as a table."""
-        lines = ["-" * 43, f"Time: {time}", "-" * 43, dataframes.as_table(frame, self.num_rows)]
+        lines = ["-" * 43, f"Time: {time}", "-" * 43, jvm_frames.as_table(frame, self.num_rows)]
         # One call, so that the lines of outputs that run at the same time stay together.
         print("\n".join(lines), flush=True)

@@ -1,4 +1,4 @@
-"""What tasks read a DataFrame's batch with: from pickled elements to record batches that Spark takes over.
+"""The functions with which tasks read the batch of a DataFrame: from pickled elements to record batches for Spark.
 
 Spark's ``mapInArrow`` runs it in the Python worker. Columns go from the memory-mapped block to Spark without becoming
 Python objects, unless the program's own functions run in between.
@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import frozen
 
-from penstock.blocks import arrow_form
-from penstock.blocks.arrow_form import ROWS_PER_BATCH
-from penstock.errors import SchemaError
-from penstock.worker.arrow_rows import to_batches
-from penstock.worker.arrow_types import as_value, conform, describe
+from penstock import SchemaError
+from penstock.spi import as_value, conform, describe_schema, is_pickled, records
+from penstock_dataframes.arrow_rows import ROWS_PER_BATCH, to_batches
 
 if TYPE_CHECKING:
-    from penstock.plugins.specs import ArrowReader
+    from penstock import ArrowReader
 
 # Smaller record batches are merged: each costs Spark some 0.1 ms. Larger ones are passed on as they are.
 _MERGED_ROWS, _MERGED_BYTES = ROWS_PER_BATCH // 2, 1 << 20
@@ -47,18 +45,18 @@ class ReadColumns:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read a partition."""
-        found = self.reader.batches(_elements(batches, self.is_grouped))
-        return merged(each for batch in found for each in self._conformed(batch))
+        stored = self.reader.batches(_elements(batches, self.is_grouped))
+        return merged(itertools.chain.from_iterable(map(self._conformed, stored)))
 
     def _conformed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if arrow_form.is_pickled(batch.schema):
+        if is_pickled(batch.schema):
             if not self.is_declared:
                 raise SchemaError(
-                    f"the schema of a stream's records has changed: it was ({describe(self.schema)}), and there is a "
-                    "block of records of several types, or of one that Arrow lacks. Declare a schema to which all of "
-                    "them are converted: toDF('name type, ...')"
+                    f"the schema of a stream's records has changed: it was ({describe_schema(self.schema)}), and there "
+                    "is a block of records of several types, or of one that Arrow lacks. Declare a schema to which all "
+                    "of them are converted: toDF('name type, ...')"
                 )
-            return to_batches(arrow_form.records([batch]), self.schema, are_values=self.are_values)
+            return to_batches(records([batch]), self.schema, are_values=self.are_values)
         if self.are_values:
             batch = as_value(batch, self.schema.names[0])
         return iter((conform(batch, self.schema, is_declared=self.is_declared),))
@@ -87,8 +85,8 @@ class ReadRows:
             return to_batches(_elements(batches, self.is_grouped), self.schema, are_values=self.are_values)
         first = list(itertools.islice(batches, 1))
         elements = _elements(itertools.chain(first, batches), self.is_grouped)
-        records = self.function(_index_of(first), elements)
-        return to_batches(records, self.schema, are_values=self.are_values)
+        results = self.function(_index_of(first), elements)
+        return to_batches(results, self.schema, are_values=self.are_values)
 
 
 @frozen

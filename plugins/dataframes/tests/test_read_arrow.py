@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from tests.worker.test_arrow_types import CONVERTED
 
+from penstock import SchemaError
 from penstock.blocks import arrow_form
-from penstock.errors import SchemaError
+from penstock.spi import spark_schema
 from penstock.worker import functions
-from penstock.worker.arrow_types import spark_schema
 from penstock.worker.fused import FusedChain, Step
-from penstock.worker.read_arrow import ReadColumns, ReadRows, merged
+from penstock_dataframes.read_arrow import ReadColumns, ReadRows, merged
 
 TEXT = pa.schema([("value", pa.string())])
 NUMBER = pa.schema([("value", pa.int64())])
@@ -83,7 +83,7 @@ def test_a_block_of_another_schema_is_an_error() -> None:
 @pytest.mark.parametrize("is_declared", [False, True])
 @pytest.mark.parametrize("block", [["a", "b"], pa.table({"value": ["a", "b"]})], ids=["lines", "table"])
 def test_columns_become_no_python_objects(monkeypatch: pytest.MonkeyPatch, block: Any, is_declared: bool) -> None:
-    for name in ("penstock.blocks.arrow_form.records", "penstock.worker.read_arrow.to_batches"):
+    for name in ("penstock_dataframes.read_arrow.records", "penstock_dataframes.read_arrow.to_batches"):
         monkeypatch.setattr(name, lambda *_args, **_kwargs: pytest.fail("records were made"))
     assert read((block,), TEXT, is_declared=is_declared) == [{"value": "a"}, {"value": "b"}]
 

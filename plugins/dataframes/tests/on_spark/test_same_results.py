@@ -14,10 +14,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
-from tests.dataframes.conftest import Run
+from tests.helpers.frame_programs import Run
 
-from penstock import DStream, StreamingContext
-from penstock.graph.dataframe_stream import DataFrameStream
+from penstock import DataFrameStream, DStream, StreamingContext
 
 pytestmark = pytest.mark.spark
 

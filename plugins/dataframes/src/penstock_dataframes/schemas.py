@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.errors import ConfigurationError, SchemaError, shown
+from penstock import ConfigurationError, SchemaError
+from penstock.spi import shown
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -5,7 +5,6 @@ A long file, because every source of a batch goes through the same cases.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from importlib import metadata
 from types import SimpleNamespace
@@ -13,167 +12,33 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from attrs import evolve, frozen
-from pyspark import StorageLevel
-from pyspark.core.rdd import PipelinedRDD
+from attrs import evolve
 from pyspark.errors import AnalysisException
 from pyspark.sql import types
 from tests.helpers import run_in_background
-from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
+from tests.helpers.fake_blocks import TEXT, Reader, initialized
+from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
-from penstock import ArrowInput, ConfigurationError, DStream, SchemaError
-from penstock.errors import BatchFailedError, ResultTypeError, StreamingStateError
-from penstock.graph.batch_input import BlocksInput
-from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, Once, SourceFrames
+from penstock import ArrowInput, ConfigurationError, DStream, SchemaError, SourceBatch
+from penstock.errors import BatchFailedError
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
-from penstock.graph.operators.per_batch import UnionDStream
 from penstock.graph.operators.windows import WindowedDStream
-from penstock.plugins.specs import SourceBatch
-from penstock.spark.rdds import LocatedPartition, is_known_empty
-
-TEXT = pa.schema([("value", pa.string())])
-
-
-@frozen
-class Reader:
-    """Of no records, as a driver has it."""
-
-    schema: pa.Schema | None = TEXT
-
-    def batches(self, partitions: Any) -> Any:
-        return iter([] if self.schema is None else [pa.RecordBatch.from_pylist([], self.schema)])
-
-    def __call__(self, _index: int, records: Any) -> Any:
-        return records
+from penstock.spi import BlocksInput, ResultTypeError, node_of
+from penstock_dataframes.frame_nodes import BatchFrame, DerivedFrames, FrameDStream, Lazy, SourceFrames
+from penstock_dataframes.jvm_frames import BatchFrames
 
 
-class Received:
-    """Blocks of one partition in every batch but the second."""
-
-    def __init__(self, schema: pa.Schema | None = TEXT) -> None:
-        self.reader: Any = Reader(schema)
-
-    def partitions(self, batch_time_ms: int, stream_ids: Any, _slots: int) -> list[LocatedPartition]:
-        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms) for _ in stream_ids]
-
-    def count(self, _batch_time_ms: int, _stream_id: int) -> int:
-        return 1
-
-    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
-
-    def rate_limit(self, _stream_id: int) -> None: ...
-
-
-@pytest.fixture
-def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
-    monkeypatch.setattr(
-        "penstock.spark.rdds.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
-    )
-    monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
-    blocks = Received()
-    context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
-    context.graph.zero_time_ms = 0
-    return blocks
-
-
-@pytest.fixture
-def lines(context: FakeContext, received: Received) -> DStream[Any]:
-    stream: DStream[Any] = DStream(ReceiverInputDStream(context.graph, object()), context)  # type: ignore[arg-type]
-    return stream
-
-
-def initialized(stream: Any) -> Any:
-    stream._node.initialize(0)
-    stream._node.remember(0)
-    return stream._node
-
-
-def references(inputs: Any) -> list[Any]:
-    return [[pickle.loads(payload) for payload in each.references] for each in inputs]
-
-
-def test_a_program_has_dataframes_once_an_output_needs_them(lines: DStream[Any]) -> None:
+def test_dataframes_are_prepared_if_an_output_needs_them(lines: DStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     graph, frame = lines._node.graph, lines.toDF()
+    prepared: list[int] = []
+    monkeypatch.setattr(BatchFrames, "prepare", lambda _frames, tasks, *_query: prepared.append(tasks))
     lines.foreachRDD(lambda _rdd: None)
-    assert not graph.has_frames
+    graph.prepare()
+    assert prepared == []
     frame.select("value").pprint()
-    assert graph.has_frames
-
-
-def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
-    node = initialized(lines)
-    (found,) = node.batch_inputs(INTERVAL_MS)
-    assert (references([found]), found.read, found.schema()) == ([[INTERVAL_MS]], Reader(), TEXT)
-    assert node.batch_inputs(2 * INTERVAL_MS) == ()
-
-
-def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -> None:
-    node = initialized(lines)
-    (found,) = node.batch_inputs(INTERVAL_MS)
-    elements, read = found.elements(node.graph.partition_slots)
-    rdd = node.get_or_compute(INTERVAL_MS)
-    assert (rdd.prev, rdd.func) == (elements, read)
-
-
-def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) -> None:
-    node = initialized(lines.window(4 * INTERVAL_MS / 1000))
-    assert references(node.batch_inputs(3 * INTERVAL_MS)) == [[INTERVAL_MS], [3 * INTERVAL_MS]]
-
-
-def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
-    node = initialized(lines.union(lines))
-    assert node.has_columns
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
-
-
-def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
-    node = UnionDStream(context.graph, (lines._node, FakeInput(context, lambda _time_ms: None).node))
-    node.initialize(0)
-    with pytest.raises(StreamingStateError, match=r"fake_graph.py:.*, a parent of a union, has no RDD"):
-        node.batch_inputs(INTERVAL_MS)
-
-
-def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:
-    node = initialized(lines.union(lines).window(4 * INTERVAL_MS / 1000))
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
-
-
-@pytest.mark.parametrize(
-    "persisted",
-    [lambda union: union.cache(), lambda union: union.window(4 * INTERVAL_MS / 1000)],
-    ids=["cache", "window"],
-)
-def test_a_persisted_union_of_rows_is_read_from_its_rdds(
-    lines: DStream[Any], persisted: Callable[[DStream[Any]], DStream[Any]]
-) -> None:
-    # Else the functions would run again for each window and output.
-    union = lines.map(str).union(lines)
-    node = initialized(persisted(union))
-    found = node.batch_inputs(INTERVAL_MS)
-    rdd: Any = union._node.get_or_compute(INTERVAL_MS)
-    assert found == (rdd,)
-    assert rdd.done == ["persist " + str(StorageLevel.MEMORY_ONLY)]
-
-
-def test_a_persisted_union_of_blocks_is_read_from_the_blocks(lines: DStream[Any]) -> None:
-    node = initialized(lines.union(lines).cache())
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        lambda lines: lines.map(str),
-        lambda lines: lines.map(str).cache(),
-        lambda lines: lines.window(4 * INTERVAL_MS / 1000).map(str),
-        lambda lines: lines.transform(lambda rdd: rdd),
-    ],
-    ids=["map", "persisted", "window", "transform"],
-)
-def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[[DStream[Any]], DStream[Any]]) -> None:
-    node = initialized(operation(lines))
-    node.batch_inputs(INTERVAL_MS)
-    assert node.batch_inputs(3 * INTERVAL_MS) == (node.get_or_compute(3 * INTERVAL_MS),)
+    graph.prepare()
+    # The source and the selection: one query for both, see test_jvm_frames.
+    assert prepared == [1, 1]
 
 
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
@@ -197,24 +62,6 @@ def test_functions_of_partitions_are_not_united(lines: DStream[Any]) -> None:
     node = initialized(lines.mapPartitionsWithIndex(lambda index, records: [index]))
     inputs = [node.get_or_compute(time_ms) for time_ms in (INTERVAL_MS, 3 * INTERVAL_MS)]
     assert list(SourceFrames(node, None)._combined(inputs)) == inputs
-
-
-def test_a_batch_without_blocks_is_known_to_be_empty(lines: DStream[Any]) -> None:
-    node = initialized(lines.map(str))
-    for time_ms, is_empty in ((INTERVAL_MS, False), (2 * INTERVAL_MS, True)):
-        assert is_known_empty(node.get_or_compute(time_ms)) is is_empty
-
-
-def test_a_source_may_have_columns(context: FakeContext) -> None:
-    rdd, columns = FakeRDD([["a"]]), ArrowInput(FakeRDD([[1]]), Reader(), lambda: TEXT)
-    batches = {INTERVAL_MS: SourceBatch(rdd, arrow=columns), 2 * INTERVAL_MS: SourceBatch(rdd)}
-    nothing = dict.fromkeys(("open", "start", "stop", "clean_up"), lambda *_arguments: None)
-    node = PulledInputDStream(context.graph, lambda: SimpleNamespace(compute=batches.__getitem__, **nothing))
-    node.initialize(0)
-    assert node.batch_inputs(INTERVAL_MS) == (columns,)
-    assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
-    node.clear_metadata(2 * INTERVAL_MS, unpersist=True)
-    assert node._columns == {}
 
 
 def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: FakeContext) -> None:
@@ -245,7 +92,9 @@ def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: 
 def test_records_that_are_python_objects_need_a_schema(lines: DStream[Any]) -> None:
     words = lines.map(str)
     for use in (words.toDF, lambda: words.foreachDataFrame(print)):
-        with pytest.raises(ConfigurationError, match=r"map at test_frames\.py:\d+ are Python objects, so toDF needs"):
+        with pytest.raises(
+            ConfigurationError, match=r"map at test_frame_nodes\.py:\d+ are Python objects, so toDF needs"
+        ):
             use()
 
 
@@ -276,7 +125,7 @@ def test_a_pandas_that_pyspark_does_not_support_is_refused(
         lines.toDF()
     assert "pandas >= 2.2, < 3" in str(error.value)
     assert words in str(error.value)
-    assert str(error.value).endswith("pip install 'penstock-core[columnar]'")
+    assert str(error.value).endswith(": pip install penstock-dataframes")
 
 
 def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +137,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     # A recovered program does not call toDF.
     uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
     for use in uses:
-        with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
+        with pytest.raises(ConfigurationError, match=r"is not installed: pip install penstock-dataframes"):
             use()
 
 
@@ -334,10 +183,8 @@ def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContex
     ids=["pickled", "rows", "interval"],
 )
 def test_records_without_a_schema_fail_the_batch(lines: DStream[Any], records: Any, message: str) -> None:
-    frame = lines.toDF()
-    assert isinstance(frame._node, SourceFrames)
     with pytest.raises(SchemaError, match=message):
-        schema_of(frame._node, records)
+        schema_of(SourceFrames(node_of(lines), None), records)
 
 
 # -- DataFrames of a batch --
@@ -357,7 +204,7 @@ class Frames(FrameDStream):
             self.made += 1
             return None if time_ms == INTERVAL_MS else Frame()
 
-        return None if time_ms == 2 * INTERVAL_MS else Once(make)
+        return None if time_ms == 2 * INTERVAL_MS else Lazy(make)
 
 
 @pytest.fixture
@@ -385,7 +232,7 @@ def test_a_frame_that_could_not_be_made_is_tried_again() -> None:
             raise result
         return result
 
-    frame = Once(make)
+    frame = Lazy(make)
     with pytest.raises(RuntimeError, match="not now"):
         frame.get()
     assert isinstance(frame.get(), Frame)
@@ -436,7 +283,7 @@ def test_a_function_that_returns_no_frame_fails_the_batch(frames: Frames) -> Non
     derived.initialize(0)
     frame = derived.frame(3 * INTERVAL_MS)
     assert frame is not None
-    with pytest.raises(TypeError, match=r"test_frames\.py:\d+: the function returned int, not a DataFrame"):
+    with pytest.raises(TypeError, match=r"test_frame_nodes\.py:\d+: the function returned int, not a DataFrame"):
         frame.get()
 
 
