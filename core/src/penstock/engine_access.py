@@ -13,7 +13,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins

@@ -21,7 +21,7 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
 from penstock import ArrowInput, ConfigurationError, DStream, SchemaError, SourceBatch
 from penstock.errors import BatchFailedError
-from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.windows import WindowedDStream
 from penstock.spi import BlocksInput, ResultTypeError, node_of
 from penstock_dataframes.frame_nodes import BatchFrame, DerivedFrames, FrameDStream, Lazy, SourceFrames

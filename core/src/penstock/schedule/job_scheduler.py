@@ -17,7 +17,7 @@ from functools import partial
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import (
     BatchCompleted,
     BatchInfo,

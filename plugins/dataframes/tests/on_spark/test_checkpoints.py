@@ -12,7 +12,7 @@ from tests.helpers import wait_for
 from tests.helpers.frame_programs import Run
 
 from penstock import ConfigurationError, DStream, StreamingContext
-from penstock.checkpoint.restore.program import load_program, save_program
+from penstock.checkpoint.program import load_program, save_program
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
