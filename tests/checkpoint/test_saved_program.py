@@ -11,8 +11,7 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql.types import StructType
 from tests.helpers.fake_graph import FakeContext, FakeInput
 
-from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.program import load_program, save_program
+from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.runtime.clock import ManualClock

@@ -14,7 +14,7 @@ from tests.spark.test_calls_of_a_batch import Received, Silent, calls  # noqa: F
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock_dataframes.plugin import dataframes
 

@@ -143,14 +143,14 @@ def test_executor_that_the_error_does_not_name_is_found_in_the_status_store(monk
     other, absent = [(TaskLocation(f"host-{each}", "2"), LACKS.format(each)) for each in ("other", "absent")]
     answers = [[], [other], [other, absent]]
     monkeypatch.setattr(cluster, "failed_tasks", lambda: answers.pop(0))
-    monkeypatch.setattr(failure, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(failure, "_SEARCH_PERIOD_S", 0.001)
     found = reason(RuntimeError(LACKS.format("absent")))
     assert found.startswith("the Python of executor 2 on host-absent lacks the module 'absent'")
     assert answers == []
 
 
 def test_module_that_no_known_executor_lacks_is_reported_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure, "_LOOK_FOR_S", 0.0)
+    monkeypatch.setattr(failure, "_SEARCH_S", 0.0)
     # Without Spark.
     assert reason(RuntimeError(LACKS.format("absent"))).startswith(
         "the Python of an executor lacks the module 'absent'"
