@@ -15,10 +15,11 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
+from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.state import MISSING, State
 from penstock.worker.state_errors import PartitionErrors, Reported, raising_errors
 from penstock.worker.state_pairs import StatePairs
-from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
+from penstock.worker.state_store import Found, StateStore, StateVersion
 
 # Records in a group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
@@ -166,12 +167,12 @@ class _Partition:
         for key, entry in self.entries.items():
             is_set = entry.state is not MISSING
             if entry.is_changed and (is_set or entry.found is not None):
-                stored = pickled(key) if entry.found is None else entry.found.key
-                yield key, Found(stored, pickled(entry.state) if is_set else None, self.spec.time_ms)
+                stored = pickle_value(key) if entry.found is None else entry.found.key
+                yield key, Found(stored, pickle_value(entry.state) if is_set else None, self.spec.time_ms)
 
     def _add_initial(self, key: Any, state: Any) -> None:
         # As if it were stored, so that a failing call leaves it as it was.
-        found = Found(pickled(key), pickled(state), self.spec.time_ms)
+        found = Found(pickle_value(key), pickle_value(state), self.spec.time_ms)
         self.entries[key] = _Entry(key, found, state, is_changed=True)
 
     def _load(self, keys: set[Any]) -> None:
