@@ -66,7 +66,9 @@ class Numbers(Receiver[int]):
 
 def stream(number: int, *parents: Any, receiver: object = None, name: str | None = None) -> Any:
     where = SimpleNamespace(short=f"map at app.py:{number}")
-    return SimpleNamespace(number=number, id=number, parents=parents, call_site=where, name=name, receiver=receiver)
+    return SimpleNamespace(
+        number=number, id=number, parents=parents, call_site=where, name=name, receiver=receiver, role="input"
+    )
 
 
 class FakeProgram:
@@ -100,6 +102,7 @@ class FakeProgram:
         inputs = [stream(id_, receiver=Numbers(), name="named" if id_ == 1 else None) for id_ in streams]
         inputs.append(stream(99))
         output = stream(100, *inputs)
+        output.role = "output"
         configuration["spark.penstock.other.level"] = "7"
         spark = SimpleNamespace(
             getConf=lambda: SimpleNamespace(getAll=configuration.items),
@@ -137,8 +140,8 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
         ReceiverStreamInfo(1, "named", "Numbers"),
     ]
     assert context.graph() == [
-        DStreamInfo(0, "SimpleNamespace", "", "map at app.py:0", ()),
-        DStreamInfo(100, "SimpleNamespace", "", "map at app.py:100", (0, 1, 99)),
+        DStreamInfo(0, "SimpleNamespace", "", "map at app.py:0", (), role="input"),
+        DStreamInfo(100, "SimpleNamespace", "", "map at app.py:100", (0, 1, 99), role="output"),
     ]
     assert list(context.receiver_infos()) == [0]
     assert context.backlog_bytes() == 1234

@@ -17,7 +17,7 @@ from tests.helpers.examples import examples
 
 from penstock.errors import StateGoneError
 from penstock.runtime.pickle_value import pickle_value
-from penstock.worker.state_store import Found, StateStore, StateVersion
+from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
 # None removes.
 Changes = dict[Any, str | None]
@@ -73,7 +73,7 @@ class Store:
         for key, state in changes.items():
             if state is not None or key in before:
                 stored = before[key].key if key in before else pickle_value(key)
-                rows.append((key, Found(stored, None if state is None else pickle_value(state), time_ms)))
+                rows.append((key, StoredState(stored, None if state is None else pickle_value(state), time_ms)))
         return self.store.commit(version, time_ms, rows)
 
     def states(self, version: StateVersion) -> dict[Any, str]:

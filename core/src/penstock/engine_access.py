@@ -114,6 +114,7 @@ class EngineAccess(ListenerContext):
                 stream.call_site.short,
                 tuple(parent.number for parent in stream.parents),
                 stream.id if isinstance(stream, InputDStream) else None,
+                stream.role,
             )
             for stream in self._graph.streams()
         ]

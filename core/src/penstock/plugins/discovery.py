@@ -12,6 +12,7 @@ import contextlib
 import importlib.metadata
 import re
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import attrs
@@ -20,7 +21,16 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
+from penstock.errors import (
+    ConfigurationError,
+    PenstockError,
+    PluginError,
+    UnknownNameError,
+    plugin_distribution,
+    shown,
+    summary_of,
+    text_of,
+)
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
 from penstock.listen.registered_listener import RegisteredListener, register
@@ -28,6 +38,7 @@ from penstock.plugins.extra_listeners import extra_listeners
 from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
+from penstock.version import __version__
 
 log = get_logger("plugins")
 
@@ -42,17 +53,10 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional: list[importlib.metadata.EntryPoint] = []
-#: First-party names → the distribution that offers them, for the error when it is not installed.
-_FIRST_PARTY = {
-    "receivers": {
-        "file": "penstock-file",
-        "raw-socket": "penstock-socket",
-        "socket": "penstock-socket",
-        "socket-stream": "penstock-socket",
-        "synthetic": "penstock-synthetic",
-    },
-    "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
-}
+# A requirement of one version of the core; its marker.
+_PINNED_CORE = re.compile(
+    r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
+)
 
 
 @define
@@ -184,20 +188,34 @@ class Plugins:
             key: the configuration key that has the name, for the message.
 
         Raises:
-            UnknownNameError: no plugin offers it; names the nearest, and the distribution of a first-party name.
+            UnknownNameError: no plugin offers it; names the nearest, or how to install one.
         """
         try:
             return self._specs[hook][name]
         except KeyError:
-            distribution = _FIRST_PARTY.get(hook, {}).get(name)
-            advice = [f"It is set by {key}."] if key else []
-            if distribution is not None:
-                advice.append(f"Its plugin is not installed, or not loaded: pip install {distribution}")
+            advice = [f"It is set by {key}."] * bool(key)
+            if not get_close_matches(name, self._specs[hook], cutoff=0.5):
+                advice.append(how_to_install(hook, name))
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
+
+    def first_answer(self, hook: str, **arguments: Any) -> Any:
+        """Call a hook that one plugin answers.
+
+        Raises:
+            ConfigurationError: no plugin answers; names the distribution to install, after the hook.
+        """
+        answer = getattr(self.manager.hook, hook)(**arguments)
+        if answer is not None:
+            return answer
+        record = next((record for record in self.loaded if record.name == hook), None)
+        if record is None:
+            raise ConfigurationError(f"no installed plugin offers {hook}: pip install penstock-{hook}")
+        reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
+        raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Where options of working plugins are set, and which there are.
@@ -285,6 +303,7 @@ class Plugins:
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
+        _check_core_version(entry_point.dist)
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
@@ -332,6 +351,32 @@ class Plugins:
                 optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
                 if not optional:
                     raise UnknownNameError("hook", caller.name, _hook_names())
+
+
+def how_to_install(hook: str, name: str) -> str:
+    """Advice for a name that no working plugin offers: the distribution that is probably missing."""
+    # Estimators come together with the controller that calls them.
+    plugin = "rate" if hook == "rate_estimators" else name
+    missing = "Its plugin is not installed, or not loaded"
+    if LEGAL_NAME.fullmatch(plugin) and "-" not in plugin:
+        return f"{missing}: pip install {plugin_distribution(plugin)}"
+    return f"{missing}: `penstock plugins list` shows those that are"
+
+
+def _check_core_version(distribution: importlib.metadata.Distribution | None) -> None:
+    """Refuse a plugin that needs another version of the core, before any of it is imported."""
+    requires: list[str] = []
+    # Metadata that cannot be read pins nothing.
+    with contextlib.suppress(Exception):
+        requires = list(distribution.requires or ()) if distribution is not None else []
+    for match in filter(None, map(_PINNED_CORE.fullmatch, requires)):
+        version, marker = match.groups()
+        if version != __version__ and "extra" not in (marker or ""):
+            assert distribution is not None
+            raise PluginError(
+                f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
+                f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
+            )
 
 
 def _check_made_from_options(kind: str, spec: Any) -> None:

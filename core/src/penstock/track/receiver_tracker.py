@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.messages import BlocksLost, FindBlock
+from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.conf import Settings
 from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
