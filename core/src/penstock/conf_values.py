@@ -29,9 +29,6 @@ _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, Mut
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-#: Headings of the documentation.
-Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "network", "security", "advanced"]
-
 
 @frozen
 class Key:
@@ -47,12 +44,12 @@ class Key:
 
     name: str
     default: str
-    group: Group
+    group: str
     help: str
     falls_back_to: str | None = None
 
 
-def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+def key_field(group: str, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
     """The attrs field of a key, which is in its metadata."""
     return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
 

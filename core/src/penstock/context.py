@@ -350,8 +350,6 @@ class StreamingContext(StreamBuilder):
                 self._engine.stop_at_once()
         return self._stop_thread
 
-    # -- inside --
-
     def _start_engine(self) -> None:
         use_directory_of_spark(self._program)
         self._graph.validate()

@@ -1,7 +1,8 @@
 """What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-For a plugin that runs receivers, serves or reads blocks, or shares what the first-party receivers use. A name here
-changes only with a new minor version and an entry in the changelog. Nothing in the core imports this module.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, or shares what the first-party
+plugins use. A name here changes only with a new minor version and an entry in the changelog. Nothing in the core
+imports this module.
 """
 
 from typing import TYPE_CHECKING
@@ -14,14 +15,23 @@ _NAMES = {
     # Rate control: create an installed estimator whose errors are contained.
     "penstock.rate.guarded_estimator": "make_rate_estimator",
     # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
-    "penstock.blocks.arrow_form": "is_pickled",
+    "penstock.blocks.arrow_form": "is_pickled records",
     "penstock.blocks.block": "BlockReference",
     "penstock.blocks.block_file": "open_block_file write_block_file",
-    "penstock.blocks.block_server": "BlockServer",
+    "penstock.blocks.block_transfer": "BlockServer",
     "penstock.blocks.packing": "Packable pack",
     "penstock.wire.token": "Token",
-    "penstock.worker.arrow_types": "conform",
     "penstock.worker.block_reader": "read_block",
+    # Schemas: from Arrow's types to Spark's, and from records to columns.
+    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.spark.rdds": "known_partitions",
     # Sources: lines of text, and a queue between a client's callbacks and a receiver.
     "penstock.receive.store_queue": "StoreQueue",
     "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
@@ -32,7 +42,7 @@ _NAMES = {
     # Options, logs and errors: option types, structured options, the core's keys, loggers and messages.
     "penstock.conf": "keys",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
-    "penstock.errors": "UnknownNameError text_of",
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
     "penstock.plugins.specs": "structure_options",
     "penstock.runtime.log": "get_logger",
 }
@@ -40,17 +50,30 @@ __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import is_pickled as is_pickled
+    from penstock.blocks.arrow_form import records as records
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
+    from penstock.errors import shortened as shortened
+    from penstock.errors import shown as shown
+    from penstock.errors import summary_of as summary_of
     from penstock.errors import text_of as text_of
+    from penstock.graph.arguments import require_callable as require_callable
+    from penstock.graph.arguments import with_time as with_time
+    from penstock.graph.batch_input import BatchInput as BatchInput
+    from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.graph.dstream import node_of as node_of
+    from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
+    from penstock.graph.node import Node as Node
+    from penstock.graph.outputs import ForEachDStream as ForEachDStream
     from penstock.plugins.specs import structure_options as structure_options
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
     from penstock.receive.from_plugin import make_receiver as make_receiver
@@ -62,6 +85,7 @@ if TYPE_CHECKING:
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.log import get_logger as get_logger
+    from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability
@@ -69,5 +93,9 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
+    from penstock.worker.arrow_types import as_value as as_value
     from penstock.worker.arrow_types import conform as conform
+    from penstock.worker.arrow_types import describe_schema as describe_schema
+    from penstock.worker.arrow_types import require_values as require_values
+    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block

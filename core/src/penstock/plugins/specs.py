@@ -300,7 +300,8 @@ def structure_options(
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing, or its value is invalid.
     """
-    fields = {field.alias or field.name: field for field in attrs.fields(options) if field.init}
+    owner: type = options
+    fields = {field.alias or field.name: field for field in attrs.fields(owner) if field.init}
     for name in given:
         if name not in fields:
             raise UnknownNameError("option", name, fields, f"{what}{_from_key(keys, name)}")

@@ -228,19 +228,6 @@ class StateStore:
                 system.delete_file(f"{home}/{name}")
 
 
-<<<<<<< HEAD
-=======
-def pickled(value: Any) -> bytes:
-    """A key or a state in its stored form."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes of the program's main file are pickled by value, as Spark sends them to workers.
-        dumped: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        return dumped
-
-
->>>>>>> main
 _SCHEMA = """
     PRAGMA journal_mode = OFF;
     PRAGMA synchronous = OFF;
