@@ -148,7 +148,7 @@ class JobScheduler:
             return min([*self._pending, *self._dropped], default=None)
 
     def await_pending(self, deadline: float, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
-        """Wait until no batch is pending, the deadline (monotonic seconds) or ``abandon``; return whether all completed.
+        """Wait until no batch is pending, the deadline (monotonic s) or ``abandon``; return whether all completed.
 
         ``on_progress`` is called with the number of remaining batches whenever it has decreased.
         """

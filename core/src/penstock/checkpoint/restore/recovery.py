@@ -248,7 +248,7 @@ class Recovery:
         if checkpoint.batch_interval_ms != interval_ms:
             raise CheckpointError(
                 f"the batch interval is {interval_ms} ms, and that of the checkpoint is "
-                f"{checkpoint.batch_interval_ms} ms: the batch times do not match. Use the old interval, or start fresh "
+                f"{checkpoint.batch_interval_ms} ms: batch times do not match. Use the old interval, or start fresh "
                 "in another directory"
             )
         seed = saved_conf.hash_seed()
