@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import conf, conf_table, conf_values
+from penstock import conf, conf_values
 from penstock.conf import KEYS, Settings
 from penstock.conf_values import SizeLimit
 from penstock.errors import ConfigurationError, shortened
+from penstock_cli import conf_table
 
 #: Values that the key behind an attribute refuses; names and plain text take anything.
 INVALID = {
@@ -305,5 +306,7 @@ def test_table_has_each_group_once() -> None:
 
 
 def test_module_prints_the_table() -> None:
-    printed = subprocess.run([sys.executable, "-m", "penstock.conf_table"], capture_output=True, text=True, check=True)
+    printed = subprocess.run(
+        [sys.executable, "-m", "penstock_cli.conf_table"], capture_output=True, text=True, check=True
+    )
     assert printed.stdout.strip() == conf_table.as_markdown()

@@ -1,6 +1,6 @@
 """Every configuration key of the core: its name, type, default and help text.
 
-Declarations only: ``penstock.conf`` parses the values, ``penstock.conf_table`` writes the tables of the documentation.
+Declarations only: ``penstock.conf`` parses the values, ``penstock conf`` and the documentation list them.
 """
 
 # ruff: noqa: RUF009 - these functions make attrs fields, as `attrs.field` does

@@ -43,6 +43,7 @@ class Key:
         group: heading in the documentation.
         help: one or two sentences on the effect.
         falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
+        type: the accepted values, such as ``integer`` or ```replace` or `refuse```.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Key:
     group: Group
     help: str
     falls_back_to: str | None = None
+    type: str = ""
 
 
 def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:

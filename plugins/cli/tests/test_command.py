@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 import penstock as package
-from penstock.errors import ConfigurationError
+from penstock import ConfigurationError
 from penstock_cli.command import penstock
 from penstock_cli.shared import EXIT_CODES
 

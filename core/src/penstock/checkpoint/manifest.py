@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import cattrs
 from attrs import asdict, field, frozen
@@ -93,6 +93,9 @@ class Checkpoint:
         logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
         launched_as: the application name given when the process was launched; empty if none was given.
     """
+
+    #: The version of this format.
+    format: ClassVar[int] = FORMAT
 
     number: int
     written_ms: int

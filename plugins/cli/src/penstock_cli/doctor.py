@@ -21,11 +21,11 @@ from attrs import frozen
 from rich.text import Text
 
 from penstock import __version__
-from penstock.errors import summary_of
-from penstock.spark.launch_conf import UDS, conf_here
+from penstock.spi import conf_here, summary_of
 from penstock_cli.conf import problems
 from penstock_cli.installed import load_plugins
 from penstock_cli.java import MIN_VERSION, find_java
+from penstock_cli.launch import UDS
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -1,6 +1,6 @@
 """``penstock plugins``: the installed plugins and their options, as tables or JSON.
 
-``cli.check`` runs their conformance checks, ``cli.new`` writes a new plugin.
+``check`` runs their conformance checks, ``new`` writes a new plugin.
 
 Imports no Spark. A plugin that fails to load is not logged: the commands show it. Each plugin is loaded in a process of
 its own first, so that a plugin that hangs or crashes while it loads is shown as left out.
@@ -17,13 +17,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.errors import UnknownNameError
-from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
-from penstock.plugins.specs import fields_of, options_of
-from penstock_cli.check import check
+from penstock.spi import KINDS, LoadedPlugin, Plugins, UnknownNameError, fields_of, options_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.new import new
-from penstock_cli.shared import as_json_option, examples, print_json, terminal
+from penstock_cli.shared import as_json_option, examples, from_testing, print_json, terminal
 
 
 @click.group(
@@ -42,7 +39,7 @@ def plugins() -> None:
     """
 
 
-plugins.add_command(check)
+plugins.add_command(from_testing("check"))
 plugins.add_command(new)
 
 
