@@ -97,7 +97,8 @@ def new(kind: str, name: str, into: Path) -> None:
     for file in sorted(folder.iterdir()):
         click.echo(f"  {file.name}")
     click.echo(
-        f"\nNext:\n  cd {folder}\n  pip install --editable . pytest\n  pytest\n  {_filled(_KINDS[kind].try_it, name)}"
+        f"\nNext:\n  cd {folder}\n  pip install --editable . penstock-testing pytest\n  pytest\n"
+        f"  {_filled(_KINDS[kind].try_it, name)}"
     )
 
 

@@ -51,7 +51,7 @@ def from_testing(name: str) -> click.Command:
     try:
         command: click.Command = getattr(import_module(f"penstock_cli.{name}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "penstock_testing":
+        if str(error.name).partition(".")[0] != "penstock_testing":
             raise
         return unavailable(name, f"{name} needs the testing kit: pip install penstock-testing")
     return command
