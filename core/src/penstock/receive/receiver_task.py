@@ -174,7 +174,7 @@ class _Launch:
                 self._supervisor.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
-                is_known = self._supervisor.is_deregistered and error is self._supervisor.start_error
+                is_known = self._supervisor.is_deregistered and error is self._supervisor.state.start_error
                 if not is_known or _has_left_threads(threads):
                     raise
                 log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))

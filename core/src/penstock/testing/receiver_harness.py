@@ -68,7 +68,7 @@ class ReceiverHarness(ReceiverHost[Any]):
             TimeoutError: ``onStart`` did not return within 5 s.
         """
         self.start()
-        if (error := self._supervisor.start_error) is not None:
+        if (error := self._supervisor.state.start_error) is not None:
             raise error
         return self
 
