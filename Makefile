@@ -63,14 +63,14 @@ PARTS := on-spark streams-on-spark programs types without-spark plugins commands
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
 
-# Tests that start processes, and so wait. tests/cli is last: it uses the cache that `types` fills.
-STARTING := tests/docs tests/examples tests/mutants tests/testing tests/cli
+# Tests that start processes, and so wait. plugins/cli/tests is last: it uses the cache that `types` fills.
+STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testing/tests plugins/cli/tests
 
 without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(STARTING:%=--ignore=%)
 
 plugins: $(READY)
-	$(PYTEST) -m 'not spark' plugins
+	$(PYTEST) -m 'not spark' plugins $(STARTING:%=--ignore=%)
 
 commands: $(READY)
 	$(PYTEST) -m 'not spark' $(STARTING)
@@ -79,7 +79,7 @@ commands: $(READY)
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
 # Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
-STREAMS := tests/cli tests/integration tests/operators
+STREAMS := tests/integration tests/operators
 on-spark: $(ARCHIVE)
 	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
 
@@ -113,13 +113,13 @@ $(ARCHIVE): $(READY) tests/helpers/java_options.py
 
 # Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there. The
 # program checks its results.
-dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-all from them alone, run the demo and a program there
+dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-spark from them alone, run the demo and a program there
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
 	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
-		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-all 'penstock[java]'
+		--constraint requirements/dev.txt --build-constraints requirements/build.txt 'penstock-spark[java]'
 	cp tests/packaging/program.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
 	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \
@@ -154,7 +154,7 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group uv --output-file requirements/uv.txt
 	$(LOCK) $(ARGS) --group build --output-file requirements/build.txt
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
-		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
+		--no-emit-package penstock-core $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
 	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) $(ARGS) --group coverage --output-file requirements/coverage.txt
 	$(LOCK) $(ARGS) --group docs --output-file requirements/docs.txt

@@ -16,9 +16,9 @@ from benchmarks.measurement import ROOT
 from benchmarks.processes import ends_on_sigterm
 from benchmarks.report import table, write_page
 from benchmarks.rows import Row, make_rows
-from penstock.cli.shared import conf_pairs
 from penstock.errors import PenstockError
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
+from penstock_cli.shared import conf_pairs
 
 RESULTS = ROOT / "build" / "benchmarks"
 PAGE = ROOT / "docs" / "benchmarks.md"

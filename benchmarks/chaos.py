@@ -42,8 +42,8 @@ from pyspark.find_spark_home import _find_spark_home
 from benchmarks import program_state
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import Process, executor_process
-from penstock.launch.java import ensure_java
 from penstock.track.receiver_launcher import ReceiverLauncher
+from penstock_cli.java import ensure_java
 
 RECORDS = 500  # in a store
 DISK_MB = 96

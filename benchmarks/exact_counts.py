@@ -14,7 +14,7 @@ from array import array
 from pyspark import SparkConf, SparkContext
 
 from penstock import Receiver, StreamingContext
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 receivers = int(sys.argv[1]) if len(sys.argv) > 1 else 10
 records = int(sys.argv[2]) if len(sys.argv) > 2 else 100_000

@@ -15,7 +15,7 @@ from benchmarks.engines import ENGINES
 from benchmarks.measurement import measure
 from benchmarks.processes import ends_on_sigterm, processes_of
 from benchmarks.rows import make_rows
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 #: Which processes: the Python driver, or Spark's Python workers, the receiver's among them.
 PARTS = ("driver", "workers")

@@ -18,7 +18,7 @@ from attrs import asdict, frozen
 from benchmarks import machine, plots
 from benchmarks.measurement import ROOT, environment
 from benchmarks.processes import ROLES, end_session, ends_on_sigterm, processes_of
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 #: Where the runs are, beside the figures of the comparison.
 FOLDER = "long-run"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.launch.java import find_java
+from penstock_cli.java import find_java
 
 _PACKAGES = ("penstock", "pyspark", "pyarrow", "pandas", "bytewax")
 

@@ -22,7 +22,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock import Receiver, StreamingContext
 from penstock.errors import ReceiverStoppedError
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
 rate = float(sys.argv[2]) if len(sys.argv) > 2 else 2000.0

@@ -25,7 +25,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock.testing import ManualClock
+from penstock_testing import ManualClock
 
 LINES, SETTLED = 1000, 5
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 seconds = float(sys.argv[1]) if len(sys.argv) > 1 and "=" not in sys.argv[1] else 600.0
 INTERVAL_S = 0.2

@@ -101,7 +101,7 @@ def program(folder: Path, port: int, seed: int, run: int) -> None:
     """
     from pyspark.sql import DataFrame, SparkSession
 
-    from penstock.launch.java import ensure_java
+    from penstock_cli.java import ensure_java
 
     ensure_java()
     rng = random.Random(f"{seed}/{run}")

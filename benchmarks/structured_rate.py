@@ -22,8 +22,8 @@ from typing import Any
 from attrs import define
 
 from penstock.rate import plant_svg
-from penstock.rate.plant import Plant
-from penstock.rate.plant_run import PlantRun, SimulatedBatch
+from penstock_testing.plant import Plant
+from penstock_testing.plant_run import PlantRun, SimulatedBatch
 
 INTERVAL_S = 1.0
 CAPACITY = 20_000.0
@@ -54,7 +54,7 @@ def run(estimator: str, seconds: float) -> list[Batch]:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
-    from penstock.launch.java import ensure_java
+    from penstock_cli.java import ensure_java
     from penstock_structured import steer
 
     ensure_java()

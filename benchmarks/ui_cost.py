@@ -21,7 +21,7 @@ from pyspark import SparkConf, SparkContext
 
 from benchmarks import machine
 from penstock import BatchInfo, StreamingContext, StreamingListener
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 _BOUND = 1.03
 # Of a program: its first batches fill caches, and the slowest are those that something else on the machine has met.

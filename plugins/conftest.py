@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Receiver
-from penstock.testing import ManualClock, ReceiverHarness
+from penstock_testing import ManualClock, ReceiverHarness
 
 
 def _open_files() -> set[str]:

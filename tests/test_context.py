@@ -104,7 +104,7 @@ def test_signal_handlers_are_restored_when_the_context_ends(
     def own(number: int, _frame: object) -> None:
         received.append(number)
 
-    before, context._signals._before[signal.SIGTERM] = context._signals._before[signal.SIGTERM], own
+    before, context._signals._previous[signal.SIGTERM] = context._signals._previous[signal.SIGTERM], own
     stopping = threading.Thread(target=lambda: context.stop(stopSparkContext=False))
     stopping.start()
     stopping.join(10)

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark import RDD, SparkConf, SparkContext
 
 from penstock import StreamingContext, StreamingListener
-from penstock.testing import ManualClock
+from penstock_testing import ManualClock
 
 _BATCH_DEADLINE_S = 120.0
 _PERIOD_S = 1.0

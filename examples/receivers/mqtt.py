@@ -10,7 +10,7 @@ import paho.mqtt.client as mqtt
 from pyspark import SparkConf, SparkContext
 
 from penstock import Receiver, StreamingContext
-from penstock.helpers import StoreQueue
+from penstock.spi import StoreQueue
 
 
 class Mqtt(Receiver):

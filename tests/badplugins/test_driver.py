@@ -14,7 +14,7 @@ from attrs import frozen
 from tests.badplugins.zoo import FATAL, FAULTY, LATE, SPOILERS, Zoo
 
 from penstock.plugins.discovery import LoadedPlugin
-from penstock.testing.plugin_probe import probe
+from penstock_testing.plugin_probe import probe
 
 PROGRAM = """
 import json, logging, sys

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.blocks.block_file import open_block_file, write_block_file
 from penstock.errors import BlockGoneError, ConfigurationError, WireError
-from penstock.helpers import BlockReference, BlockServer, read_block
+from penstock.spi import BlockReference, BlockServer, read_block
 from penstock.wire.token import Tls
 
 Serve = Callable[[Mapping[str, str]], BlockServer]

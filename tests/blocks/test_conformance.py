@@ -10,7 +10,7 @@ from types import FrameType
 from tests.mutants.block_store import ALL, Observes, make_logged
 
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
-from penstock.testing import BlockStoreSuite, Capabilities, run_checks
+from penstock_testing import BlockStoreSuite, Capabilities, run_checks
 
 
 class TestLocalBlockHandler(BlockStoreSuite):

@@ -12,7 +12,7 @@ from tests.checkpoint.recoveries import NOW_MS, left, recovery_of
 from tests.checkpoint.samples import FakeProgram
 from tests.helpers import do_nothing
 
-from penstock.checkpoint import directory as directory_module
+from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.restore import recovery as recovery_module

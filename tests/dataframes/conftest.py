@@ -12,7 +12,7 @@ from tests.helpers import wait_for
 from tests.helpers.stored_blocks import StoredBatch, StoredBlocks, stored_stream
 
 from penstock import DStream, StreamingContext
-from penstock.testing import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -16,7 +16,7 @@ from tests.helpers.stored_blocks import StoredBlocks
 from penstock import DStream, StreamingContext
 from penstock.graph import batch_input
 from penstock.spark.rdds import LocatedPartition
-from penstock.track.batch_partitions import PartitionBounds, pack
+from penstock.track.batch_partitions import PartitionBounds, partitions_of
 
 pytestmark = pytest.mark.spark
 
@@ -110,7 +110,7 @@ def test_batches_of_unusual_shapes_are_read(run: Run) -> None:
 
 def make_distinct(stream: DStream[Any]) -> None:
     """Make the only block of a stream many, in files of their own."""
-    ((partition,),) = batches = partitions_of(stream)
+    ((partition,),) = batches = stored_partitions(stream)
     (block,) = partition.element
     blocks = [evolve(block, block_id=f"{n}", path=f"{block.path}-{n}") for n in range(NUM_TINY)]
     for each in blocks:
@@ -122,15 +122,15 @@ def make_distinct(stream: DStream[Any]) -> None:
 
 def cut_in_two(stream: DStream[Any]) -> None:
     """Cut the only block of a stream between two partitions, as it is if it is larger than one of them."""
-    ((partition,),) = batches = partitions_of(stream)
+    ((partition,),) = batches = stored_partitions(stream)
     (block,) = partition.element
     size = Path(block.path).stat().st_size
-    batches[0] = pack([("", size, block)], 2, PartitionBounds(1, size - 1))
+    batches[0] = partitions_of([("", size, block)], 2, PartitionBounds(1, size - 1))
     assert [len(each.element) for each in batches[0]] == [1, 1]
     assert [piece.records for each in batches[0] for piece in each.element] == [(0, 20_000), (20_000, None)]
 
 
-def partitions_of(stream: DStream[Any]) -> list[list[LocatedPartition]]:
+def stored_partitions(stream: DStream[Any]) -> list[list[LocatedPartition]]:
     """The partitions of each batch, which may be replaced."""
     node: Any = stream._node
     batches: list[list[LocatedPartition]] = node._blocks._batches[node.id]

@@ -38,11 +38,11 @@ from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, frugal_plans, line
 from tests.examples.test_plugin import install
 from tests.helpers.forked import run_module
 
-from penstock.cli.command import penstock
 from penstock.conf import Settings
 from penstock.conf_warnings import keys_without_effect
 from penstock.plugins.discovery import Plugins
 from penstock.runtime.log import components
+from penstock_cli.command import penstock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -56,7 +56,7 @@ OWN_TESTS = {
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
     "docs/tutorial-receiver.md": "tests/docs/test_tutorial_receiver.py",
     "docs/writing-a-listener.md": "tests/docs/test_pages_with_tests.py",
-    "docs/writing-a-receiver.md": "tests/testing/test_receiver_harness.py",
+    "docs/writing-a-receiver.md": "plugins/testing/tests/test_receiver_harness.py",
     "plugins/rate/README.md": "tests/plugins/test_rate_readme.py",
 }
 #: Page → code for names that its fragments take for granted.
@@ -83,15 +83,15 @@ NOT_RUN = {
     "python3 -m venv": "takes minutes and a network: `make dist-test` and `make matrix` do it",
     ".": "of the environment that is not created",
     "pip install": "takes minutes and a network: `make dist-test` and `make matrix` do it",
-    "penstock demo": "starts Spark: tests/cli/test_demo.py runs it",
-    "penstock doctor": "looks at this machine: tests/cli/test_doctor.py runs it on made-up ones",
-    "penstock pack": "copies 100 MB: tests/cli/test_pack.py packs small packages",
-    "penstock plugins check": "needs a source: tests/cli/test_check.py",
+    "penstock demo": "starts Spark: plugins/cli/tests/test_demo.py runs it",
+    "penstock doctor": "looks at this machine: plugins/cli/tests/test_doctor.py runs it on made-up ones",
+    "penstock pack": "copies 100 MB: plugins/cli/tests/test_pack.py packs small packages",
+    "penstock plugins check": "needs a source: plugins/cli/tests/test_check.py",
     "penstock plugins new": "a tutorial does the same: tests/docs/test_tutorial_rate_estimator.py",
     "make bench": "takes minutes to hours: tests/benchmarks/test_quick_row.py runs a small row",
     "cd": "of the folder that is not created",
     "pytest": "of the plugin that is not created",
-    "penstock run": "runs the reader's program: tests/cli/test_run.py, tests/faults/clusters/test_cluster.py",
+    "penstock run": "runs the reader's program: plugins/cli/tests/test_run.py, tests/faults/clusters/test_cluster.py",
     "penstock top": "needs a program that runs: plugins/ui/tests/test_terminal.py",
     "penstock ui": "needs an event log: plugins/ui/tests/test_terminal.py",
     "$home/bin/spark-class": "needs several hosts: tests/helpers/standalone.py starts a cluster in the same way",
@@ -296,7 +296,7 @@ def test_shell_commands_are_valid(block: Block, tmp_path: Path) -> None:
         if program in ("penstock", "spark-submit"):
             check_spark_submit(words)
         if block.page not in UNINSTALLED and " ".join([program, *words]).startswith(RUNS):
-            ended = run_module("penstock", *words, cwd=tmp_path, env=environment)
+            ended = run_module("penstock_cli", *words, cwd=tmp_path, env=environment)
             assert ended.returncode == 0, ended.stdout
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock.conf_table import as_markdown
-from penstock.launch.launch_conf import UDS
+from penstock.spark.launch_conf import UDS
 
 
 def test_tables_are_those_that_the_code_generates() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 from tests.docs.write_conformance import PAGE, START, reference
 
-from penstock import testing
-from penstock.testing import Capabilities
+import penstock_testing as testing
+from penstock_testing import Capabilities
 
 
 def test_reference_is_the_generated_one() -> None:

@@ -13,7 +13,7 @@ from tests.docs import write_operators
 from tests.docs.spark_blocks import frugal_plans
 from tests.helpers.run_all import RunAll, RunOutputs
 
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 ROOT = Path(__file__).parents[2]
 COMPARE = runpy.run_path(str(ROOT / "tests" / "operators" / "compare.py"))

@@ -1,6 +1,6 @@
 """docs/tutorial-rate-estimator.md, step by step.
 
-The tests of the new plugin, in step 1, are run by tests/cli/test_new.py. Of those of the finished one two run here.
+plugins/cli/tests/test_new.py runs the tests of the new plugin, in step 1. Two of the finished one run here.
 """
 
 from __future__ import annotations

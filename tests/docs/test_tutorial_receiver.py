@@ -1,4 +1,4 @@
-"""docs/tutorial-receiver.md, step by step. The tests of the new plugin, in step 1, are run by tests/cli/test_new.py."""
+"""docs/tutorial-receiver.md, step by step. plugins/cli/tests/test_new.py runs the tests of the new plugin (step 1)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from penstock.testing import Capabilities, Feeder, all_checks
-from penstock.testing.check import PINNED, Check, Kind
+from penstock_testing import Capabilities, Feeder, all_checks
+from penstock_testing.check import PINNED, Check, Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 START = "## Feeder\n"

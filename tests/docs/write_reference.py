@@ -13,10 +13,11 @@ import click
 from tests.helpers.markdown import attributes, fields, names, paragraph, summary, table
 
 import penstock
-from penstock import helpers, hookspecs, testing
-from penstock.cli.command import penstock as command
+import penstock_testing as testing
+from penstock import hookspecs, spi
 from penstock.listen import events
 from penstock.plugins import listener_context
+from penstock_cli.command import penstock as command
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 _NOTE = "<!-- Written by `python -m tests.docs.write_reference`. -->\n"
@@ -106,7 +107,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "Logging": ("throttle",),
     },
-    helpers: {
+    spi: {
         "Receivers and streams": (
             "StoreQueue",
             "split_lines",
@@ -294,8 +295,8 @@ def _commands(name: str, each: click.Command, parent: click.Context | None) -> I
 
 def _api() -> Iterator[str]:
     yield paragraph(
-        "The public names, from their docstrings. Plugins import `penstock`, `penstock.helpers` and, in "
-        "tests, `penstock.testing`; every other module may change without notice. [Events](events.md) has "
+        "The public names, from their docstrings. Plugins import `penstock`, `penstock.spi` and, in "
+        "tests, `penstock_testing`; every other module may change without notice. [Events](events.md) has "
         "the events and infos, [Hooks](hooks.md) the hooks."
     )
     for module, groups in _API.items():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.helpers import wait_for
 
-from penstock.testing import ReceiverHarness
+from penstock_testing import ReceiverHarness
 
 if TYPE_CHECKING:
     from tests.examples.conftest import RunExample, Running

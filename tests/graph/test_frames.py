@@ -276,7 +276,7 @@ def test_a_pandas_that_pyspark_does_not_support_is_refused(
         lines.toDF()
     assert "pandas >= 2.2, < 3" in str(error.value)
     assert words in str(error.value)
-    assert str(error.value).endswith("pip install 'penstock[columnar]'")
+    assert str(error.value).endswith("pip install 'penstock-core[columnar]'")
 
 
 def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
-    ["_hypothesis_pytestplugin", "penstock.cli.command", "penstock.context", "penstock.testing.suites", "pytest"]
+    ["_hypothesis_pytestplugin", "penstock_cli.command", "penstock.context", "penstock_testing.suites", "pytest"]
 )
 
 

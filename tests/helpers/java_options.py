@@ -51,7 +51,7 @@ def write_archive() -> None:
     """Run small jobs in a JVM that writes the classes it has loaded into an archive when it ends."""
     from pyspark import SparkConf, SparkContext
 
-    from penstock.launch.java import ensure_java
+    from penstock_cli.java import ensure_java
 
     ensure_java()
     CONFIGURATION.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock import DStream
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

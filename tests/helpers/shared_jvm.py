@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.java_gateway import launch_gateway
 
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 #: For programs whose Python workers are forked from PySpark's own daemon, as a user's are.
 PYSPARKS_DAEMON = {"spark.python.daemon.module": "pyspark.daemon"}

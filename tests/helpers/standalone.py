@@ -14,7 +14,7 @@ from attrs import frozen
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers.waiting import wait_for
 
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 
 @frozen

@@ -20,8 +20,8 @@ from pyspark.accumulators import _accumulatorRegistry
 
 from penstock import DStream, StreamingContext, StreamingListener
 from penstock.errors import BatchFailedError
-from penstock.testing import ManualClock
 from penstock_file.directory_pattern import DirectoryPattern
+from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
 

@@ -30,7 +30,7 @@ from penstock import (
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF
 from penstock.spark import cluster
-from penstock.testing import ManualClock
+from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import DStream, StreamingContext
-from penstock.testing import ManualClock
+from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
 

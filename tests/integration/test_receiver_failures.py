@@ -15,7 +15,7 @@ from tests.helpers import kill
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.errors import ConfigurationError, StreamingStateError
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 
 pytestmark = pytest.mark.spark
 

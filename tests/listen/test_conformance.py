@@ -1,7 +1,7 @@
 """``StatsReportListener`` passes the conformance checks of listeners."""
 
 from penstock import ListenerContext, StatsReportListener
-from penstock.testing import ListenerProbe, ListenerSuite
+from penstock_testing import ListenerProbe, ListenerSuite
 
 
 class TestStatsReportListener(ListenerSuite):

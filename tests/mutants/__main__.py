@@ -14,9 +14,9 @@ from typing import cast
 from attrs import evolve
 from tests.mutants.mutant import Mutant, all_mutants
 
-from penstock.testing import Report
-from penstock.testing.check import Kind, checks_for
-from penstock.testing.plugin_probe import installed, probe
+from penstock_testing import Report
+from penstock_testing.check import Kind, checks_for
+from penstock_testing.plugin_probe import installed, probe
 
 
 def judge(mutant: Mutant) -> tuple[Report, list[str]]:

@@ -14,7 +14,7 @@ from tests.mutants.mutant import Mutant
 
 from penstock import Block, PenstockError, StoredBlock, hookimpl
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
-from penstock.testing import BlockStore, Capabilities
+from penstock_testing import BlockStore, Capabilities
 
 ALL = Capabilities(durable=True, verified=True, located=True)
 

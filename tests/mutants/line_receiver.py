@@ -9,7 +9,7 @@ from typing import Any
 from tests.mutants.mutant import Mutant
 
 from penstock import ThreadReceiver
-from penstock.testing import TcpFeeder
+from penstock_testing import TcpFeeder
 
 _LIMIT = 200_000
 

@@ -25,7 +25,7 @@ from penstock import (
     ReceiverStarted,
     StopProgress,
 )
-from penstock.testing import Capabilities, ListenerProbe, MemoryBackend
+from penstock_testing import Capabilities, ListenerProbe, MemoryBackend
 
 PHASES = ("receivers", "batches", "jobs", "checkpoint", "release", "files", "write-ahead log", "listeners")
 

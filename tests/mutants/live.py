@@ -16,7 +16,7 @@ import psutil
 from tests.mutants.mutant import Mutant
 
 from penstock import ReceiverStoppedError, ThreadReceiver
-from penstock.testing import TcpFeeder
+from penstock_testing import TcpFeeder
 
 
 class LineReceiver(ThreadReceiver[str]):

@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from attrs import field, frozen
 
-from penstock.testing import Capabilities, Feeder, Report, run_checks, runner
-from penstock.testing.check import scale as machine_scale
+from penstock_testing import Capabilities, Feeder, Report, run_checks, runner
+from penstock_testing.check import scale as machine_scale
 
 
 @frozen(kw_only=True)

@@ -12,7 +12,7 @@ REFERENCE = '''"""A receiver plugin that passes every packaging check."""
 import attrs
 
 from penstock import ReceiverSpec, ThreadReceiver, hookimpl
-from penstock.testing import MemorySource
+from penstock_testing import MemorySource
 
 penstock_api = "1"
 

@@ -12,7 +12,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
 
 from penstock import BatchCompleted, ListenerContext, Receiver
-from penstock.testing import Capabilities, MemoryFeeder
+from penstock_testing import Capabilities, MemoryFeeder
 
 #: Objects by number, where a ``TravelsByNumber`` finds itself again: in this process alone.
 _here: dict[int, Receiver[Any]] = {}

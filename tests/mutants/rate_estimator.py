@@ -14,7 +14,7 @@ from attrs import define, field
 from tests.mutants.mutant import Mutant
 from tests.mutants.references import SteadyEstimator, SteadyState
 
-from penstock.testing import Capabilities
+from penstock_testing import Capabilities
 
 DAY_MS = 86_400_000
 Batch = tuple[int, int, int, int]

@@ -7,8 +7,8 @@ import contextlib
 from tests.mutants.line_receiver import LineReceiver, line_mutant
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
-from penstock.testing import MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 _Found = list[tuple[int, str]]
 

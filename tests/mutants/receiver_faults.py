@@ -7,8 +7,8 @@ from contextlib import suppress
 from tests.mutants.receiver_references import BareReceiver, Found, JsonFeeder, JsonReceiver, PipeReceiver
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
-from penstock.testing import MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 
 class ConnectsInOnStart(MemoryReceiver):

@@ -9,8 +9,8 @@ from tests.mutants.receiver_references import Found
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import StoreError
-from penstock.testing import MemoryFeeder
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import MemoryFeeder
+from penstock_testing.memory_source import MemoryConnection
 
 
 class AcknowledgesFirst(MemoryReceiver):

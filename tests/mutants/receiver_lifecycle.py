@@ -16,7 +16,7 @@ from tests.mutants.receiver_references import BareReceiver
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import ReceiverStoppedError, ThreadReceiver
-from penstock.testing import MemoryFeeder, MemorySource
+from penstock_testing import MemoryFeeder, MemorySource
 
 
 class ConnectsInConstructor(MemoryReceiver):

@@ -7,8 +7,8 @@ from typing import Any
 from tests.mutants.receiver_references import ReplayableReceiver
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
-from penstock.testing import Capabilities
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import Capabilities
+from penstock_testing.memory_source import MemoryConnection
 
 
 class StoresMarkers(MemoryReceiver):

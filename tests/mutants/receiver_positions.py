@@ -16,8 +16,8 @@ from tests.mutants.receiver_references import (
 )
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
-from penstock.testing import Capabilities, MemoryFeeder, MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import Capabilities, MemoryFeeder, MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 
 class GivesNoPosition(ReplayableReceiver):

@@ -12,8 +12,8 @@ from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, memory_mut
 
 from penstock import ReceiverStoppedError
 from penstock.blocks import arrow_form
-from penstock.testing import MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 _Found = list[tuple[int, str]]
 

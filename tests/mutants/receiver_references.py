@@ -13,8 +13,8 @@ import pyarrow as pa
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
 
 from penstock import Receiver
-from penstock.testing import Capabilities, Feeder, MemoryFeeder, MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import Capabilities, Feeder, MemoryFeeder, MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 Found = list[tuple[int, Any]]
 

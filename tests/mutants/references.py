@@ -8,8 +8,8 @@ from attrs import define
 from tests.mutants.mutant import Mutant
 
 from penstock import RateEstimator, Receiver, ThreadReceiver
-from penstock.testing import Capabilities, Feeder, MemoryFeeder, MemorySource
-from penstock.testing.memory_source import MemoryConnection
+from penstock_testing import Capabilities, Feeder, MemoryFeeder, MemorySource
+from penstock_testing.memory_source import MemoryConnection
 
 #: What a ``MemoryReceiver`` can do.
 MEMORY_RECEIVER = Capabilities(acknowledged=True, bounded=True)

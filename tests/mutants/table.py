@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.mutants.mutant import Mutant, all_mutants
 
-from penstock.testing import all_checks
+from penstock_testing import all_checks
 
 PAGE = Path(__file__).with_name("README.md")
 _HEAD = """\

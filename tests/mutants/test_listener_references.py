@@ -8,7 +8,7 @@ from pyspark.streaming import StreamingListener
 from tests.mutants import listener
 
 from penstock import ListenerContext
-from penstock.testing import run_checks
+from penstock_testing import run_checks
 
 
 def test_reference_listener_passes_every_check() -> None:

@@ -14,8 +14,8 @@ from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
-from penstock.testing.check import checks_for
+from penstock_testing import Capabilities, Feeder, MemoryFeeder, run_checks
+from penstock_testing.check import checks_for
 
 # For the whole kit on one plugin, without the live checks: processor time, which a busy machine does not stretch much.
 BUDGET_CPU_S = 10

@@ -291,7 +291,7 @@ def _await(ssc: Any, ticks: list[float], number: int) -> str | None:
 def run_penstock(sc: Any, case: Case) -> Any:
     """Penstock's result."""
     from penstock.errors import BatchFailedError
-    from penstock.testing import StreamHarness
+    from penstock_testing import StreamHarness
 
     with _folder() as folder:
         around, out, sliced = Surroundings(folder / "files"), io.StringIO(), list[Any]()
@@ -349,7 +349,7 @@ def main() -> None:
     """Write the page."""
     from pyspark import SparkConf, SparkContext
 
-    from penstock.launch.java import ensure_java
+    from penstock_cli.java import ensure_java
 
     ensure_java()
     conf = SparkConf().setMaster("local[2]").setAppName("compare").set("spark.ui.enabled", "false")

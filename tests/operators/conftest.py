@@ -10,7 +10,7 @@ from tests.helpers.run_all import RunAll, RunOutputs
 
 from penstock import DStream, StreamingContext
 from penstock.spark.failure import reason
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import DStream, StateSpec, StreamingContext
 from penstock.errors import ConfigurationError
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 

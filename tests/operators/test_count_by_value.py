@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 2

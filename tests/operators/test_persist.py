@@ -12,7 +12,7 @@ from pyspark import RDD, StorageLevel
 from penstock import DStream
 from penstock.checkpoint import store as checkpoint_store
 from penstock.errors import ConfigurationError, StreamingStateError
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import DStream
 from penstock.errors import BatchFailedError
-from penstock.testing import StreamHarness
+from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 2

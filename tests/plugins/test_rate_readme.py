@@ -14,9 +14,9 @@ import penstock_rate
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
 from penstock.rate.guarded_estimator import make_estimator
-from penstock.rate.plant import PLANTS
-from penstock.rate.plant_report import report
-from penstock.rate.plant_run import simulate
+from penstock_testing.plant import PLANTS
+from penstock_testing.plant_report import report
+from penstock_testing.plant_run import simulate
 
 README = (Path(__file__).parents[2] / "plugins/rate/README.md").read_text(encoding="utf-8")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.helpers import ErrorCounts
+from penstock.spi import ErrorCounts
 
 
 def test_report_has_new_and_total_counts() -> None:

@@ -40,7 +40,7 @@ from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

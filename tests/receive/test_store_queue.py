@@ -9,10 +9,10 @@ import pytest
 from tests.helpers import await_blocked
 
 from penstock import ReceiverStoppedError
-from penstock.helpers import StoreQueue
 from penstock.receive import store_queue
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.spi import StoreQueue
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Noting

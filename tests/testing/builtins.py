@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from penstock.plugins.discovery import Plugins
-from penstock.testing import ConformanceSuite, Report
-from penstock.testing.check import PINNED
+from penstock_testing import ConformanceSuite, Report
+from penstock_testing.check import PINNED
 
 _ROOT = Path(__file__).parents[2]
 _FILES = ("plugins/*/tests/test_conformance.py", "tests/blocks/test_conformance.py")

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.testing.builtins import builtins, name_of, suites, table
 
-from penstock.testing import Report
+from penstock_testing import Report
 
 #: How many of each kind ship with Penstock: one that disappears unnoticed would be one that is no longer checked.
 PINNED_BUILTINS = {"receiver": 5, "rate-estimator": 3, "listener": 3, "block-store": 2}

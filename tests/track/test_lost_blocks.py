@@ -15,7 +15,7 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:

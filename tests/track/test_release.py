@@ -14,7 +14,7 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import ReleaseReceiver, StopReceiver
 from penstock.track import receiver_tracker
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -17,12 +17,12 @@ from tests.wire.garbage import refusals
 
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
-from penstock.testing import ManualClock, throttle
 from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply, StreamNotFoundError, from_json
+from penstock.wire.json_codec import Reply, StreamNotFoundError, from_json
 from penstock.wire.token import Token
+from penstock_testing import ManualClock, throttle
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Served

@@ -25,7 +25,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
-from penstock.wire.messages import from_json, to_json
+from penstock.wire.json_codec import from_json, to_json
 
 MESSAGES: list[Any] = [
     AddBlocks(0, 1, [StoredBlock("input-0-1-0", 0, 10, 100, "/blocks/0")]),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pyspark import SparkContext
 
-from penstock.checkpoint.directory import CheckpointDirectory, use_directory_of_spark
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, use_directory_of_spark
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
@@ -54,7 +54,7 @@ class StreamingContext(StreamBuilder):
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
         jssc: must be ``None``; exists because PySpark's signature has it.
-        clock: gives the batch times; the system clock by default, a ``penstock.testing.ManualClock`` in tests.
+        clock: gives the batch times; the system clock by default, a ``penstock_testing.ManualClock`` in tests.
 
     Raises:
         AssertionError: the batch duration is missing.

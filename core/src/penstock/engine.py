@@ -50,9 +50,7 @@ class Engine:
         on_give_up: called with the reason when the program must stop.
 
     Raises:
-        ConfigurationError: the program cannot run as it is.
         CheckpointError: it does not match the checkpoint that it recovers from.
-        WriteAheadLogError: a log cannot be read, or is damaged.
     """
 
     def __init__(
@@ -96,9 +94,7 @@ class Engine:
             listener_values: gives the value that a listener wants saved in checkpoints, by listener name.
 
         Raises:
-            ConfigurationError: the program cannot run as it is, or no checkpoint can be written.
             CheckpointError: an input stream does not give its position.
-            WriteAheadLogError: a log cannot be written.
         """
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.

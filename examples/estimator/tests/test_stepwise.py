@@ -1,6 +1,6 @@
 """The rate estimator ``stepwise`` passes the conformance checks."""
 
-from penstock.testing import Capabilities, RateEstimatorSuite
+from penstock_testing import Capabilities, RateEstimatorSuite
 
 
 class TestStepwise(RateEstimatorSuite):

@@ -1,6 +1,6 @@
 """The receiver ``ticker`` passes the conformance checks."""
 
-from penstock.testing import ReceiverSuite
+from penstock_testing import ReceiverSuite
 
 
 class TestTicker(ReceiverSuite):

@@ -8,8 +8,8 @@ import pytest
 from attrs import evolve
 
 from penstock import BatchCompleted, BatchInfo, BatchSubmitted, ConfigurationError, OutputOperationInfo, ReceiverInfo
-from penstock.testing import FakeListenerContext
 from penstock_allocation import ExecutorAllocationManager, listeners
+from penstock_testing import FakeListenerContext
 
 T = 1_700_000_000_000
 KEY = "spark.streaming.dynamicAllocation."

@@ -16,7 +16,7 @@ import pytest
 from penstock_file import FileReceiver, FileReceiverOptions, file_watcher
 
 if TYPE_CHECKING:
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 

@@ -8,7 +8,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.helpers import LineRules
+from penstock.spi import LineRules
 from penstock_file.line_chunk import cut
 
 TOKENS = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bcd", b"\xc3\xa9", b"\xff", b"12345678"])
@@ -79,7 +79,7 @@ def test_incomplete_line_is_not_returned() -> None:
 def test_cutting_does_not_import_pandas() -> None:
     code = """
 import sys
-from penstock.helpers import LineRules
+from penstock.spi import LineRules
 from penstock_file.line_chunk import cut
 assert cut(b"a\\r\\nb\\n", LineRules(10)).column.to_pylist() == ["a", "b"]
 assert "pandas" not in sys.modules

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock import RateEstimator
-from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, report, simulate
 from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
+from penstock_testing import PLANTS, MakeEstimator, Plant, PlantReport, report, simulate
 
 SEEDS = (1, 2, 3)
 MAKE: dict[str, MakeEstimator] = {

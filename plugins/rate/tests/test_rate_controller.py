@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from penstock import BatchCompleted, BatchInfo, OutputOperationInfo, RateEstimator, StreamInputInfo
-from penstock.testing import FakeListenerContext
 from penstock_rate import FixedOptions, FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController, listeners
+from penstock_testing import FakeListenerContext
 
 T = 1_700_000_000_000
 

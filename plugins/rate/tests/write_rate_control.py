@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock import RateEstimator
-from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, PlantRun, draw, processed, report, simulate
 from penstock_rate import (
     FixedOptions,
     FixedRateEstimator,
@@ -16,6 +15,7 @@ from penstock_rate import (
     PIDOptions,
     PIDRateEstimator,
 )
+from penstock_testing import PLANTS, MakeEstimator, Plant, PlantReport, PlantRun, draw, processed, report, simulate
 
 DOCS = Path(__file__).parents[3] / "docs"
 SEEDS = range(1, 6)

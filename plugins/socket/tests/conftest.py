@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.testing import ReceiverHarness
 from penstock_socket import tcp_receiver
 from penstock_socket.connection import Interrupted
+from penstock_testing import ReceiverHarness
 
 # No test waits that long unless it fails.
 DEADLINE_S = 20.0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
-from penstock.helpers import ErrorCounts, LineRules
+from penstock.spi import ErrorCounts, LineRules
 from penstock_socket.line_splitter import LineSplitter
 
 ROOMY = 1 << 20
@@ -201,8 +201,8 @@ def test_column_does_not_change_when_more_is_received() -> None:
 def test_splitting_does_not_import_pandas() -> None:
     code = """
 import sys
-from penstock.helpers import LineRules
-from penstock.helpers import ErrorCounts
+from penstock.spi import LineRules
+from penstock.spi import ErrorCounts
 from penstock_socket.line_splitter import LineSplitter
 splitter = LineSplitter(LineRules(100), ErrorCounts())
 splitter.space(4)[:] = b"a\\r\\nb"

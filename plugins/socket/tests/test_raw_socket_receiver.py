@@ -16,7 +16,7 @@ from penstock_socket import RawSocketOptions, RawSocketReceiver
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Server
 
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import PenstockError
-from penstock.testing import ManualClock
 from penstock_socket import SocketOptions, SocketReceiver, splitting_receiver
 from penstock_socket.connection import Connection
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Fountain, Server
 
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 

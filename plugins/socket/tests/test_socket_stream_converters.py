@@ -19,7 +19,7 @@ from penstock_socket import SocketStreamOptions, SocketStreamReceiver
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Server
 
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 

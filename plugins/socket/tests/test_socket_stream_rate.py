@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.testing import ManualClock
 from penstock_socket import SocketStreamOptions, SocketStreamReceiver
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Fountain
 
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 # Who waits for the clock when a rate limit holds: the limiter, and the block generator's timer.

@@ -20,7 +20,7 @@ from penstock_socket.connection import Connection, Interrupted
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Server
 
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 # Longer than any test takes.

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from penstock import ConfigurationError
-from penstock.helpers import UnknownNameError
+from penstock.spi import UnknownNameError
 from penstock_structured.data_source import PenstockDataSource
 from penstock_structured.options import Source, SourceOptions
 

@@ -12,7 +12,7 @@ from plugins.structured.tests.readers import Make, started, values
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.helpers import run_in_background, wait_for
 
-from penstock.helpers import write_block_file
+from penstock.spi import write_block_file
 from penstock_structured import block_directory
 from penstock_structured.block_directory import write_rate
 

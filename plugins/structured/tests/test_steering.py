@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from penstock import ConfigurationError, RateEstimator
-from penstock.helpers import UnknownNameError
+from penstock.spi import UnknownNameError
 from penstock_structured import RateSteering, steer
 
 

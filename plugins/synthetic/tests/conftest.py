@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.testing import ReceiverHarness
+from penstock_testing import ReceiverHarness
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from penstock_synthetic import SyntheticOptions, SyntheticReceiver, synthetic_re
 from penstock_synthetic.pool import POOL_RECORDS, SHAPES, Pool, Shape
 
 if TYPE_CHECKING:
-    from penstock.testing import ReceiverHarness
+    from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., "ReceiverHarness"]
 

@@ -18,7 +18,7 @@ from penstock import (
     OutputOperationStarted,
     StreamInputInfo,
 )
-from penstock.testing import FakeListenerContext, listener_events
+from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.monitor import describe
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot

@@ -13,7 +13,7 @@ from plugins.ui.tests.conftest import T, batch_events
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
 from penstock import StreamingStarted
-from penstock.testing import FakeListenerContext
+from penstock_testing import FakeListenerContext
 from penstock_ui.monitor import describe
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
 
 from penstock import ConfigurationError, JobInfo, StreamInputInfo
-from penstock.helpers import Appender, Directory
-from penstock.testing import FakeListenerContext, listener_events
+from penstock.spi import Appender, Directory
+from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.event_log import EventLog, decode, encode, read_history, replay
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled

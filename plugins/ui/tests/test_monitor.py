@@ -20,7 +20,7 @@ from penstock import (
     StorageInfo,
     StreamingStarted,
 )
-from penstock.testing import FakeListenerContext
+from penstock_testing import FakeListenerContext
 from penstock_ui.monitor import Monitor
 from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import Listener, RateChange, Storage

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from plugins.ui.tests.conftest import T, batch_events
 
 from penstock import ConfigurationError
-from penstock.testing import FakeListenerContext
+from penstock_testing import FakeListenerContext
 from penstock_ui import otel
 from penstock_ui.monitor import Monitor
 from penstock_ui.start import monitors

@@ -14,7 +14,7 @@ from plugins.ui.tests.exposition import parse
 from plugins.ui.tests.snapshots import snapshot
 
 from penstock import ReceiverError, ReceiverInfo
-from penstock.testing import FakeListenerContext, listener_events
+from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import ApplicationDescribed, RateChanged, Sampled, StreamDescribed
 from penstock_ui.prometheus import exposition

@@ -23,7 +23,7 @@ from penstock import (
     StopProgress,
     StreamingStarted,
 )
-from penstock.testing import FakeListenerContext, listener_events
+from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import BatchStatus, RateChange, Storage, Totals

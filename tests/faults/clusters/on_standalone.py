@@ -16,8 +16,8 @@ from pyspark import SparkConf, SparkContext
 from tests.helpers import engine_of, wait_for
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock.launch.java import ensure_java
 from penstock.track.block_locations import BlockLocations
+from penstock_cli.java import ensure_java
 
 
 class Counting(ThreadReceiver[int]):

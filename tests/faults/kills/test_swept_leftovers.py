@@ -22,7 +22,7 @@ PROGRAM = """
 import os, sys, time
 from pyspark import SparkConf, SparkContext
 from penstock import StreamingContext
-from penstock.launch.java import ensure_java
+from penstock_cli.java import ensure_java
 
 ensure_java()
 conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false").set("spark.local.dir", sys.argv[1])

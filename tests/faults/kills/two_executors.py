@@ -26,10 +26,10 @@ from tests.helpers import engine_of, kill, wait_for
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
-from penstock.launch.java import ensure_java
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.rdds import LocatedPartition, located_rdd
+from penstock_cli.java import ensure_java
 
 
 class Start(NamedTuple):

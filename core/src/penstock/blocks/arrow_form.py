@@ -49,11 +49,7 @@ class Column:
 
 
 def encode(records: Sequence[Any]) -> pa.Table:
-    """Encode records as a table.
-
-    Raises:
-        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
-    """
+    """Encode records as a table."""
     return table([column(records)])
 
 
@@ -63,9 +59,6 @@ def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
     Args:
         records: at least one, unless pickled.
         pickled: pickle them whatever their type.
-
-    Raises:
-        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
     """
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:

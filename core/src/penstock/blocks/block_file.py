@@ -84,7 +84,8 @@ class _Summed:
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self.num_bytes = self.checksum = 0
+        self.num_bytes = 0
+        self.checksum = 0
 
     def write(self, data: Any) -> None:
         self.checksum = zlib.crc32(data, self.checksum)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.wire import client
-from penstock.wire.messages import StreamNotFoundError
+from penstock.wire.json_codec import StreamNotFoundError
 from penstock.wire.token import Token
 
 # The timeout for one block: a host that vanished must not hold a batch for ever.

@@ -21,7 +21,7 @@ from attrs import frozen
 from penstock.errors import WireError
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
-from penstock.wire.messages import from_json, to_json
+from penstock.wire.json_codec import from_json, to_json
 
 log = get_logger("leftovers")
 

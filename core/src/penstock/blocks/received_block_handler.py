@@ -38,16 +38,10 @@ class ReceivedBlockHandler(Protocol):
     """Stores the blocks of receivers, and deletes them when no batch needs them."""
 
     def store(self, block: Block) -> StoredBlock | None:
-        """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error.
-
-        Raises:
-            OSError: the block cannot be written; no part of it remains.
-        """
-        ...
+        """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error."""
 
     def delete(self, block_ids: Iterable[str]) -> object:
         """Delete blocks."""
-        ...
 
 
 class LocalBlockHandler:
@@ -64,11 +58,7 @@ class LocalBlockHandler:
 
     @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
-        """Write a block's file.
-
-        Raises:
-            OSError: the file cannot be written; no part of it remains.
-        """
+        """Write a block's file."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
@@ -106,23 +96,16 @@ class WriteAheadLogBlockHandler:
     Args:
         directory: a result of ``stream_directory``; created with the first block.
         durability: a value of ``spark.penstock.writeAheadLog.durability``.
-
-    Raises:
-        ConfigurationError: no file system answers to the directory's URI.
     """
 
     def __init__(self, directory: str, durability: str = "flush") -> None:
         self.directory = directory
-        self._files, self._syncs = Directory.of(directory), durability == "fsync"
+        self._files = Directory.of(directory)
+        self._syncs = durability == "fsync"
 
     @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
-        """Write a block's file.
-
-        Raises:
-            OSError: the file cannot be written; no part of it remains.
-            StoreError: the block's id is not of the form ``input-<stream>-<epoch>-<number>``.
-        """
+        """Write a block's file."""
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
             num_bytes, checksum = block_file.write_block_file(block.table, file)
@@ -199,11 +182,7 @@ def stream_directory(checkpoint_directory: str, stream_id: int) -> str:
 
 
 def file_name(block_id: str) -> str:
-    """The name of a block's file in the write-ahead log.
-
-    Raises:
-        StoreError: the id is not of the form ``input-<stream>-<epoch>-<number>``.
-    """
+    """The name of a block's file in the write-ahead log."""
     if not _LOGGED.fullmatch(block_id):
         raise StoreError(f"{block_id[:100]!r} is not the name of a block")
     return f"{block_id}{_SUFFIX}"

@@ -87,9 +87,7 @@ class Checkpointer:
         """Write the first checkpoint on the calling thread, then start the writer's thread.
 
         Raises:
-            ConfigurationError: it cannot be written.
             CheckpointError: it cannot be gathered: a source does not give its position.
-            WriteAheadLogError: the log of completed outputs cannot be written.
         """
         # With the positions of sources: what arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
@@ -110,7 +108,6 @@ class Checkpointer:
         """Write a checkpoint with zero time, before the first batch is generated; on the calling thread.
 
         Raises:
-            OSError: it cannot be written.
             CheckpointError: it cannot be gathered.
         """
         self._store.write(self._gathered(zero_time_ms, zero_time_ms, (), -1))

@@ -26,9 +26,6 @@ class CompletedOutputs:
     Args:
         wal: the log, recovered here and not started yet.
         names: names of the output operations, by output operation id.
-
-    Raises:
-        WriteAheadLogError: the log cannot be read, or is damaged.
     """
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
@@ -38,19 +35,11 @@ class CompletedOutputs:
         wal.recover(self)
 
     def start(self) -> None:
-        """Open the log for writing.
-
-        Raises:
-            WriteAheadLogError: it cannot be written.
-        """
+        """Open the log for writing."""
         self._wal.start()
 
     def note(self, time_ms: int, output_op_id: int) -> None:
-        """Log that an output operation of a batch has completed.
-
-        Raises:
-            WriteAheadLogError: the log cannot be written.
-        """
+        """Log that an output operation of a batch has completed."""
         self._wal.append({"time": time_ms, "output": self._names[output_op_id]})
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
@@ -59,11 +48,7 @@ class CompletedOutputs:
             return self._names[output_op_id] in self._completed.get(time_ms, ())
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time.
-
-        Raises:
-            WriteAheadLogError: the log cannot be written.
-        """
+        """Forget batches strictly older than a time."""
         with self._lock:
             has_older = any(time_ms < before_ms for time_ms in self._completed)
         if has_older:

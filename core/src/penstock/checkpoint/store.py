@@ -42,7 +42,6 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: there are checkpoints and none is sound; names each and its damage.
-            OSError: the directory cannot be read.
         """
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
@@ -71,9 +70,6 @@ class CheckpointStore:
 
         Returns:
             The oldest retained checkpoint.
-
-        Raises:
-            OSError: it cannot be written; nothing is deleted then.
         """
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
@@ -100,9 +96,6 @@ class CheckpointStore:
 
         Returns:
             The file's name, which contains size and checksum of its content.
-
-        Raises:
-            OSError: it cannot be written.
         """
         name = _program_name(data)
         self._directory.write(name, data, sync=self._sync)

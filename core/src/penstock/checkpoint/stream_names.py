@@ -23,9 +23,6 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
 
     Returns:
         The streams by name, in their order.
-
-    Raises:
-        ConfigurationError: two streams have the same name.
     """
     streams = list(streams)
     for stream in among:

@@ -65,7 +65,7 @@ class HeldStores:
                     thread=thread.name,
                     held_ms=round(now_ms - since_ms),
                     advice="the rate limit or a full buffer holds it, so the client cannot answer its server: "
-                    "use penstock.helpers.StoreQueue, or astore in an AsyncReceiver",
+                    "use penstock.spi.StoreQueue, or astore in an AsyncReceiver",
                 )
                 return
 

@@ -19,7 +19,7 @@ from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterRec
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reply)

@@ -41,7 +41,7 @@ from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import traceback_of
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from penstock.blocks.block import StoredBlock

@@ -6,6 +6,8 @@ import re
 import traceback
 from types import TracebackType
 
+from penstock.errors import text_of
+
 #: A line of a traceback that names a file of PySpark or Penstock. A folder of the program may be named penstock, too.
 #: In an archive of `penstock pack` the package is penstock/penstock.
 INTERNAL = re.compile(
@@ -13,20 +15,25 @@ INTERNAL = re.compile(
 )
 
 
-def from_the_program(found: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of PySpark and Penstock above the program's; all if it has none of those."""
-    frame = found
+def from_the_program(whole: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of PySpark and Penstock above the program's; unchanged without program frames."""
+    frame = whole
     while frame is not None and INTERNAL.match(f'  File "{frame.tb_frame.f_code.co_filename}"'):
         frame = frame.tb_next
-    return frame or found
+    return frame or whole
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type if it has none. Some errors of Arrow contain a C++ stack."""
+    return next(iter(text_of(error).splitlines()), "") or type(error).__name__
 
 
 def raised_at(error: BaseException) -> str:
-    """Where an exception that was caught had been raised: ``model.py:12 in compute``."""
+    """Where a caught exception was raised: ``model.py:12 in compute``."""
     *_, frame = traceback.extract_tb(error.__traceback__)
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}"
 
 
 def traceback_of(error: BaseException) -> str:
-    """An exception with its causes and its traceback from the program's first frame on."""
+    """An exception with its causes, and its traceback from the program's first frame onwards."""
     return "".join(traceback.format_exception(type(error), error, from_the_program(error.__traceback__)))

@@ -24,7 +24,8 @@ class DueBatches:
         self._changed = threading.Condition()
         #: Whether ``abandon`` was called.
         self.is_abandoned = False
-        self._late_until_ms, self._late_max_pending = -1, 0
+        self._late_until_ms = -1
+        self._late_max_pending = 0
         self._skippable: frozenset[int] = frozenset()
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
         self.generated_ms = -1
@@ -43,7 +44,8 @@ class DueBatches:
             skippable: late batches that may be skipped if they have no data.
         """
         self._due.extend(times_ms)
-        self._late_until_ms, self._late_max_pending = until_ms, max_pending
+        self._late_until_ms = until_ms
+        self._late_max_pending = max_pending
         self._skippable = frozenset(skippable)
 
     @property

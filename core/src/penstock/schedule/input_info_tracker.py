@@ -35,9 +35,6 @@ class InputInfoTracker:
             batch_time_ms: the batch.
             info: the report, before the records are read.
             count: gives the exact number of records when the batch's jobs have ended.
-
-        Raises:
-            StreamingStateError: the stream has reported for that batch already.
         """
         with self._lock:
             of_batch = self._reported.setdefault(batch_time_ms, {})

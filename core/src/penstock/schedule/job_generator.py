@@ -42,29 +42,23 @@ class ReceiverInput(Protocol):
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Allocate all unallocated blocks to a batch."""
-        ...
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
-        ...
 
     def processed(self, until_ms: int) -> None:
         """Note that all batches up to a time are complete."""
-        ...
 
     def pause(self, paused: bool) -> None:
         """Pause the receivers, or let them resume."""
-        ...
 
     @property
     def has_unallocated_blocks(self) -> bool:
         """Whether a block is not allocated to any batch yet."""
-        ...
 
     @property
     def last_allocated_ms(self) -> int:
         """The last batch that blocks were allocated to; -1 for none."""
-        ...
 
 
 class Checkpoints(Protocol):
@@ -72,7 +66,6 @@ class Checkpoints(Protocol):
 
     def begin(self, zero_time_ms: int) -> None:
         """Write zero time, before the first batch is generated."""
-        ...
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
         """Have a checkpoint written; returns at once.
@@ -82,7 +75,6 @@ class Checkpoints(Protocol):
             pending: batches that are not complete.
             needed_ms: blocks of batches strictly older than this are no longer needed.
         """
-        ...
 
 
 @frozen
@@ -130,8 +122,13 @@ class JobGenerator:
         on_error: Callable[[BaseException], None],
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        self._settings, self._clock, self._graph, self._scheduler = settings, clock, graph, scheduler
-        self._batch_input, self._checkpoints, self._on_error = batch_input, checkpoints, on_error
+        self._settings = settings
+        self._clock = clock
+        self._graph = graph
+        self._scheduler = scheduler
+        self._batch_input = batch_input
+        self._checkpoints = checkpoints
+        self._on_error = on_error
         # With the write-ahead log on, a later run may read the blocks of this one.
         self._retains_blocks = checkpoints is not None and settings.wal_enabled
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
@@ -149,7 +146,8 @@ class JobGenerator:
         )
         self._due = DueBatches()
         self._backoff = generation_backoff(graph.batch_interval_ms)
-        self._backing_off = self._paused = False
+        self._backing_off = False
+        self._paused = False
         self._completed_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:

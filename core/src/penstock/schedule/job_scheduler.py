@@ -68,8 +68,11 @@ class JobScheduler:
         on_error: Callable[[BaseException], None],
         on_give_up: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._set_properties, self._post = clock, set_properties, post
-        self._on_error, self._on_give_up = on_error, on_give_up
+        self._clock = clock
+        self._set_properties = set_properties
+        self._post = post
+        self._on_error = on_error
+        self._on_give_up = on_give_up
         drops = settings.on_max_pending_batches == "drop-oldest"
         # With this many pending batches, each new one drops the oldest that has not started; 0: never.
         self._drop_at = settings.max_pending_batches if drops else 0
@@ -86,7 +89,8 @@ class JobScheduler:
         self._pending: dict[int, JobSet] = {}
         self._dropped: list[int] = []
         self._changed = threading.Condition()
-        self._stopped = self._abandoned = False
+        self._stopped = False
+        self._abandoned = False
         self._consecutive_failures = 0
         self._last_error: BaseException | None = None
         #: Number of dropped batches; these do not count as failed.

@@ -51,9 +51,6 @@ def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
         sc: its Hadoop configuration applies.
         directory: a path or URI.
         given_by: the argument or key that named it, for the error.
-
-    Raises:
-        ConfigurationError: Hadoop has no file system for it.
     """
     try:
         path, files = _hadoop(sc, directory)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from penstock.launch.launch_conf import UDS
 from penstock.runtime.log import get_logger
+from penstock.spark.launch_conf import UDS
 from penstock.spark.spark_conf import conf_of
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ReadFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_INSTALL = "pip install 'penstock[columnar]'"
+_INSTALL = "pip install 'penstock-core[columnar]'"
 # DataFrames of elements that are remembered.
 _MAX_ELEMENTS = 64
 

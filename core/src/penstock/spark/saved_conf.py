@@ -15,8 +15,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import CheckpointError
-from penstock.launch.java import ensure_java
-from penstock.launch.launch_conf import PROGRESS, conf_here
+from penstock.spark.launch_conf import PROGRESS, conf_here
 from penstock.spark.spark_conf import entries_of
 
 _NAME = "spark.app.name"
@@ -40,9 +39,6 @@ def current_conf() -> dict[str, str]:
     """The configuration of the active SparkContext, or else the one that this process was started with.
 
     Launches no JVM: the program's own configuration would then have no effect.
-
-    Raises:
-        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     active = SparkContext._active_spark_context
     if active is not None:
@@ -93,7 +89,6 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
     """
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
-    ensure_java()
     # Some keys take effect at the launch of the JVM only. They would override spark-defaults.conf and the command line,
     # so keys that are set there are left out.
     configured = _launch_conf().keys() - {_NAME}

@@ -45,7 +45,7 @@ from penstock.track.receiver_tracking_info import (
     Stopping,
     Waiting,
 )
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000

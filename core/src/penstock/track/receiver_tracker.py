@@ -39,7 +39,7 @@ from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.track.batch_partitions import PartitionBounds, pack
+from penstock.track.batch_partitions import PartitionBounds, partitions_of
 from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
@@ -47,7 +47,7 @@ from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 log = get_logger("receiver_tracker")
@@ -306,9 +306,9 @@ class ReceiverTracker:
         return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
+        """Return the blocks of a batch from some streams, packed into partitions of block references."""
         blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
-        return pack(self._locations.references(blocks), slots, self._bounds)
+        return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""

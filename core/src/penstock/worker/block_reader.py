@@ -136,7 +136,7 @@ class ReadBlocks:
 
     def _report_lost(self, reference: BlockReference, error: BlockGoneError) -> None:
         from penstock.blocks.messages import BlocksLost, LostBlock
-        from penstock.wire.messages import Reply
+        from penstock.wire.json_codec import Reply
 
         if not self.driver_location:
             return

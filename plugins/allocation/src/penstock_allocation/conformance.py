@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock import ListenerContext
-from penstock.testing import ListenerProbe, ListenerSuite
 from penstock_allocation.executor_allocation_manager import ExecutorAllocationManager
 from penstock_allocation.options import AllocationOptions
+from penstock_testing import ListenerProbe, ListenerSuite
 
 
 class AllocationSuite(ListenerSuite):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from attrs import define, evolve, field
 
 from penstock import BatchCompleted, BatchStarted, BatchSubmitted, ConfigurationError, ListenerContext
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_allocation.decision import Cluster, Load, Release, Request, decide
 from penstock_allocation.options import AllocationOptions
 

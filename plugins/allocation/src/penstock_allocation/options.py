@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import Attribute, field, frozen
 
-from penstock.helpers import PositiveDurationS
+from penstock.spi import PositiveDurationS
 
 
 def _positive(_options: object, attribute: Attribute[Any], value: Any) -> None:

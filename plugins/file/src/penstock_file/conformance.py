@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from penstock.testing import Capabilities, FileFeeder, ReceiverSuite
+from penstock_testing import Capabilities, FileFeeder, ReceiverSuite
 
 _LIMIT = 150_000
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from penstock.helpers import absolute_location, connect, is_remote, text_of
+from penstock.spi import absolute_location, connect, is_remote, text_of
 from penstock_file.errors import DirectoryMissingError
 
 _MAGIC = re.compile(r"[*?\[{]")

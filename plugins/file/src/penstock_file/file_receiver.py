@@ -16,7 +16,7 @@ from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, le, min_len
 
 from penstock import ThreadReceiver
-from penstock.helpers import ErrorCounts, LineRules, text_of
+from penstock.spi import ErrorCounts, LineRules, text_of
 from penstock_file import positions
 from penstock_file.file_watcher import FileWatcher
 from penstock_file.followed_file import FollowedFile

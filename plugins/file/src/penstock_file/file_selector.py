@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.helpers import get_logger, text_of
+from penstock.spi import get_logger, text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_version import FileVersion
 

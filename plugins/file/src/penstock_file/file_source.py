@@ -16,7 +16,7 @@ from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
 from penstock import ArrowInput, ConfigurationError, SourceBatch
-from penstock.helpers import get_logger, text_of
+from penstock.spi import get_logger, text_of
 from penstock_file.directory_pattern import DirectoryPattern, Listing
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.file_selector import FileSelector

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.helpers import text_of
+from penstock.spi import text_of
 from penstock_file.followed_file import FollowedFile
 from penstock_file.positions import Position
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from penstock.helpers import LineRules
+from penstock.spi import LineRules
 from penstock_file.line_chunk import LineChunk, cut
 from penstock_file.positions import Head, Position
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.helpers import LineRules, split_lines
+from penstock.spi import LineRules, split_lines
 
 
 @frozen

@@ -17,7 +17,7 @@ import cattrs
 from attrs import field, frozen
 from attrs.validators import ge
 
-from penstock.helpers import atomic_write
+from penstock.spi import atomic_write
 
 # First bytes of a file that identify it.
 _HEAD_BYTES = 256

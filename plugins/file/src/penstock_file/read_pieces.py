@@ -10,7 +10,7 @@ import pyarrow as pa
 from attrs import frozen
 from pyarrow import fs
 
-from penstock.helpers import text_of
+from penstock.spi import text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece

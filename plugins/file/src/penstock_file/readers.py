@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 from attrs import field, frozen
 
-from penstock.helpers import LineRules, split_lines, text_of
+from penstock.spi import LineRules, split_lines, text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece

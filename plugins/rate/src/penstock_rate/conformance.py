@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from penstock import ListenerContext
-from penstock.testing import Capabilities, ListenerProbe, ListenerSuite, RateEstimatorSuite
 from penstock_rate.rate_controller import controllers
+from penstock_testing import Capabilities, ListenerProbe, ListenerSuite, RateEstimatorSuite
 
 
 class PIDSuite(RateEstimatorSuite):

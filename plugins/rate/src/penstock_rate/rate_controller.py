@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import BatchCompleted, ListenerContext, RateEstimator
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 
 log = get_logger("rate_controller")
 

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, BinaryIO, ClassVar
 
-from penstock.testing import Capabilities, Feeder, ReceiverSuite, TcpFeeder
+from penstock_testing import Capabilities, Feeder, ReceiverSuite, TcpFeeder
 
 _LIMIT = 150_000
 

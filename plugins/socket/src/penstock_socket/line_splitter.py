@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.helpers import ErrorCounts, LineRules, split_lines
+from penstock.spi import ErrorCounts, LineRules, split_lines
 from penstock_socket.receive_buffer import CHUNK_BYTES, ReceiveBuffer
 from penstock_socket.splitter import Splitter
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le, min_len
 
-from penstock.helpers import ErrorCounts
+from penstock.spi import ErrorCounts
 from penstock_socket.frame_splitter import FrameSplitter
 from penstock_socket.splitter import Splitter
 from penstock_socket.splitting_receiver import SplittingReceiver

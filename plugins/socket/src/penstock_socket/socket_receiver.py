@@ -7,7 +7,7 @@ from typing import Literal
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, le, min_len
 
-from penstock.helpers import ErrorCounts, LineRules
+from penstock.spi import ErrorCounts, LineRules
 from penstock_socket.line_splitter import LineSplitter
 from penstock_socket.splitter import Splitter
 from penstock_socket.splitting_receiver import SplittingReceiver

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le, min_len
 
 from penstock import ReceiverStoppedError
-from penstock.helpers import get_logger, text_of
+from penstock.spi import get_logger, text_of
 from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile
 from penstock_socket.record_batcher import RecordBatcher

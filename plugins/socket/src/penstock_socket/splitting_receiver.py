@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ReceiverStoppedError
-from penstock.helpers import ErrorCounts, get_logger
+from penstock.spi import ErrorCounts, get_logger
 from penstock_socket.connection import Connection
 from penstock_socket.receive_buffer import CHUNK_BYTES
 from penstock_socket.splitter import Splitter

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ThreadReceiver
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_socket.connection import Connection, Interrupted
 
 log = get_logger("socket")

@@ -27,7 +27,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import Block, ConfigurationError, PenstockError, StoredBlock
-from penstock.helpers import BlockReference, atomic_write, get_logger, open_block_file, write_block_file
+from penstock.spi import BlockReference, atomic_write, get_logger, open_block_file, write_block_file
 
 log = get_logger("structured")
 
@@ -435,7 +435,7 @@ def _locked(path: Path) -> IO[str]:
 def _sync(directory: Path) -> None:
     """Return when the disk has the names of a directory.
 
-    One call covers all blocks of an acceptance. ``penstock.helpers`` syncs only with each file (``atomic_write``).
+    One call covers all blocks of an acceptance. ``penstock.spi`` syncs only with each file (``atomic_write``).
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:

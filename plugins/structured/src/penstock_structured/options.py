@@ -14,7 +14,7 @@ import attrs
 from attrs import field, frozen
 
 from penstock import ConfigurationError, Receiver, ReceiverSpec
-from penstock.helpers import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
+from penstock.spi import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
 
 _RECEIVER = "receiver."
 #: Says that ``steer`` is to set the receiver's rate.

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
-from penstock.helpers import BlockServer, Token, get_logger, text_of
+from penstock.spi import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
 from penstock_structured.source_process import end_reason

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import ConfigurationError, RateEstimator
-from penstock.helpers import get_logger, make_rate_estimator
+from penstock.spi import get_logger, make_rate_estimator
 from penstock_structured.block_directory import write_rate
 
 log = get_logger("structured")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.testing import Capabilities, ReceiverSuite
+from penstock_testing import Capabilities, ReceiverSuite
 
 
 class SyntheticSuite(ReceiverSuite):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from penstock import ListenerContext
-from penstock.testing import Capabilities, ListenerProbe, ListenerSuite
+from penstock_testing import Capabilities, ListenerProbe, ListenerSuite
 from penstock_ui.monitor import Monitor
 from penstock_ui.prometheus import metrics
 from penstock_ui.start import monitors

@@ -21,7 +21,7 @@ from attrs import frozen
 from cattrs.preconf.json import make_converter
 
 from penstock import ConfigurationError
-from penstock.helpers import Appender, Directory, Durability, get_logger, text_of
+from penstock.spi import Appender, Directory, Durability, get_logger, text_of
 from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
 from penstock_ui.snapshot import Snapshot
 from penstock_ui.store import Limits, MetricsStore

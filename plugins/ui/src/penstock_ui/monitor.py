@@ -30,7 +30,7 @@ from penstock import (
     StopProgress,
     StreamingStarted,
 )
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled, StreamDescribed, Taken
 from penstock_ui.snapshot import Application, Listener, Snapshot, Storage
 from penstock_ui.store import MetricsStore

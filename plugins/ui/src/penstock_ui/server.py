@@ -12,7 +12,7 @@ import socket
 import threading
 from typing import Any
 
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_ui.snapshot import Source
 
 log = get_logger("ui")

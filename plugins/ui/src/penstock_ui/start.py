@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from penstock import ConfigurationError, ListenerContext
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer

@@ -21,7 +21,7 @@ from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 from tornado.routing import Router
 
-from penstock.helpers import get_logger
+from penstock.spi import get_logger
 from penstock_ui import rest
 from penstock_ui.prometheus import CONTENT_TYPE, exposition
 from penstock_ui.server import LOOPBACK

@@ -7,7 +7,7 @@ must not need any of the earlier run's blocks. Used before the start.
 from __future__ import annotations
 
 from penstock import conf
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.manifest import BLOCK_LOG, Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints
@@ -41,12 +41,7 @@ def block_log(program: Program, directory: CheckpointDirectory, run: str, found:
 def check_no_blocks_needed(
     program: Program, directory: CheckpointDirectory, found: Checkpoint, points: RestorePoints
 ) -> None:
-    """Check that a run with the write-ahead log off needs no blocks of the run that it recovers from.
-
-    Raises:
-        ConfigurationError: it needs some, and ``spark.penstock.checkpoint.onDamage`` is not ``skip``.
-        WriteAheadLogError: the earlier run's log cannot be read.
-    """
+    """Check that a run with the write-ahead log off needs no blocks of the run that it recovers from."""
     allocations = Allocations()
     block_log(program, directory, found.run, found).recover(allocations)
     required_ms = points.oldest_required_ms

@@ -9,7 +9,6 @@ from __future__ import annotations
 import platform
 import secrets
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import pyspark
@@ -17,8 +16,8 @@ from attrs import evolve, field, frozen
 from pyspark import SparkContext
 
 from penstock import conf
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
@@ -36,6 +35,7 @@ from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
+from penstock.version import __version__
 
 log = get_logger("checkpoint")
 
@@ -117,7 +117,6 @@ def find_newest(directory: str) -> Checkpoint | None:
 
     Raises:
         CheckpointError: there are checkpoints and none can be read.
-        ConfigurationError: the directory is empty text or a file, or no file system answers to it.
     """
     require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
@@ -178,10 +177,7 @@ class Recovery:
         """Check the program against the checkpoint, and restore its streams.
 
         Raises:
-            ConfigurationError: the program cannot write checkpoints: a function cannot be pickled, the directory cannot
-                be written or is another application's.
             CheckpointError: the program does not match the checkpoint.
-            WriteAheadLogError: a log of the earlier run cannot be read.
         """
         queues = self._not_recoverable()
         if queues:
@@ -326,7 +322,7 @@ class Recovery:
             "application": sc.appName,
             "launched_as": saved_conf.launched_as(),
             "versions": {
-                "penstock": version("penstock"),
+                "penstock": __version__,
                 "pyspark": pyspark.__version__,
                 "python": platform.python_version(),
             },

@@ -39,7 +39,6 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
 
     Raises:
         CheckpointError: something does not fit and must not be left out; says what, and what to do.
-        ConfigurationError: two streams have the same name.
     """
     streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
     inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])

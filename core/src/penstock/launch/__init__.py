@@ -1,1 +1,0 @@
-"""Java and spark-submit: what must be there before Spark runs."""

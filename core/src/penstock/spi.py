@@ -1,0 +1,45 @@
+"""Helpers for plugins, beside the contract in ``penstock`` itself.
+
+A queue for callbacks, text lines, files and directories of any file system, logging, error messages; and what an
+engine needs that runs receivers itself.
+"""
+
+from typing import TYPE_CHECKING
+
+from penstock._exports import lazy_exports
+
+__getattr__, __dir__ = lazy_exports(__name__)
+
+if TYPE_CHECKING:
+    from penstock.blocks.arrow_form import is_pickled as is_pickled
+    from penstock.blocks.block import BlockReference as BlockReference
+    from penstock.blocks.block_file import open_block_file as open_block_file
+    from penstock.blocks.block_file import write_block_file as write_block_file
+    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.packing import Packable as Packable
+    from penstock.blocks.packing import pack as pack
+    from penstock.conf_table import keys as keys
+    from penstock.conf_values import PositiveBytes as PositiveBytes
+    from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.errors import UnknownNameError as UnknownNameError
+    from penstock.errors import text_of as text_of
+    from penstock.plugins.specs import structure_options as structure_options
+    from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
+    from penstock.receive.from_plugin import make_receiver as make_receiver
+    from penstock.receive.from_plugin import receiver_spec as receiver_spec
+    from penstock.receive.store_queue import StoreQueue as StoreQueue
+    from penstock.receive.text_lines import ErrorCounts as ErrorCounts
+    from penstock.receive.text_lines import LineRules as LineRules
+    from penstock.receive.text_lines import Lines as Lines
+    from penstock.receive.text_lines import split_lines as split_lines
+    from penstock.runtime.atomic_write import atomic_write as atomic_write
+    from penstock.runtime.log import get_logger as get_logger
+    from penstock.storage.directory import Appender as Appender
+    from penstock.storage.directory import Directory as Directory
+    from penstock.storage.directory import Durability as Durability
+    from penstock.storage.uri import absolute_location as absolute_location
+    from penstock.storage.uri import connect as connect
+    from penstock.storage.uri import is_remote as is_remote
+    from penstock.wire.token import Token as Token
+    from penstock.worker.arrow_types import conform as conform
+    from penstock.worker.block_reader import read_block as read_block

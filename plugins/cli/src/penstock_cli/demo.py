@@ -1,0 +1,179 @@
+"""``penstock demo``: runs a word count here and shows its batches.
+
+The program is in ``demo_program``, the output in ``demo_view``. Runs on the main thread.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
+from penstock.plugins.specs import read_options
+from penstock.runtime.log import set_level
+from penstock.spark.launch_conf import PROGRESS, UDS, local_master
+from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
+from penstock_cli.installed import completes, load_plugins, offered_names
+from penstock_cli.java import ensure_java
+from penstock_cli.shared import examples, is_live, option_pairs, terminal
+
+if TYPE_CHECKING:
+    from penstock_cli.demo_program import WordCount
+
+# Maximum time from the receiver's start to its first record, on a slow machine.
+_PATIENCE_S = 30.0
+_RECEIVER = "synthetic"
+_DASHBOARD = "spark.penstock.ui."
+
+
+@click.command(
+    epilog=examples(
+        ("demo", "10 batches of 10,000 lines a second"),
+        ("demo --rate 100000 --interval 0.5", "more lines, shorter batches"),
+        (
+            "demo --receiver socket --option host=localhost --option port=9999",
+            'the words of another receiver: "nc -lk 9999"',
+        ),
+    )
+)
+@click.option("--batches", default=10, show_default=True, type=click.IntRange(min=1), help="Number of batches to show.")
+@click.option(
+    "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.001), help="Batch interval in seconds."
+)
+@click.option(
+    "--rate", default=10_000, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Lines per second."
+)
+@click.option("--seed", type=int, help="Seed of the lines; the same seed gives the same lines.")
+@click.option(
+    "--receiver",
+    metavar="NAME",
+    default=_RECEIVER,
+    show_default=True,
+    shell_complete=completes(lambda: offered_names("receivers")),
+    help="The receiver that runs, of any installed plugin.",
+)
+@click.option(
+    "--option",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=option_pairs,
+    help="An option of the receiver; repeatable.",
+)
+@click.pass_context
+def demo(
+    context: click.Context,
+    batches: int,
+    interval: float,
+    rate: float,
+    seed: int | None,
+    receiver: str,
+    given: dict[str, str],
+) -> None:
+    """Run a stream here and watch its batches.
+
+    Starts Spark on this machine; needs no data and no cluster. A receiver generates lines of text, and each batch
+    counts their words. Ends after the given number of batches, counted from the first one with records. With --receiver
+    another receiver runs, and the words of its records are counted.
+    """
+    verbose: bool = context.obj
+    options: dict[str, Any] = dict(given)
+    if receiver == _RECEIVER:
+        options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed}) | options
+    for name in ("rate", "seed"):
+        if receiver != _RECEIVER and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name} is an option of {_RECEIVER}: use --option for {receiver}")
+    _check(receiver, options)
+    ensure_java()
+    screen: Screen = Picture(terminal()) if is_live() and not verbose else Lines()
+    seen: list[ViewedBatch] = []
+    try:
+        with screen:
+            for batch in _batches(screen, batches, interval, (receiver, options), verbose=verbose):
+                seen.append(batch)
+                screen.add(batch)
+                screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")
+    finally:
+        if seen:
+            click.echo(summary(seen))
+
+
+def _check(receiver: str, options: dict[str, Any]) -> None:
+    """Find missing plugins and invalid options before Spark starts."""
+    try:
+        spec = load_plugins().spec("receivers", receiver)
+    except UnknownNameError:
+        if receiver != _RECEIVER:
+            raise
+        raise ConfigurationError(
+            "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "
+            "If it is installed, see: penstock doctor"
+        ) from None
+    read_options("receiver", spec, options, way="pass --option {option}=…")
+
+
+def _batches(
+    screen: Screen, count: int, interval_s: float, source: tuple[str, dict[str, Any]], *, verbose: bool
+) -> Iterator[ViewedBatch]:
+    """Run the program and yield its batches as they complete.
+
+    Raises:
+        PenstockError: Spark does not start, a batch fails, or no record arrives.
+    """
+    screen.phase("starting Spark")
+    from penstock_cli.demo_program import WordCount, quiet_spark
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Without Spark's UI the dashboard would be off, too; without the plugin that has it, the key would be unknown.
+    dashboard = {f"{_DASHBOARD}enabled": "true"} if _DASHBOARD in load_plugins().known_options() else {}
+    sc = quiet_spark(
+        {
+            "spark.master": local_master(receivers=1),
+            "spark.app.name": "penstock demo",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            PROGRESS: "false",
+            "spark.penstock.log.level": "INFO" if verbose else "WARNING",
+            UDS: "true",
+            **dashboard,
+        },
+        verbose=verbose,
+    )
+    try:
+        program = WordCount(sc, interval_s, *source)
+        try:
+            program.ssc.start()
+            if program.ssc.uiWebUrl is not None:
+                screen.dashboard(program.ssc.uiWebUrl)
+            screen.phase("starting the receiver")
+            yield from _completed(program, count, time.monotonic() + _PATIENCE_S + 2 * interval_s)
+        finally:
+            screen.phase("stopping")
+            if not verbose:
+                set_level("ERROR")  # stopping cuts off the current batch, which would be logged
+            program.ssc.stop(stopSparkContext=False)
+    finally:
+        sc.stop()
+
+
+def _completed(program: WordCount, count: int, first_by: float) -> Iterator[ViewedBatch]:
+    given = 0
+    while given < count:
+        batch = program.next_batch(timeout_s=0.2)
+        if batch is None:
+            program.ssc.awaitTerminationOrTimeout(0)  # raises an error from before the first batch
+        elif given or batch.info.numRecords or batch.failure:
+            given += 1
+            yield batch
+            if batch.failure:
+                raise BatchFailedError(f"batch failed: {batch.failure}")
+        if not given and time.monotonic() > first_by:
+            none = f"the receiver stored none in {_PATIENCE_S:g} s. Unless the machine was busy, see penstock -v demo"
+            reason = program.receiver_error or none
+            raise PenstockError(f"no record arrived: {reason}")

@@ -1,0 +1,145 @@
+"""``penstock plugins new``: writes a plugin that passes every conformance check, for its author to change."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from string import Template
+
+import click
+from attrs import frozen
+
+from penstock.errors import ConfigurationError
+from penstock.plugins.discovery import LEGAL_NAME, NAME_RULE
+from penstock_cli.shared import examples
+from penstock_testing.plugin_probe import installed
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_TABLE = "| option | default | meaning |\n|---|---|---|\n"
+
+
+@frozen
+class _Kind:
+    """What differs between the kinds beside the two Python files.
+
+    Attributes:
+        summary: one phrase about the plugin.
+        target: attribute that the entry point names; empty for the module itself.
+        try_it: a command that shows the plugin at work.
+        options: the README's table.
+    """
+
+    summary: str
+    target: str
+    try_it: str
+    options: str
+
+
+_KINDS = {
+    "receiver": _Kind(
+        "The receiver `$name`",
+        "",
+        "penstock demo --receiver $name",
+        f"{_TABLE}| `address` | `sample` | address of the source; `sample`: lines made here |",
+    ),
+    "rate-estimator": _Kind(
+        "The rate estimator `$name`",
+        "",
+        "penstock rate simulate --estimator $name --plant step-down",
+        f"{_TABLE}| `use` | 0.85 | share of the batch interval that a batch may take |\n"
+        "| `min_rate` | 1.0 | lowest rate, records/s |",
+    ),
+    "listener": _Kind(
+        "The listener `$name`",
+        "",
+        "penstock --verbose demo         # its log events appear among the others",
+        f"{_TABLE}| `every` | 10 | batches between two log events |\n\n"
+        "Options are set as `spark.penstock.$name.OPTION`.",
+    ),
+    "block-store": _Kind(
+        "The block store plugin `$name`",
+        ":${cls}Store",
+        "penstock demo                   # its store sees the blocks",
+        "It has no options.",
+    ),
+}
+
+
+@click.command(
+    epilog=examples(
+        ("plugins new receiver weather", "a receiver named weather, in the folder penstock-weather"),
+        ("plugins new rate-estimator half --into ..", "a rate estimator, in a folder beside this one"),
+    )
+)
+@click.argument("kind", type=click.Choice(list(_KINDS)))
+@click.argument("name")
+@click.option(
+    "--into",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    help="Where to make the folder penstock-NAME; by default here.",
+)
+def new(kind: str, name: str, into: Path) -> None:
+    """Write a new plugin to start from.
+
+    Writes a module, a test file, pyproject.toml and README.md. The plugin works and passes every conformance check as
+    it is: install it, look at it, change it. NAME is what programs will call it.
+    """
+    try:
+        folder = write_plugin(kind, name, into)
+    except FileExistsError as error:
+        raise click.ClickException(
+            f"{error.filename} exists: choose another name, or another folder with --into"
+        ) from None
+    except OSError as error:
+        raise click.FileError(str(error.filename), error.strerror) from None
+    click.echo(f"{folder}/")
+    for file in sorted(folder.iterdir()):
+        click.echo(f"  {file.name}")
+    click.echo(
+        f"\nNext:\n  cd {folder}\n  pip install --editable . pytest\n  pytest\n  {_filled(_KINDS[kind].try_it, name)}"
+    )
+
+
+def write_plugin(kind: str, name: str, into: Path) -> Path:
+    """Write a plugin into a new folder; return the folder.
+
+    Raises:
+        ConfigurationError: the name is illegal or taken.
+        OSError: the folder exists or cannot be written.
+    """
+    if not LEGAL_NAME.fullmatch(name):
+        raise ConfigurationError(f"the name {name!r} is not {NAME_RULE}")
+    if taken := next((each for each in installed() if each.name == name), None):
+        raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
+    module = f"penstock_{name.replace('-', '_')}"
+    files = {
+        f"{module}.py": f"{kind}.py.txt",
+        f"test_{module}.py": f"test_{kind}.py.txt",
+        "pyproject.toml": "pyproject.toml.txt",
+        "README.md": "README.md.txt",
+    }
+    chosen = _KINDS[kind]
+    further = {
+        "summary": _filled(chosen.summary, name),
+        "value": module + _filled(chosen.target, name),
+        "try_it": _filled(chosen.try_it, name),
+        "options": _filled(chosen.options, name),
+    }
+    folder = into / f"penstock-{name}"
+    folder.mkdir(parents=True)
+    for file, template in files.items():
+        text = _filled((_TEMPLATES / template).read_text(encoding="utf-8"), name, further)
+        (folder / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def _filled(template: str, name: str, further: dict[str, str] | None = None) -> str:
+    """A template with the plugin's names."""
+    names = {
+        "name": name,
+        "cls": "".join(part.capitalize() for part in re.split("[-_]", name)),
+        "module": f"penstock_{name.replace('-', '_')}",
+        "distribution": f"penstock-{name}",
+    }
+    return Template(template).substitute(names | (further or {}))

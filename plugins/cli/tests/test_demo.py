@@ -1,0 +1,248 @@
+"""`penstock demo`: errors before Spark starts, what is shown, and two real runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from tests.helpers import wait_for
+from tests.helpers.forked import Fork
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
+
+from penstock.errors import BatchFailedError, PenstockError
+from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
+from penstock_cli import demo as demo_module
+from penstock_cli.demo_view import ViewedBatch
+
+Cli = Callable[..., Result]
+Install = Callable[[str, str], None]
+
+SYNTHETIC = """
+from attrs import define, field, validators
+from penstock import ReceiverSpec, hookimpl
+
+@define
+class Options:
+    rate: float = field(validator=validators.lt(1000))
+    shape: str = "lines"
+    seed: int = 0
+
+@hookimpl
+def receivers():
+    return [ReceiverSpec("synthetic", lambda options: None, Options)]
+"""
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_called(*_: object, **__: object) -> Iterator[ViewedBatch]:
+        raise AssertionError("Spark would have been started")
+
+    monkeypatch.setattr(demo_module, "_batches", not_called)
+    monkeypatch.setattr(demo_module, "ensure_java", lambda: None)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_missing_plugin_is_named_with_what_to_install(cli: Cli, install: Install) -> None:
+    result = cli("demo")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pip install penstock-synthetic" in result.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Install) -> None:
+    install("synthetic", SYNTHETIC)
+    result = cli("demo", "--rate", "5000")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("penstock: receiver 'synthetic'")
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--receiver", "sockett"), 1, "unknown receiver 'sockett'. Did you mean 'socket'?"),
+        (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host': pass --option host=…"),
+        (
+            ("--receiver", "socket", "--rate", "5"),
+            2,
+            "--rate is an option of synthetic: use --option for socket",
+        ),
+        (("--option", "rate"), 2, "must be NAME=VALUE"),
+    ],
+)
+def test_mistake_with_the_receiver_is_refused_before_spark_starts(
+    cli: Cli, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    result = cli("demo", *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
+
+
+def test_chosen_receiver_runs_with_its_options(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    show(monkeypatch)
+
+    def ask(_screen: object, _count: int, _interval_s: float, source: object, **_: object) -> list[ViewedBatch]:
+        asked.append(source)
+        return []
+
+    monkeypatch.setattr(demo_module, "_batches", ask)
+    cli("demo", "--receiver", "socket", "--option", "host=here", "--option", "port=1")
+    cli("demo", "--seed", "5", "--option", "shape=words")
+    assert asked == [
+        ("socket", {"host": "here", "port": "1"}),
+        ("synthetic", {"rate": 10_000, "shape": "words", "seed": 5}),
+    ]
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("option", ["--rate", "--batches", "--interval"])
+def test_zero_is_a_usage_error(cli: Cli, option: str) -> None:
+    assert cli("demo", option, "0").exit_code == 2
+
+
+def viewed(number: int, records: int, failure: str | None = None) -> ViewedBatch:
+    operation = OutputOperationInfo(number, 0, "", "", 0, 1, failure)
+    return ViewedBatch(BatchInfo(number, {0: StreamInputInfo(0, records)}, 0, 0, 1, {0: operation}), 1000)
+
+
+def show(monkeypatch: pytest.MonkeyPatch, *batches: ViewedBatch, error: BaseException | None = None) -> None:
+    """Make the demo see these batches, then an error."""
+
+    def come(*_: object, **__: object) -> Iterator[ViewedBatch]:
+        yield from batches
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(demo_module, "_batches", come)
+    monkeypatch.setattr(demo_module, "_check", lambda receiver, options: None)
+    monkeypatch.setattr(demo_module, "ensure_java", lambda: None)
+
+
+def test_each_batch_is_a_line_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, viewed(1, 5), viewed(2, 7))
+    result = cli("demo")
+    assert result.exit_code == 0
+    assert ["5 records" in result.stdout.splitlines()[0], "7 records" in result.stdout.splitlines()[1]] == [True, True]
+    assert result.stdout.splitlines()[2].startswith("2 batches, 12 records")
+    assert len(result.stdout.splitlines()) == 4
+
+
+def test_error_of_a_failed_batch_follows_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, viewed(1, 5, "Traceback\nValueError: x"), error=BatchFailedError("a batch failed: x"))
+    result = cli("demo")
+    assert (result.exit_code, result.stderr) == (1, "penstock: a batch failed: x\n")
+    assert "1 batch, 5 records, 5 records/s, 1 failed" in result.stdout
+
+
+def test_no_summary_without_batches(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, error=PenstockError("nothing arrived: no such well"))
+    result = cli("demo")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "penstock: nothing arrived: no such well\n"
+
+
+def test_ctrl_c_prints_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    show(monkeypatch, viewed(1, 5), error=KeyboardInterrupt())
+    result = cli("demo")
+    assert (result.exit_code, result.stderr) == (130, "")
+    assert "1 batch, 5 records" in result.stdout
+
+
+class FakeProgram:
+    """Yields these batches, `None` for a pause."""
+
+    def __init__(self, *batches: ViewedBatch | None) -> None:
+        self._batches = iter(batches)
+        self.ssc = self
+        self.receiver_error = "no such well"
+
+    def next_batch(self, timeout_s: float) -> ViewedBatch | None:
+        return next(self._batches, None)
+
+    def awaitTerminationOrTimeout(self, timeout: float) -> bool:
+        return False
+
+
+def completed(program: FakeProgram, count: int, patience_s: float = 10.0) -> Iterator[ViewedBatch]:
+    return demo_module._completed(program, count, time.monotonic() + patience_s)  # type: ignore[arg-type]  # a fake
+
+
+def test_batches_count_from_the_first_with_records() -> None:
+    program = FakeProgram(viewed(1, 0), None, viewed(2, 0), viewed(3, 4), viewed(4, 0), viewed(5, 6), viewed(6, 7))
+    assert [batch.info.batchTime for batch in completed(program, 3)] == [3, 4, 5]
+
+
+def test_demo_without_records_ends_with_the_receivers_error() -> None:
+    with pytest.raises(PenstockError, match="no record arrived: no such well"):
+        next(completed(FakeProgram(viewed(1, 0)), 3, patience_s=0.0))
+
+
+def test_failed_batch_is_shown_then_raised() -> None:
+    batches = completed(FakeProgram(viewed(1, 0, "Traceback (most recent call last):\nValueError: x")), 3)
+    assert next(batches).failure == "ValueError: x"
+    with pytest.raises(BatchFailedError, match=r"^batch failed: ValueError: x"):
+        next(batches)
+
+
+LINE = re.compile(
+    r"\d\d:\d\d:\d\d  [\d,]+ records  [\d,]+ records/s  scheduling [\d,]+ ms  processing [\d,]+ ms  total [\d,]+ ms  "
+    r"rate limit none  top words \S+ [\d,]+(, \S+ [\d,]+)*"
+)
+
+
+def without_delays(errors: str) -> list[str]:
+    """The lines of standard error, except the warning that this machine was too busy for a batch."""
+    return [line for line in errors.splitlines() if "batch generation slower than the batch interval" not in line]
+
+
+@pytest.mark.spark
+@pytest.mark.programs
+def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
+    shared_jvm.prepare(PYSPARKS_DAEMON)
+    arguments = ["demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
+    output, error = tmp_path / "output", tmp_path / "error"
+    demo = Fork("penstock_cli", arguments, cwd=tmp_path, env=shared_jvm.environment, stdout=output, stderr=error)
+    assert demo.wait(240) == 0, error.read_text()
+    assert without_delays(error.read_text()) == []
+    dashboard, *batches, totals, delays = output.read_text().splitlines()
+    assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+", dashboard)
+    assert len(batches) == 3
+    assert all(LINE.fullmatch(batch) for batch in batches)
+    assert re.fullmatch(r"3 batches, [\d,]+ records, [\d,]+ records/s, 0 failed", totals)
+    assert re.fullmatch(r"delay p50/max: scheduling \S+ ms, processing \S+ ms, total \S+ ms", delays)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
+def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
+    # A session of its own: its processes are those to look for afterwards.
+    command = [sys.executable, "-m", "penstock_cli", "demo", "--batches", "100"]
+    with (
+        (tmp_path / "error").open("w") as error,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=error, text=True, start_new_session=True) as demo,
+    ):
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith("dashboard http://")
+        assert " records " in demo.stdout.readline()
+        os.killpg(demo.pid, signal.SIGINT)
+        rest = demo.stdout.read()
+        assert demo.wait(30) == 130
+    assert " batch" in rest
+    assert without_delays((tmp_path / "error").read_text()) == []
+    wait_for(lambda: not _session(demo.pid), "all processes of the session have ended", poll_s=0.1)
+
+
+def _session(leader: int) -> list[str]:
+    """The processes of a session."""
+    lines = subprocess.check_output(["ps", "-e", "-o", "sid=,pid=,args="], text=True).splitlines()
+    return [line for line in lines if line.split()[0] == str(leader)]

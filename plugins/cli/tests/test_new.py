@@ -1,0 +1,91 @@
+"""`penstock plugins new`: what it writes passes its own tests, ruff and mypy before the first change."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from tests.helpers.forked import run_module
+from tests.helpers.plugin_folders import environment_with
+
+from penstock_cli.new import write_plugin
+
+Cli = Callable[..., Result]
+
+_ROOT = Path(__file__).parents[3]
+KINDS = ("receiver", "rate-estimator", "listener", "block-store")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """A new plugin of each kind."""
+    return [write_plugin(kind, f"my-{kind}", tmp_path) for kind in KINDS]
+
+
+def _run(*command: str, folders: list[Path]) -> str:
+    ended = run_module(*command, cwd=folders[0].parent, env=environment_with(*folders))
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def test_tests_of_a_new_plugin_pass(folders: list[Path]) -> None:
+    output = _run("pytest", "-q", "-p", "no:cacheprovider", *map(str, folders), folders=folders)
+    grades = re.findall(r"^(\w+) \((.+)\): .* 0 excused, 0 failed; .* grade: (\w+);", output, re.MULTILINE)
+    assert sorted(grades) == [
+        ("TestMyBlockStore", "block-store", "hardened"),
+        ("TestMyListener", "listener", "hardened"),
+        ("TestMyRateEstimator", "rate-estimator", "hardened"),
+        ("TestMyReceiver", "receiver", "hardened"),
+    ]
+
+
+def test_check_finds_the_suite_of_a_new_plugin(cli: Cli, folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    environment_with(*folders)
+    for folder in folders:
+        monkeypatch.syspath_prepend(folder)
+    result = cli("plugins", "check", "my-rate-estimator", "--only", "PK-14", "--only", "RE-20")
+    assert result.exit_code == 0, result.output
+    assert "2 run, 0 not applicable, 0 excused, 0 failed; 2 selected" in result.stdout
+
+
+def test_new_plugin_is_clean_for_ruff_and_mypy(folders: list[Path]) -> None:
+    _run("ruff", "check", "--no-cache", "--extend-select=I,UP,B,C4,RET,RUF,SIM", ".", folders=folders)
+    _run("ruff", "format", "--no-cache", "--check", ".", folders=folders)
+    # Strict, and with the cache of this repository, so that Penstock is not checked again.
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", *map(str, folders)]
+    ended = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_command_says_what_to_do_next(cli: Cli, tmp_path: Path) -> None:
+    result = cli("plugins", "new", "receiver", "mqtt", "--into", str(tmp_path))
+    assert result.exit_code == 0
+    made = tmp_path / "penstock-mqtt"
+    files = sorted(file.name for file in made.iterdir())
+    assert files == ["README.md", "penstock_mqtt.py", "pyproject.toml", "test_penstock_mqtt.py"]
+    assert [line.strip() for line in result.stdout.splitlines()[1:5]] == files
+    assert result.stdout.endswith("  pytest\n  penstock demo --receiver mqtt\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("receiver", "My Receiver"), "the name 'My Receiver' is not lowercase ASCII"),
+        (("receiver", "socket"), "the name 'socket' is taken by socket (penstock-socket"),
+        (("sink", "mqtt"), "'sink' is not one of 'receiver', 'rate-estimator', 'listener', 'block-store'"),
+        (("receiver", "there"), "penstock-there exists: choose another name, or another folder with --into"),
+    ],
+)
+def test_mistake_is_reported_and_nothing_is_written(
+    cli: Cli, tmp_path: Path, arguments: tuple[str, str], message: str
+) -> None:
+    (tmp_path / "penstock-there").mkdir()
+    result = cli("plugins", "new", *arguments, "--into", str(tmp_path))
+    assert result.exit_code in {1, 2}
+    assert message in result.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["penstock-there"]

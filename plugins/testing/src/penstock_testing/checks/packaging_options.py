@@ -1,0 +1,322 @@
+"""Plugin checks PK-08 to PK-11: options are described and validated, and their secrets stay hidden."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+from penstock.errors import ConfigurationError, UnknownNameError, summary_of
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.listener_context import ListenerContext
+from penstock.plugins.specs import Option, Spec, options_of, read_options, structure_options
+from penstock_testing.check import NotApplicable, check, fail
+from penstock_testing.packaging_kit import PackagingKit
+from penstock_testing.subject import HOOKS
+
+_SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
+_GARBAGE = "no such value"
+
+
+def _with_options(kit: PackagingKit) -> list[tuple[str, Spec, list[Option]]]:
+    """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
+    found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs_with_options()]
+    if not any(options for _, _, options in found):
+        raise NotApplicable("the plugin has no options")
+    return found
+
+
+def _given(kit: PackagingKit) -> dict[str, Any]:
+    """The options of the suite and of its feeder."""
+    feeder = kit.subject.feeder
+    return {**kit.subject.options, **(kit.enter(feeder()).options() if feeder else {})}
+
+
+def _configured(kit: PackagingKit, spec: Spec) -> dict[str, str]:
+    """The options of listeners that the suite's configuration sets: a spec of theirs has the prefix of keys as name."""
+    conf = kit.subject.conf
+    return {key.removeprefix(spec.name): value for key, value in conf.items() if key.startswith(spec.name)}
+
+
+@check("PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}')
+def options_are_described(kit: PackagingKit) -> None:
+    """Every option is declared, with a type and a help text.
+
+    Purpose: users see an option only in ``penstock plugins show`` and in error messages.
+    Method: read the options as ``penstock plugins show`` does. Make the plugin's listeners, and record the options
+        classes that they read.
+    Condition: each option has a type other than Any, and a help text that is not empty; ``penstock_options`` of the
+        plugin has the options classes of its listeners.
+    Requires: an installed plugin with options.
+    """
+    for prefix, options_class in _read_by_listeners(kit).items():
+        if prefix not in kit.loaded().loaded[0].options:
+            name = options_class.__name__
+            fail(
+                f"the listeners read the options {name} below {prefix!r}, which the plugin does not declare",
+                prefix,
+                f"write penstock_options = {{{prefix!r}: {name}}} beside the hook",
+            )
+    for kind, spec, options in _with_options(kit):
+        for option in options:
+            if not option.help.strip():
+                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no help text", option.name)
+            if option.type in {"", "Any", "object"}:
+                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no type", option.name)
+
+
+@check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
+def unknown_option_refused(kit: PackagingKit) -> None:
+    """The plugin refuses an unknown option, and the error names the nearest known one.
+
+    Purpose: if a misspelt option were ignored, its default would apply unnoticed.
+    Method: set each option with its last letter doubled; make the plugin's listeners, if they read options, with an
+        unknown one.
+    Condition: each raises UnknownNameError, whose message names the known option.
+    Requires: an installed plugin that offers a receiver, an input stream, a rate estimator or listeners.
+    """
+    specs, plugin = kit.specs(), kit.loaded()
+    listens = "listeners" in kit.facts().hooks
+    if not specs and not listens:
+        raise NotApplicable("the plugin offers nothing that could have options")
+    if listens:
+        _check_listeners(kit.facts().name, plugin)
+    for kind, spec in specs:
+        for known in [option.name for option in options_of(spec)] or [""]:
+            misspelt = known + known[-1:] if known else "no_such_option"
+            try:
+                read_options(kind, spec, {misspelt: "1"})
+            except UnknownNameError as error:
+                if known and known not in str(error):
+                    fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
+            else:
+                fail(f"the {kind} {spec.name!r} accepts the unknown option {misspelt!r}", misspelt)
+
+
+@check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
+def bad_value_refused_early(kit: PackagingKit) -> None:
+    """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError.
+
+    Purpose: otherwise the receiver finds the bad value on an executor, long after the program's start.
+    Method: set each option to a text that is not a number, boolean or choice, and each float to NaN; make the instance.
+    Condition: options of these types raise ConfigurationError; for other types the factory accepts the text, or raises
+        ConfigurationError, too.
+    Requires: an installed plugin with options.
+    """
+    given = _given(kit)
+    for kind, spec, options in _with_options(kit):
+        given = {**given, **_configured(kit, spec)}
+        types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
+        fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
+        for option in options:
+            base = _without_none(fields[option.name])
+            refused = [_GARBAGE] if base in {int, float, bool} or get_origin(base) is Literal else []
+            for value in [*refused, *(["nan"] if base is float else [])]:
+                if _takes(kind, spec, {**given, option.name: value}):
+                    fail(
+                        f"the option {option.name!r} of the {kind} {spec.name!r} accepts {value!r}",
+                        f"{option.name}={value}",
+                        "add a validator, such as attrs.validators.gt(0), which NaN fails" if value == "nan" else "",
+                    )
+            if not refused:
+                _takes(kind, spec, {**given, option.name: _GARBAGE})
+
+
+@check("PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values")
+def secrets_stay_secret(kit: PackagingKit) -> None:
+    """No repr, log event or error message contains the value of a secret option.
+
+    Purpose: logs and error reports have more readers than a secret may have.
+    Method: set each option that has repr=False, or a name such as password or token, to a known text; make the
+        instance, and search for the text.
+    Condition: the text is in no repr of the options or the instance, no log event and no error message.
+    Requires: an installed plugin with such an option.
+    """
+    given, found = _given(kit), 0
+    for kind, spec, options in _with_options(kit):
+        given = {**given, **_configured(kit, spec)}
+        hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
+        for option in options:
+            if option.name not in hidden and not _SECRET.search(option.name):
+                continue
+            found += 1
+            if option.name not in hidden:
+                fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
+            marker = f"s3cret{kit.rng.getrandbits(64):x}"
+            texts = _texts_with(kind, spec, {**given, option.name: marker})
+            if places := [place for place, text in texts.items() if marker in text]:
+                fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
+    if not found:
+        raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
+
+
+@attrs.frozen
+class _None:
+    """The options of a spec without options."""
+
+
+def _without_none(kind: Any) -> Any:
+    """The type of an optional value; the base of an annotated one."""
+    if get_origin(kind) is Annotated:
+        return _without_none(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        members = [each for each in get_args(kind) if each is not type(None)]
+        return _without_none(members[0]) if len(members) == 1 else kind
+    return kind
+
+
+def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
+    """Whether the plugin accepts options and makes an instance with them.
+
+    Raises:
+        CheckFailure: the plugin raises another error than ConfigurationError.
+    """
+    known = {option.name for option in options_of(spec)}
+    try:
+        _make(kind, spec, {name: value for name, value in given.items() if name in known})
+    except ConfigurationError:
+        return False
+    except NotApplicable:
+        raise
+    except Exception as error:
+        shown = {
+            name: value for name, value in given.items() if isinstance(value, float) and math.isnan(value)
+        } or given
+        fail(f"the {kind} {spec.name!r} raised {summary_of(error)} instead of a ConfigurationError", dict(shown))
+    return True
+
+
+def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Options and an instance.
+
+    Raises:
+        NotApplicable: the suite lacks a required option.
+    """
+    if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
+        raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
+    options = read_options(kind, spec, given)
+    arguments = [] if options is None and kind != "rate estimator" else [options]
+    return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
+
+
+def _texts_with(kind: str, spec: Spec, given: Mapping[str, Any]) -> dict[str, str]:
+    """Make an instance with options; return the texts that may contain a value, by place."""
+    texts: dict[str, str] = {}
+    records = _Records()
+    logging.getLogger().addHandler(records)
+    known = {option.name for option in options_of(spec)}
+    try:
+        options, made = _make(kind, spec, {name: value for name, value in given.items() if name in known})
+        texts = {"the repr of the options": repr(options), "the repr of the instance": f"{made!r} {made}"}
+    except NotApplicable:
+        raise
+    # Users also read the message of an error.
+    except Exception as error:
+        texts["an error message"] = str(error)
+    finally:
+        logging.getLogger().removeHandler(records)
+    return texts | {"a log event": "\n".join(records.texts)}
+
+
+class _Records(logging.Handler):
+    """Collects the text of the logged events."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the text."""
+        self.texts.append(f"{record.getMessage()} {record.__dict__}")
+
+
+class _Read(dict[str, str]):
+    """A configuration that records the keys that were read."""
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        super().__init__(pairs)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> str:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+class _ConfiguredContext(ListenerContext):
+    """A context with a configuration and without a program."""
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        self.read = _Read(pairs)
+        #: Prefix of keys → the options class that was read.
+        self.options_read: dict[str, type[Any]] = {}
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The configuration, which the hook may also read without ``options``."""
+        return self.read
+
+    def options(self, prefix: str, options: type[Any]) -> Any:
+        """Structure the configuration values below a prefix, as in a program."""
+        self.options_read[prefix] = options
+        configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
+        return structure_options(prefix, options, configured)
+
+
+# The other methods need a program: a hook that calls one raises.
+_ConfiguredContext.__abstractmethods__ = frozenset()
+
+
+def _check_listeners(plugin: str, plugins: Plugins) -> None:
+    """Fail unless the hook ``listeners`` refuses an unknown option of its plugin, if it reads options at all."""
+    prefix = f"spark.penstock.{plugin}."
+    clean = _context({})
+    if not (_listen(plugins, clean) and any(key.startswith(prefix) for key in clean.read.asked)):
+        return
+    with suppress(UnknownNameError):
+        _listen(plugins, _context({f"{prefix}no_such_option": "1"}))
+        fail(
+            f"the hook listeners reads {', '.join(sorted(clean.read.asked))}, and ignores the unknown key "
+            f"{prefix}no_such_option",
+            f"{prefix}no_such_option=1",
+            f"read the options with context.options({prefix!r}, Options)",
+        )
+
+
+def _read_by_listeners(kit: PackagingKit) -> dict[str, type[Any]]:
+    """Prefix of keys → the options class that the hook ``listeners`` reads below it."""
+    if kit.subject.kind in HOOKS or "listeners" not in kit.facts().hooks:
+        return {}
+    clean = _context(kit.subject.conf)
+    with suppress(UnknownNameError):
+        _listen(kit.loaded(), clean)
+    return clean.options_read
+
+
+def _context(pairs: Mapping[str, str]) -> _ConfiguredContext:
+    return _ConfiguredContext(pairs)  # type: ignore[abstract]  # see above
+
+
+def _listen(plugins: Plugins, context: ListenerContext) -> bool:
+    """Call the hook ``listeners``; return whether it needs no program."""
+    try:
+        for result in plugins.manager.hook.listeners(context=context):
+            list(result)
+    except UnknownNameError:
+        raise
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""Loads plugins in clean processes and reports the ``Facts``: errors, side effects, duration, offers.
+
+The probe is a process that has imported Penstock, but no plugin and not Spark. It forks for each request, so that a
+plugin which hangs, crashes or ends its process affects the fork only. ``probe`` and ``unpickle`` start the probe.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import importlib.metadata
+import json
+import logging
+import os
+import pickle
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import attrs
+from attrs import frozen
+
+from penstock.errors import summary_of
+from penstock.hookspecs import API_VERSION, GROUP
+from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
+from penstock_testing.leak_meter import LeakMeter
+
+#: The step of loading that failed; empty when the plugin loaded.
+Step = Literal["", "import", "api", "hooks"]
+_START_LIMIT_S = 60.0
+_NEEDS_SPARK = {"DStream", "DataFrameStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
+
+
+@frozen
+class Facts:
+    """The result of loading one entry point.
+
+    Attributes:
+        name: the entry point's name.
+        value: the entry point's object reference.
+        distribution: the distribution that declares it.
+        step: the step of loading that failed; empty when it loaded.
+        fault: the reason of the failure.
+        seconds: duration of the import.
+        side_effects: side effects of the import, one line each.
+        offers: kind and name of each spec, such as ``("receiver", "socket")``.
+        hooks: the hooks that it implements.
+    """
+
+    name: str
+    value: str
+    distribution: str
+    step: Step = ""
+    fault: str = ""
+    seconds: float = 0.0
+    side_effects: tuple[str, ...] = ()
+    offers: tuple[tuple[str, str], ...] = ()
+    hooks: tuple[str, ...] = ()
+
+
+class _Probe:
+    """The client of the probe process. This process and its forks share it; one of them sends requests at a time."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        here = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "penstock_testing.plugin_probe"],
+            env={**os.environ, "PYTHONPATH": here},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        atexit.register(self._end)
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request and wait for its answer."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        path = [str(Path(each).absolute()) for each in sys.path]
+        number = os.urandom(8).hex()
+        print(json.dumps(request | {"path": path, "number": number}), file=self._process.stdin, flush=True)
+        while line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            # An answer with another number is for a fork of this process that was killed meanwhile.
+            if answer.pop("number") == number:
+                return answer
+        raise RuntimeError(f"the probe process ended with status {self._process.wait()}")
+
+    def _end(self) -> None:
+        if self._owner == os.getpid():
+            self._process.communicate()  # closes its standard input, which ends it
+
+
+_probe: _Probe | None = None
+_known: dict[tuple[str, ...], Facts] = {}
+
+
+def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    global _probe
+    if _probe is None:
+        _probe = _Probe()
+    return _probe.ask(request)
+
+
+def start_probe() -> None:
+    """Start the probe process and wait until it answers."""
+    if _probe is None:
+        unpickle(pickle.dumps(None), _START_LIMIT_S)
+
+
+def installed() -> list[LoadedPlugin]:
+    """The installed plugins with name, value, distribution and version. Imports none."""
+    found = importlib.metadata.entry_points(group=GROUP)
+    return [LoadedPlugin.of(each) for each in sorted(set(found), key=lambda one: (one.name, one.value))]
+
+
+def probe(plugin: LoadedPlugin, limit_s: float, *, again: bool = False) -> Facts:
+    """Load a plugin alone in a clean process. The answer is cached; ``again`` loads the plugin once more."""
+    key = (plugin.name, plugin.value, plugin.distribution, *sys.path)
+    if again or key not in _known:
+        _known[key] = _facts(plugin, limit_s)
+    return _known[key]
+
+
+def _facts(plugin: LoadedPlugin, limit_s: float) -> Facts:
+    answer = _ask({"entry": [plugin.name, plugin.value], "limit_s": limit_s})
+    facts = Facts(plugin.name, plugin.value, plugin.distribution)
+    if "end" in answer:
+        return attrs.evolve(facts, step="import", fault=answer["end"])
+    offers = tuple((kind, name) for kind, name in answer.pop("offers", ()))
+    return attrs.evolve(facts, offers=offers, **{name: _frozen(value) for name, value in answer.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def unpickle(pickled: bytes, limit_s: float) -> str:
+    """Unpickle an object in a clean process; return the error, or an empty text for success."""
+    answer = _ask({"pickle": base64.b64encode(pickled).decode(), "limit_s": limit_s})
+    return str(answer.get("end") or answer["fault"])
+
+
+# -- in the probe process --
+
+
+def main() -> None:
+    """Answer requests, one line of JSON each, until standard input ends."""
+    # Penstock's own modules do not count as a plugin's import time.
+    for module in map(import_module, (GROUP, f"{GROUP}.spi")):
+        for name in set(dir(module)) - _NEEDS_SPARK:
+            getattr(module, name)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            print(json.dumps(_serve(request) | {"number": request["number"]}), flush=True)
+        except BrokenPipeError:
+            os._exit(0)  # the client has ended
+
+
+def _serve(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request in a forked process; ``{"end": reason}`` when the process does not answer."""
+    with tempfile.TemporaryDirectory(prefix="penstock-probe-") as folder:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _fork(request, Path(folder), writer)
+        os.close(writer)
+        data, deadline, hung = b"", time.monotonic() + request["limit_s"], False
+        while not hung:
+            ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+            hung = not ready
+            if hung:
+                os.kill(pid, signal.SIGKILL)
+            elif chunk := os.read(reader, 65536):
+                data += chunk
+            else:
+                break
+        os.close(reader)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if hung:
+            return {"end": f"it did not load within {request['limit_s']:g} s"}
+        if not data:
+            said = Path(folder, "output").read_text(errors="replace").strip().splitlines()
+            killed = f"its process was killed by {signal.Signals(-status).name}" if status < 0 else ""
+            end = killed or f"it ended the process with exit status {status}"
+            return {"end": end + (f": {said[-1]}" if said else "")}
+        answer: dict[str, Any] = json.loads(data)
+        return answer
+
+
+def _fork(request: dict[str, Any], folder: Path, writer: int) -> NoReturn:
+    """Answer in this forked process, with its own folders and output, then end the process."""
+    try:
+        for name in ("work", "temporary"):
+            (folder / name).mkdir()
+        os.chdir(folder / "work")
+        tempfile.tempdir = str(folder / "temporary")
+        output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for descriptor in (1, 2):
+            os.dup2(output, descriptor)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.path[:] = request["path"]
+        if "pickle" in request:
+            answer = _unpickled(base64.b64decode(request["pickle"]))
+        else:
+            answer = _loaded(folder / "output", *request["entry"])
+        os.write(writer, json.dumps(answer).encode())
+    finally:
+        # Threads and exit handlers of a plugin do not delay the end.
+        os._exit(0)
+
+
+def _unpickled(pickled: bytes) -> dict[str, Any]:
+    try:
+        pickle.loads(pickled)
+    # Third-party code: every error is reported, here and below.
+    except BaseException as error:
+        return {"fault": summary_of(error)}
+    return {"fault": ""}
+
+
+def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
+    """Load an entry point; return the fields of ``Facts``."""
+    entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
+    before, folder = LeakMeter(), Path.cwd()
+    began = time.perf_counter()
+    try:
+        target = entry_point.load()
+    except BaseException as error:
+        return {"step": "import", "fault": summary_of(error)}
+    seconds = time.perf_counter() - began
+    sys.stdout.flush()
+    effects = before.leaks(deadline_s=0)
+    if printed := output.read_text(errors="replace"):
+        effects.append(f"it printed {printed[:100]!r}")
+    if "pyspark" in sys.modules:
+        effects.append("pyspark is imported")
+    effects += [f"the file {each.name} exists in the working directory" for each in folder.iterdir()]
+    facts = {"seconds": seconds, "side_effects": effects}
+    api = str(getattr(target, "penstock_api", API_VERSION))
+    logging.getLogger("penstock").setLevel(logging.CRITICAL)
+    (record,) = Plugins(entry_points=[entry_point]).loaded
+    if record.fault:
+        return facts | {"step": "hooks" if api == API_VERSION else "api", "fault": record.fault}
+    offers = [(KINDS[hook][0], spec.name) for hook, specs in record.specs.items() for spec in specs]
+    return facts | {"offers": offers, "hooks": record.hooks}
+
+
+def _any_name(name: str) -> str:
+    """The name if it is legal, else a replacement: PK-03 finds illegal names without loading the plugin."""
+    return name if LEGAL_NAME.fullmatch(name) else "illegal"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""The conformance kit itself: KK-01 to KK-08."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.mutants.mutant import all_mutants, installed_files
+from tests.mutants.packaging import REFERENCE, distribution
+from tests.mutants.rate_estimator import RESTORES
+from tests.mutants.receiver_references import ReplayableReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
+
+import penstock_testing as testing
+from penstock.errors import ConfigurationError
+from penstock_testing import Capabilities, MemoryFeeder, Report, all_checks, run_checks
+from penstock_testing import check as registry
+from penstock_testing.check import PINNED, SECTIONS, Check, Kind, checks_for
+from penstock_testing.check_report import PAGE
+
+_KIT = Path(registry.__file__).parent
+_PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+def test_every_check_has_a_mutant() -> None:  # KK-01
+    mutated = {each.check for live in (False, True) for each in all_mutants(live=live)}
+    assert [each.id for each in all_checks().values() if each.id not in mutated] == []
+
+
+# KK-02, the references pass every check, is tests/mutants/test_mutants.py, and so is KK-05, their budget.
+
+
+def test_number_of_checks_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:  # KK-03
+    assert sum(PINNED.values()) == len(all_checks())
+    monkeypatch.delitem(registry._registry, "RC-06")
+    with pytest.raises(RuntimeError, match=f"checks of kind receiver; PINNED says {PINNED['receiver']}"):
+        all_checks()
+
+
+def test_report_without_a_pinned_check_fails() -> None:  # KK-03
+    checks = checks_for("receiver")
+    results = tuple(testing.Result.of(each, "passed") for each in checks)
+    assert Report("receiver", "whole", 0, len(checks), results).grade == "hardened"
+    shrunk = Report("receiver", "shrunk", 0, len(checks), results[1:])
+    assert not shrunk.ok
+    assert shrunk.grade == "fails"
+    assert f"INCOMPLETE: only {len(checks) - 1} of {len(checks)} checks have run" in shrunk.summary()
+
+
+def test_summary_names_the_checks_that_failed() -> None:
+    checks = checks_for("receiver", ["PK-15", "RC-06"])
+    results = (testing.Result.of(checks[0], "failed"), testing.Result.of(checks[1], "passed"))
+    assert " 1 failed (PK-15); 2 selected; seed 0." in Report("receiver", "mqtt", 0, None, results).summary()
+
+
+def test_text_of_a_failure_quotes_code_with_single_backticks() -> None:
+    (check,) = checks_for("receiver", ["RC-02"])
+    assert "`onStart` returns promptly." in (text := testing.Result.of(check, "failed").text())
+    assert "``" not in text
+
+
+def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
+    assert run_checks("receiver", name="socket", only=["RC-01"])["RC-01"].outcome == "not applicable"
+    result = run_checks("receiver", feeder=MemoryFeeder, name="socket", only=["RC-01"])["RC-01"]
+    assert result.outcome == "failed"
+    assert result.seen == "receiver 'socket' needs the option 'host', and MemoryFeeder gives address"
+    assert result.change == "return the receiver's options from MemoryFeeder.options, or set options in the suite"
+
+
+def test_plugin_that_changes_the_folder_is_not_charged_with_the_files_there() -> None:
+    changes = "import os\nos.chdir('/')\n" + REFERENCE
+    with installed_files(distribution("kit_folder", changes)):
+        result = run_checks("plugin", name="kit_folder", only=["PK-06"])["PK-06"]
+    assert result.seen.startswith("after the import, the working directory changed from ")
+    assert result.seen.endswith(" to '/'"), result.seen
+
+
+class _HoldsLock(MemoryReceiver):
+    def __init__(self, feeder: MemoryFeeder) -> None:
+        super().__init__(feeder)
+        self.lock = threading.Lock()
+
+
+def test_receiver_that_cannot_be_pickled_fails_one_check() -> None:
+    only = ["PK-12", "PK-13", "RC-02", "RC-10"]
+    report = run_checks("receiver", _HoldsLock, MemoryFeeder, only, capabilities=MEMORY_RECEIVER)
+    assert [each.outcome for each in report.results] == ["failed", *["not applicable"] * 3]
+    assert report["RC-10"].seen == "the receiver cannot be pickled: see PK-12"
+
+
+class _Refuses(MemoryReceiver):
+    def receive(self) -> None:
+        self.stop("no such topic")
+
+
+def test_failure_says_why_the_receiver_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    report = run_checks("receiver", _Refuses, MemoryFeeder, ["PK-13", "RC-31"], capabilities=MEMORY_RECEIVER)
+    assert "neither of two receivers stores a record of its source; reported errors: []" in report["PK-13"].seen
+    assert report["PK-13"].change == "make one receiver store records first: see RC-10"
+    assert "the receiver has ended: no such topic" in report["PK-13"].seen
+
+
+@pytest.mark.parametrize("check", [pytest.param(each, id=each.id) for each in all_checks().values()])
+def test_check_is_documented(check: Check) -> None:  # KK-04
+    assert check.rule.endswith(".")
+    assert [name for name in SECTIONS if not check.documentation.get(name, "").endswith(".")] == []
+    assert check.change
+    page = _PAGE.read_text(encoding="utf-8")
+    assert f'<a id="{check.id.lower()}"></a>' in page
+    assert page.startswith(f"# {PAGE}\n")
+
+
+def test_nothing_in_the_kit_sleeps() -> None:  # KK-06
+    calls = {
+        f"{file.name}:{node.lineno}"
+        for file in _KIT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr == "sleep")
+        or (isinstance(node, ast.alias | ast.Name) and getattr(node, "name", getattr(node, "id", "")) == "sleep")
+    }
+    assert calls == set()
+
+
+def _without_times(report: Report) -> list[tuple[str, ...]]:
+    return [(each.id, each.outcome, each.seen, each.smallest) for each in report.results]
+
+
+def test_same_seed_gives_the_same_report() -> None:  # KK-07
+    only = ["RE-01", "RE-02", "RE-10", "RE-21"]
+    for make in (SteadyEstimator, _broken_estimator):
+        first, second = (
+            _without_times(run_checks("rate-estimator", make, only=only, seed=7, capabilities=RESTORES))
+            for _ in range(2)
+        )
+        assert first == second
+    receiver = [
+        _without_times(run_checks("receiver", MemoryReceiver, MemoryFeeder, ["RC-10"], capabilities=MEMORY_RECEIVER))
+        for _ in range(2)
+    ]
+    assert receiver[0] == receiver[1]
+
+
+def _broken_estimator(batch_interval_ms: int) -> SteadyEstimator:
+    class Broken(SteadyEstimator):
+        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+            rate = super().compute(time, numElements, processingDelay, schedulingDelay)
+            return -1.0 if processingDelay % 7 == 3 else rate
+
+    return Broken(batch_interval_ms)
+
+
+_WITHOUT_PYTEST = """
+import sys, unittest
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pytest", "_pytest", "hypothesis"}:
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+from penstock_testing import RateEstimatorSuite, run_checks
+from penstock import RateEstimator
+
+class Constant(RateEstimator):
+    def compute(self, time, numElements, processingDelay, schedulingDelay):
+        return 100.0
+
+report = run_checks("rate-estimator", lambda interval: Constant(), only=["RE-01"], isolated=True)
+assert report.ok, report.text()
+
+class ConstantSuite(RateEstimatorSuite):
+    make = lambda self: Constant()
+
+assert ConstantSuite.run_checks(["RE-01"]).ok
+outcome = unittest.TestResult()
+class Case(ConstantSuite, unittest.TestCase): pass
+Case("test_RE_01_none_or_finite_positive").run(outcome)
+Case("test_RE_20_state_round_trips").run(outcome)
+assert (len(outcome.errors), len(outcome.failures), len(outcome.skipped)) == (0, 0, 1), outcome
+assert not any(name.partition(".")[0] == "pytest" for name in sys.modules)
+"""
+
+
+def test_kit_works_without_pytest() -> None:  # KK-08
+    ended = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PYTEST], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+# -- mistakes of a suite --
+
+
+@pytest.mark.parametrize("text", ["slow", "0", "-1"])
+def test_invalid_scale_of_the_deadlines_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", text)
+    with pytest.raises(ValueError, match=f"PENSTOCK_TEST_SCALE='{text}': must be a number above 0, a factor for all"):
+        registry.scale()
+
+
+def test_kind_without_checks_and_suite_without_make_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"kind='sink': must be one of .*receiver"):
+        run_checks(cast(Any, "sink"), SteadyEstimator)
+    with pytest.raises(ConfigurationError, match=r"no kind 'sink' of plugin has checks; these have: .*receiver"):
+        type("SinkSuite", (testing.ConformanceSuite,), {"kind": "sink"})
+    with pytest.raises(ConfigurationError, match="a receiver suite needs make: a function that returns a new instance"):
+        run_checks("receiver")
+
+
+def test_check_has_documentation_and_an_id_of_its_own() -> None:
+    def undocumented(_kit: object) -> None: ...
+
+    for check_id, reason in (("RC-06", "is registered twice"), ("RC-99", "has no documentation")):
+        with pytest.raises(ValueError, match=f"check {check_id} {reason}"):
+            registry.check(check_id, "must", change="do it")(undocumented)
+    assert "RC-99" not in registry._registry
+
+
+def _raises(*_arguments: object) -> None:
+    raise ZeroDivisionError("by records")
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "check", "seen"),
+    [
+        ("rate-estimator", _raises, "RE-01", "make raised ZeroDivisionError: by records"),
+        ("listener", _raises, "LI-01", "make raised ZeroDivisionError: by records"),
+        ("listener", lambda _context: [], "LI-01", "make returned no listener"),
+        ("listener", lambda _context: [object()], "LI-01", "the listener object has none of the callbacks"),
+        ("receiver", lambda _feeder: 5, "RC-02", "make returned a int"),
+        ("block-store", lambda _folder: object(), "BS-01", "object implements no hook"),
+    ],
+)
+def test_make_without_a_plugin_fails_the_check_with_what_it_gave(
+    kind: Kind, make: Callable[..., Any], check: str, seen: str
+) -> None:
+    result = run_checks(kind, make, MemoryFeeder if kind == "receiver" else None, [check])[check]
+    assert result.outcome == "failed"
+    assert seen in result.seen
+
+
+def test_replayable_receiver_whose_make_takes_no_position_fails() -> None:
+    def make(feeder: MemoryFeeder) -> ReplayableReceiver:
+        return ReplayableReceiver(feeder)
+
+    replayable = Capabilities(replayable=True)
+    result = run_checks("receiver", make, MemoryFeeder, ["RC-36"], capabilities=replayable)["RC-36"]
+    assert result.seen == "make has no argument position, and Capabilities.replayable is set"
+    assert result.change.startswith("declare make(feeder, position=None)")
+
+
+def test_expected_failure_that_passes_is_a_failure() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, only=["RE-01"], expected_failures={"RE-01": "a bug"})
+    result = report["RE-01"]
+    assert (result.outcome, result.change) == ("failed", "remove RE-01 from expected_failures")
+    assert result.seen == "the check passes, although expected_failures lists it: a bug"
