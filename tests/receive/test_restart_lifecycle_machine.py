@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from attrs import evolve
@@ -64,6 +65,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.stop_requested = self.watches = False
         self.registered = False
         self.ends = 0
+        self.is_configured = self.is_abandoned = self.is_stuck = self.last_flush_is_final = False
         self.reports: list[str] = []
         self.restart_errors = self.returned_stops = 0
 
@@ -101,8 +103,8 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
 
     def begin(self, effect: Effect) -> None:
         # A wait that a stop cut short ends soon; an abandoned onStart may never end.
-        over = [events.AwaitRestart] * self.stop_requested + [events.CallOnStart] * self.is_abandoned
-        assert [other for other in self.under_way if type(other) not in over] == [], "two activities at a time"
+        over = ("AwaitRestart",) * self.stop_requested + ("CallOnStart",) * self.is_abandoned
+        assert [other for other in self.under_way if type(other).__name__ not in over] == [], "two activities at a time"
         match effect:
             case events.CallOnStart():
                 assert not self.stop_requested
@@ -138,7 +140,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     def configure(self, policy: Settings) -> None:
         self.receiver = new_receiver(0, policy)
         self.rate = self.receiver.rate
-        self.is_abandoned = self.is_stuck = self.last_flush_is_final = False
+        self.is_configured = True
 
     @rule()
     def start(self) -> None:
@@ -331,11 +333,11 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """A stop ends in every state, once everything that is under way has ended, and no report is lost."""
-        if not hasattr(self, "is_abandoned"):
+        if not self.is_configured:
             return
         self.stop_requested = True
         self.take(events.StopRequested("enough"))
-        ends = {
+        ends: dict[type, Callable[[], object]] = {
             events.Register: partial(self.answer_registration, "", None),
             events.CallOnStart: partial(self.return_from_on_start, None),
             events.CallOnStop: partial(self.return_from_on_stop, None),

@@ -78,6 +78,7 @@ class ReceiverSupervisor:
         self._clock = clock or SystemClock()
         self._log = log.bind(stream_id=launch.stream_id)
         self.stream_id = launch.stream_id
+        self.name = f"{launch.receiver_type}-{launch.stream_id}"
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
@@ -139,7 +140,11 @@ class ReceiverSupervisor:
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
-        return self._limiter.rate
+        return self._state.rate_limit
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until the receiver has stopped for good; return whether it has."""
+        return self._terminated.wait(timeout_s)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has.
@@ -147,7 +152,7 @@ class ReceiverSupervisor:
         Raises:
             BaseException: the error that stopped it.
         """
-        terminated, state = self._terminated.wait(timeout_s), self._state.state
+        terminated, state = self.await_end(timeout_s), self._state.state
         if terminated and isinstance(state, Terminated) and state.error is not None:
             raise state.error
         return terminated
@@ -365,9 +370,9 @@ class ReceiverSupervisor:
         return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        self._log.debug("rate limit changed", rate=self._limiter.rate)
+        self._log.debug("rate limit changed", rate=self.rate_limit)
         try:
-            self._receiver.on_rate_change(self._limiter.rate)
+            self._receiver.on_rate_change(self.rate_limit)
         except Exception as error:
             self.report_error("on_rate_change failed", error)
 

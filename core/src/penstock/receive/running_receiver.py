@@ -224,6 +224,11 @@ class RunningReceiver:
         return not isinstance(self.state, Created | Starting | Receiving)
 
     @property
+    def rate_limit(self) -> float | None:
+        """Records/s in force, ``None`` for no limit."""
+        return None if math.isinf(self.rate) else self.rate
+
+    @property
     def is_held(self) -> bool:
         """Whether every store waits: the driver pauses the receiver, or the disk is full."""
         return self.is_paused or self.disk_waits > 0

@@ -1,6 +1,6 @@
 """What the driver knows of a receiver: its record and the states of its life cycle.
 
-Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. The states::
+Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
     Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
                     ^                                      any job that ends ──> BackingOff | GivenUp
@@ -21,6 +21,7 @@ from attrs import field, frozen
 from penstock.conf import Settings
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.messages import StopReceiver
+from penstock.receive.relaunch_policy import exceeds_budget
 from penstock.spark.cluster import TaskLocation
 
 
@@ -301,8 +302,7 @@ class ReceiverTrackingInfo:
 
     def exceeds_budget(self, now_ms: float) -> bool:
         """Whether more failures than the restart budget allows happened within its window."""
-        failures_ms, settings = self.failures_ms, self.settings
-        return len(failures_ms) > settings.max_restarts and now_ms - failures_ms[0] < settings.restart_window_ms
+        return exceeds_budget(self.settings, self.failures_ms, now_ms)
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
