@@ -10,12 +10,12 @@ from attrs import evolve
 from penstock.conf import Settings
 from penstock.receive import restart_events as events
 from penstock.receive.restart_lifecycle import step
-from penstock.receive.running_receiver import RunningReceiver, new_receiver
+from penstock.receive.running_receiver import RestartPolicy, RunningReceiver, new_receiver
 
 _ERROR = OSError("reset by peer")
 # Every step is later than both timeouts.
 _STEP_MS = 10_000
-_SETTINGS = evolve(Settings.parse({}), start_timeout_ms=5000, stop_timeout_ms=5000)
+_SETTINGS = evolve(RestartPolicy.of(Settings.parse({})), start_timeout_ms=5000, stop_timeout_ms=5000)
 
 
 def _events() -> Iterator[events.Event]:

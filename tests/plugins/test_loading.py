@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import RateEstimatorSpec, hookspecs
+from penstock import BatchCompleted, RateEstimatorSpec, hookspecs
 from penstock.errors import UnknownNameError
 from penstock.plugins.discovery import Plugins
 
@@ -150,11 +150,11 @@ def test_plugin_with_on_hooks_is_a_listener(zoo: Zoo) -> None:
         """,
     )
     zoo.add_good("other")
-    (listener, origin), *_others = zoo.load().listeners(None)
-    assert origin == "one (dist-zoo_0 1.0)"
-    assert getattr(listener, "never_drop") is True  # noqa: B009  # not a part of object
-    assert not hasattr(listener, "onBatchStarted")
-    listener.onBatchCompleted("event")  # type: ignore[attr-defined]
+    listener, *_others = zoo.load().listeners(None)
+    assert listener.origin == "one (dist-zoo_0 1.0)"
+    assert listener.never_drop
+    assert list(listener.callbacks) == [BatchCompleted]
+    listener.callbacks[BatchCompleted]("event")
     assert sys.modules[module].heard == ["event"]
     assert sys.modules["zoo_1"].heard == []
 
@@ -162,8 +162,8 @@ def test_plugin_with_on_hooks_is_a_listener(zoo: Zoo) -> None:
 def test_listeners_hook_gets_the_context(zoo: Zoo) -> None:
     zoo.add_good("one")
     itself, offered = zoo.load().listeners("the context")
-    assert getattr(offered[0], "context") == "the context"  # noqa: B009  # not a part of object
-    assert offered[1] == itself[1] == "one (good-one 1.0)"
+    assert getattr(offered.target, "context") == "the context"  # noqa: B009  # not a part of object
+    assert offered.origin == itself.origin == "one (good-one 1.0)"
 
 
 def test_store_hooks_can_wrap_each_other(zoo: Zoo) -> None:

@@ -13,7 +13,7 @@ from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, Receiver
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.restart_events import Effect, Event, Intake
-from penstock.receive.restart_lifecycle import restart_delay_ms, step
+from penstock.receive.restart_lifecycle import step
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -23,6 +23,7 @@ from penstock.receive.running_receiver import (
     Interrupted,
     Receiving,
     Registering,
+    RestartPolicy,
     Starting,
     Stopping,
     Terminated,
@@ -31,11 +32,11 @@ from penstock.receive.running_receiver import (
 
 E = TypeVar("E")
 SETTINGS = evolve(
-    Settings.parse({}),
+    RestartPolicy.of(Settings.parse({})),
     start_timeout_ms=60_000,
     stop_timeout_ms=5000,
-    receiver_restart_delay_ms=1000,
-    max_relaunch_delay_ms=8000,
+    delay_ms=1000,
+    max_delay_ms=8000,
 )
 BOOM, LOST = ValueError("boom"), OSError("connection lost")
 ACCEPTED, RETURNED, LATE = events.RegistrationAnswered(), events.CallReturned(), events.CallReturned(in_time=False)
@@ -351,16 +352,19 @@ def test_back_off_of_restarts_doubles_until_a_block_is_accepted() -> None:
 
 
 def test_given_delay_does_not_count_for_the_back_off() -> None:
-    life = Life(*RUN, RESTART)
-    assert life.receiver.restarts == 0
-    assert restart_delay_ms(life.receiver) <= 1000
+    assert Life(*RUN, RESTART).receiver.restarts == 0
 
 
 def test_jitter_differs_between_receivers() -> None:
-    first = Life(*RUN).receiver
-    assert restart_delay_ms(first) == restart_delay_ms(Life(*RUN).receiver)
-    assert restart_delay_ms(first) != restart_delay_ms(evolve(first, stream_id=4))
-    assert restart_delay_ms(first) != restart_delay_ms(evolve(first, jitter_seed="another application"))
+    def delay_ms(**changes: Any) -> float:
+        life = Life()
+        life.receiver = evolve(life.receiver, **changes)
+        life.take(*RUN, events.RestartRequested("again"), *DRAINED, DELIVERED)
+        (wait,) = life.of(events.AwaitRestart)
+        return wait.delay_ms
+
+    assert len({delay_ms(), delay_ms(stream_id=4), delay_ms(jitter_seed="another application")}) == 3
+    assert delay_ms() == delay_ms()
 
 
 # -- failures of threads --
@@ -394,20 +398,22 @@ def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float
     assert life.of(events.SetRate)[-1] == events.SetRate(rate)
 
 
-@pytest.mark.parametrize("rate", [None, 0.0, -1.0, math.nan])
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
 def test_rate_that_is_no_rate_changes_nothing(rate: float | None) -> None:
     life = Life(*RUN, events.DesiredState(1, 10.0), events.DesiredState(2, rate))
     assert (life.receiver.rate, life.effects) == (10.0, ())
 
 
 def test_rate_is_bounded_and_notified_when_it_changes() -> None:
-    life = Life(*RUN, max_rate_per_s=50.0)
+    life = Life(*RUN, initial_rate=50.0, max_rate=50.0)
     assert life.receiver.rate == 50.0
     life.take(events.DesiredState(1, 20.0))
     assert life.effects == (events.SetRate(20.0), events.NotifyRate())
     life.take(events.DesiredState(2, 20.0))
     assert not life.effects
     life.take(events.DesiredState(3, 1000.0))
+    assert life.effects == (events.SetRate(50.0), events.NotifyRate())
+    life.take(events.DesiredState(4, 20.0), events.DesiredState(5, None))
     assert life.effects == (events.SetRate(50.0), events.NotifyRate())
 
 

@@ -14,6 +14,7 @@ from tests.helpers.restart_transitions import restart_transitions
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStuckError
+from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.restart_events import Effect, Event, Intake
@@ -22,18 +23,19 @@ from penstock.receive.running_receiver import (
     Interrupted,
     Receiving,
     Restart,
+    RestartPolicy,
     Starting,
     Terminated,
     new_receiver,
 )
 
-SETTINGS = Settings.parse({})
+SETTINGS = RestartPolicy.of(Settings.parse({}))
 TRANSITIONS = restart_transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     start_timeout_ms=st.sampled_from([0, 5000]),
     stop_timeout_ms=st.sampled_from([0, 2000]),
-    max_rate_per_s=st.sampled_from([15.0, float("inf")]),
+    max_rate=st.sampled_from([15.0, None]),
 )
 ACTIVITIES = (
     events.Register,
@@ -60,7 +62,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.calls: list[str] = []
         self.intake = Intake.OPEN
         self.rate, self.paused = self.receiver.rate, False
-        self.desired: tuple[int, float | None] = (0, None)
+        self.desired: tuple[int, float | None] = (0, 0.0)
         self.driver_pauses, self.disk_waits = False, 0
         self.stop_requested = self.watches = False
         self.registered = False
@@ -137,7 +139,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     # -- the owner --
 
     @initialize(policy=POLICIES)
-    def configure(self, policy: Settings) -> None:
+    def configure(self, policy: RestartPolicy) -> None:
         self.receiver = new_receiver(0, policy)
         self.rate = self.receiver.rate
         self.is_configured = True
@@ -179,7 +181,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
 
     def note_desired(self, number: int, rate: float | None, paused: bool | None) -> None:
         if number >= self.desired[0]:
-            self.desired = (number, rate or self.desired[1])
+            self.desired = (number, self.desired[1] if rate == 0.0 else rate)
             self.driver_pauses = self.driver_pauses if paused is None else paused
 
     # -- the driver --
@@ -314,9 +316,8 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @invariant()
     def rate_is_that_of_the_newest_desired_state(self) -> None:
         assert self.rate == self.receiver.rate
-        rate = self.desired[1]
-        if rate is not None:
-            assert self.rate == min(rate, self.receiver.settings.max_rate_per_s)
+        policy, rate = self.receiver.policy, self.desired[1]
+        assert self.rate == lowest(policy.initial_rate if rate == 0.0 else rate, policy.max_rate)
 
     @invariant()
     def stores_are_held_while_there_is_a_reason(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import StateGoneError
-from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
+from penstock.worker.state_store import StateStore, StateVersion, StoredState, pickled
 
 # None removes.
 Changes = dict[Any, str | None]
@@ -72,7 +72,7 @@ class Store:
         for key, state in changes.items():
             if state is not None or key in before:
                 stored = before[key].key if key in before else pickled(key)
-                rows.append((key, Found(stored, None if state is None else pickled(state), time_ms)))
+                rows.append((key, StoredState(stored, None if state is None else pickled(state), time_ms)))
         return self.store.commit(version, time_ms, rows)
 
     def states(self, version: StateVersion) -> dict[Any, str]:

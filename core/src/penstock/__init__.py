@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.errors import SchemaError as SchemaError
     from penstock.errors import StoreError as StoreError
     from penstock.graph.dataframe_stream import DataFrameStream as DataFrameStream
+    from penstock.graph.dataframe_stream import GroupedDataFrameStream as GroupedDataFrameStream
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.state_spec import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.listen.events import StopProgress as StopProgress
     from penstock.listen.events import StreamingStarted as StreamingStarted
     from penstock.listen.events import StreamInputInfo as StreamInputInfo
-    from penstock.listen.listener_counts import ListenerCounts as ListenerCounts
+    from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
     from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo

@@ -107,12 +107,12 @@ def parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def parse_rate_per_s(text: str) -> float:
-    """Parse a rate in records/s. Zero and below mean unlimited, as in Spark."""
+def parse_rate_per_s(text: str) -> float | None:
+    """Parse a rate in records/s. Zero and below mean no limit, as in Spark: ``None``."""
     rate = parse_float(text)
     if math.isnan(rate):
         raise ValueError(f"{shown(text)} is not a number")
-    return rate if rate > 0 else math.inf
+    return rate if 0 < rate < math.inf else None
 
 
 def parse_level(text: str) -> str:
@@ -199,7 +199,7 @@ PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_byte
 Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
 Port = Annotated[int, TextForm("port", parse_port)]
-RatePerS = Annotated[float, TextForm("records/s", parse_rate_per_s)]
+RatePerS = Annotated[float | None, TextForm("records/s", parse_rate_per_s)]
 Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
 LogLevel = Annotated[str, TextForm("log level", parse_level)]
 TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", parse_time_zone)]

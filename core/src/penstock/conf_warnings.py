@@ -8,6 +8,7 @@ from difflib import SequenceMatcher, get_close_matches
 from attrs import frozen
 
 from penstock.conf import KEYS, OPTION_SECTIONS, Settings
+from penstock.errors import plugin_distribution
 
 _OURS = "spark.penstock."
 _LIKENESS = 0.8
@@ -15,18 +16,19 @@ _WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing 
 _LOG_CLASS = "custom write-ahead logs are not supported; unset the key"
 _BATCHED = "events that wait are always written together; unset the key"
 _FILES = "file streams keep no time window: they read each file once, whatever its age; see the option new_files_only"
+_READ_BY_PLUGIN = "no installed plugin reads it; penstock plugins list shows those that are installed"
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
-    "spark.streaming.ui.retainedBatches": "the dashboard reads it: pip install penstock-ui",
-    "spark.streaming.dynamicAllocation.": "its plugin is not installed, or not loaded: pip install penstock-allocation",
+    "spark.streaming.ui.retainedBatches": _READ_BY_PLUGIN,
+    "spark.streaming.dynamicAllocation.": _READ_BY_PLUGIN,
     "spark.streaming.fileStream.minRememberDuration": _FILES,
     "spark.streaming.minRememberDuration": _FILES,
     "spark.streaming.receiver.blockStoreTimeout": "set the number of attempts: "
     "spark.streaming.receiver.writeAheadLog.maxFailures",
     "spark.streaming.raw.maxBlockSizeBytes": "set spark.penstock.receiver.raw-socket.max_frame_bytes",
     "spark.streaming.sessionByKey.deltaChainThreshold": "mapWithState has no delta chains; unset the key",
-    "spark.streaming.clock": "pass StreamingContext(sc, seconds, clock=penstock_testing.ManualClock())",
-    "spark.streaming.manualClock.jump": "call penstock_testing.ManualClock.advance",
+    "spark.streaming.clock": "pass the clock to the context: StreamingContext(sc, seconds, clock=...)",
+    "spark.streaming.manualClock.jump": "advance the clock that was passed to the context",
     "spark.streaming.stopSparkContextByDefault": "call ssc.stop(stopSparkContext=...), as in PySpark",
     "spark.streaming.receiver.writeAheadLog.class": _LOG_CLASS,
     "spark.streaming.receiver.writeAheadLog.rollingIntervalSecs": _WHOLE_FILES,
@@ -106,7 +108,13 @@ def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | No
     nearest = with_section[0] if with_section else _nearest(name, known | set(IGNORED))
     if nearest is None and not name.startswith(_OURS):
         return None
-    return KeyWarning(name, "unknown key", "" if nearest is None else f"did you mean {nearest}?")
+    if nearest is not None:
+        return KeyWarning(name, "unknown key", f"did you mean {nearest}?")
+    plugin, dot, _option = name.removeprefix(_OURS).partition(".")
+    # A plugin reads its keys below its own name. The core has names of its own there, such as "checkpoint".
+    if dot and plugin.islower() and not any(key.startswith(f"{_OURS}{plugin}.") for key in known):
+        return KeyWarning(name, "unknown key", f"if it is a plugin's: pip install {plugin_distribution(plugin)}")
+    return KeyWarning(name, "unknown key", "")
 
 
 def _nearest(name: str, candidates: set[str]) -> str | None:

@@ -15,7 +15,7 @@ from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchInfo, ReceiverInfo
-from penstock.listen.listener_counts import ListenerCounts
+from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.making import configured_options
@@ -114,6 +114,7 @@ class EngineAccess(ListenerContext):
                 stream.call_site.short,
                 tuple(parent.number for parent in stream.parents),
                 stream.id if isinstance(stream, InputDStream) else None,
+                stream.role,
             )
             for stream in self._graph.streams()
         ]

@@ -12,17 +12,30 @@ __getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import is_pickled as is_pickled
+    from penstock.blocks.arrow_form import records as records
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.conf_table import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
+    from penstock.errors import shortened as shortened
+    from penstock.errors import shown as shown
+    from penstock.errors import summary_of as summary_of
     from penstock.errors import text_of as text_of
+    from penstock.graph.arguments import require_callable as require_callable
+    from penstock.graph.arguments import with_time as with_time
+    from penstock.graph.batch_input import BatchInput as BatchInput
+    from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.graph.dstream import node_of as node_of
+    from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
+    from penstock.graph.node import Node as Node
+    from penstock.graph.outputs import ForEachDStream as ForEachDStream
     from penstock.plugins.specs import structure_options as structure_options
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
     from penstock.receive.from_plugin import make_receiver as make_receiver
@@ -34,6 +47,7 @@ if TYPE_CHECKING:
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.log import get_logger as get_logger
+    from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability
@@ -41,5 +55,9 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
+    from penstock.worker.arrow_types import as_value as as_value
     from penstock.worker.arrow_types import conform as conform
+    from penstock.worker.arrow_types import describe_schema as describe_schema
+    from penstock.worker.arrow_types import require_values as require_values
+    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block

@@ -10,11 +10,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
-from penstock.graph.frames import FrameDStream, prepare
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import InputDStream
 from penstock.graph.job import Job
@@ -23,13 +22,14 @@ from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
-from penstock.spark.dataframes import BatchFrames
 from penstock.spark.rdds import PartitionSlots, remember_classes
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
     from pyspark import SparkContext
+
+T = TypeVar("T")
 
 
 class DStreamGraph:
@@ -72,10 +72,17 @@ class DStreamGraph:
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
         self.partition_slots = PartitionSlots(spark_context)
-        self.batch_frames = BatchFrames(spark_context, self.partition_slots)
+        self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._state_partitions: int | None = None
+
+    def shared(self, make: Callable[[DStreamGraph], T]) -> T:
+        """Return what ``make`` returned for this graph at the first call, for nodes that share a cache."""
+        with self.lock:
+            if make not in self._shared:
+                self._shared[make] = make(self)
+            return self._shared[make]  # type: ignore[no-any-return]  # by its key
 
     def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
         """The blocks of a batch from some receiver streams, packed together; none for times before the start.
@@ -204,14 +211,10 @@ class DStreamGraph:
         for output in self.outputs:
             output.validate()
 
-    @property
-    def has_frames(self) -> bool:
-        """Whether some batches are DataFrames."""
-        return any(isinstance(stream, FrameDStream) for stream in self.streams())
-
-    def prepare_frames(self) -> None:
-        """Run a small DataFrame query, so that the first batch need not wait for what a first query loads."""
-        prepare(self.batch_frames, self.free_slots())
+    def prepare(self) -> None:
+        """Have every stream do what the first batch would otherwise wait for."""
+        for stream in self.streams():
+            stream.prepare()
 
     def start(self, zero_time_ms: int) -> None:
         """Fix zero time and the remember durations, and start the inputs.

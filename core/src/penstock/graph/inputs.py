@@ -35,6 +35,7 @@ class InputDStream(Node):
         receiver: the receiver of a receiver stream, else ``None``.
     """
 
+    role = "input"
     receiver: Any = None
     #: Whether a run that recovers from a checkpoint gets the records that this run has not processed.
     is_recoverable: ClassVar[bool] = True

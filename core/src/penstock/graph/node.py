@@ -18,13 +18,14 @@ from pyspark import RDD, StorageLevel
 from penstock import conf
 from penstock.errors import ConfigurationError, StreamingStateError, shown
 from penstock.graph.batch_input import BatchInput
-from penstock.graph.call_site import call_site
+from penstock.graph.call_site import add_package, call_site
 from penstock.spark.checkpoint import checkpoint_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.plugins.listener_context import Role
 
 # The shortest default checkpoint interval (as in Spark).
 _CHECKPOINT_MS = 10_000
@@ -42,7 +43,7 @@ class OnDriver:
 
 
 class Node(OnDriver):
-    """A stream of a graph.
+    """A stream of a graph. Plugins add their own kinds of streams by deriving from it.
 
     Args:
         graph: the graph it belongs to.
@@ -55,8 +56,13 @@ class Node(OnDriver):
         ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
+    role: ClassVar[Role] = "transformation"
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Have call sites name the program, not the plugin that defines the class."""
+        add_package(cls.__module__)
 
     def __init__(
         self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None
@@ -95,9 +101,12 @@ class Node(OnDriver):
         raise TypeError(f"{type(self).__name__} must override compute")
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """What the DataFrame of a time is read from, in order; ``None`` for a batch without one."""
+        """The inputs from which the columns of a batch are read, in order; ``None`` for a time without a batch."""
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else (rdd,)
+
+    def prepare(self) -> None:
+        """Do what the first batch would otherwise wait for. Called once, before receivers start, on its own thread."""
 
     def before_retry(self) -> None:
         """Do what failed in ``compute`` and takes too long for the graph's lock. Called without it, by any thread."""

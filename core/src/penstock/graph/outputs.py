@@ -40,10 +40,14 @@ def generation_backoff(batch_interval_ms: int) -> Backoff:
 class ForEachDStream(Node):
     """An output operation: every RDD of the parent goes to a function of the program.
 
+    Subclasses that call the function with something else than an RDD override ``batch`` and ``call``.
+
     Args:
         parent: gives the RDDs.
-        function: called with the batch's datetime and RDD; subclasses call it with something else than an RDD.
+        function: called with the batch's datetime and RDD.
     """
+
+    role = "output"
 
     def __init__(self, parent: Node, function: Callable[[datetime, Any], object]) -> None:
         super().__init__(parent.graph, parents=(parent,))
@@ -63,7 +67,7 @@ class ForEachDStream(Node):
         try:
             if self._runs_foreign_code:
                 self.graph.runtime.before_output(time_ms, self.output_op_id)
-            batch = self._batch(time_ms)
+            batch = self.batch(time_ms)
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
@@ -95,11 +99,12 @@ class ForEachDStream(Node):
 
         return self._job(fail)
 
-    def _batch(self, time_ms: int) -> Any:
-        """What the function is called with; ``None`` when the batch has no such thing."""
+    def batch(self, time_ms: int) -> Any:
+        """The argument of ``call`` for a batch; ``None`` for a time without a batch. Called under the graph's lock."""
         return self._parent.get_or_compute(time_ms)
 
-    def _call(self, time_ms: int, batch: Any) -> None:
+    def call(self, time_ms: int, batch: Any) -> None:
+        """Call the function. Runs on the job's thread."""
         self.function(self.datetime_of(time_ms), batch)
 
     def _job(self, run: Callable[[], object]) -> Job:
@@ -110,7 +115,7 @@ class ForEachDStream(Node):
         if completed is not None and completed.has(time_ms, self.output_op_id):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
             return
-        self._call(time_ms, batch)
+        self.call(time_ms, batch)
         self.graph.raise_state_errors()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
@@ -127,7 +132,7 @@ class ForEachDStream(Node):
             for stream in self._streams:
                 stream.before_retry()
             with graph.lock:
-                return self._batch(time_ms)
+                return self.batch(time_ms)
 
         try:
             batch = retry(

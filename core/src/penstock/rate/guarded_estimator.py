@@ -19,6 +19,7 @@ from penstock.errors import ConfigurationError, PluginError, shown, summary_of, 
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
+from penstock.rate.rate_limits import lowest
 from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
@@ -176,8 +177,7 @@ def configured_first_rate(settings: Settings) -> float | None:
     """The first rate that the program configured, records/s; ``None`` when it leaves that to the estimator."""
     if not settings.is_set("initial_rate_per_s"):
         return None
-    rate = min(settings.initial_rate_per_s, settings.max_rate_per_s)
-    return rate if math.isfinite(rate) else None
+    return lowest(settings.initial_rate_per_s, settings.max_rate_per_s)
 
 
 def _rate(answer: object) -> float | None:

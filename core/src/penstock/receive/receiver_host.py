@@ -19,6 +19,7 @@ from penstock.blocks.received_block_handler import ReceivedBlockHandler
 from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError, ReceiverStuckError, StreamingStateError, summary_of
 from penstock.listen.events import PastError, ReceiverInfo
+from penstock.rate.rate_limits import lowest
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -30,14 +31,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.relaunch_policy import (
-    HEALTHY_MS,
-    budget_message,
-    exceeds_budget,
-    relaunch_delay_ms,
-    with_failure,
-)
-from penstock.receive.running_receiver import new_receiver
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.threads import EngineThread
@@ -128,7 +122,8 @@ class ReceiverHost(Generic[T]):
         self._launch = sink
         # Guards the desired state and the current supervisor.
         self._lock = threading.Lock()
-        self._desired = UpdateRateLimit(new_receiver(stream_id, self._settings).rate_limit, 0)
+        initial_rate = lowest(self._settings.initial_rate_per_s, self._settings.max_rate_per_s)
+        self._desired = UpdateRateLimit(initial_rate, 0)
         self._pauses: frozenset[str] = frozenset()
         self._errors: deque[PastError] = deque(maxlen=_LAST)
         self._ends: deque[str] = deque(maxlen=_LAST)
@@ -138,6 +133,7 @@ class ReceiverHost(Generic[T]):
         self._make = None if isinstance(receiver, Receiver) else receiver
         if self._make is not None and self._settings.is_set("log_level"):
             set_level(self._settings.log_level)
+        self._policy = RelaunchPolicy.of(self._settings)
         self._failures_ms: tuple[float, ...] = ()
         self._failure = ""
         self._stopping = threading.Event()
@@ -331,9 +327,8 @@ class ReceiverHost(Generic[T]):
             self._run_launch()
             if self._stopping.is_set() or self._failure:
                 return
-            relaunches = 0 if self._clock.monotonic_ms() - began_ms > HEALTHY_MS else relaunches
-            epoch = self._launch.registration.epoch
-            delay_ms = relaunch_delay_ms(self._settings, relaunches, f"{id(self)}/{epoch}")
+            relaunches = self._policy.relaunches_in_a_row(relaunches, self._clock.monotonic_ms() - began_ms)
+            delay_ms = self._policy.back_off_ms(relaunches, f"{id(self)}/{self._launch.registration.epoch}")
             relaunches += 1
             log.warning("receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=self._last_end)
             self._clock.wait_for(delay_ms, self._stopping)
@@ -372,12 +367,12 @@ class ReceiverHost(Generic[T]):
 
     def _fail(self, message: str) -> None:
         """Count a failure; give the receiver up if it was one too many."""
-        now_ms, settings = self._clock.monotonic_ms(), self._settings
-        self._failures_ms = with_failure(settings, self._failures_ms, now_ms)
-        relaunches_always = settings.is_set("on_receiver_failure") and settings.on_receiver_failure == "restart"
-        if self._failure or relaunches_always or not exceeds_budget(settings, self._failures_ms, now_ms):
+        now_ms, policy = self._clock.monotonic_ms(), self._policy
+        self._failures_ms = policy.with_failure(self._failures_ms, now_ms)
+        relaunches_always = self._settings.is_set("on_receiver_failure") and policy.on_failure == "restart"
+        if self._failure or relaunches_always or not policy.is_exceeded(self._failures_ms, now_ms):
             return
-        self._failure = f"the receiver is given up: {budget_message(settings, message)}"
+        self._failure = f"the receiver is given up: {policy.exceeded_message(message)}"
         log.error("receiver given up", reason=self._failure)
         if self._supervisor is not None:
             self._supervisor.stop_soon("given up")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import math
 from typing import Any
 
 from attrs import frozen
@@ -139,18 +138,18 @@ class DesiredState:
 
     Attributes:
         number: an event with a lower number than one before is outdated and ignored.
-        rate: records/s, infinite for no limit; ``None``, zero, a negative number or NaN leaves the rate unchanged.
+        rate: records/s, ``None`` for no limit; zero, a negative number or NaN leaves the rate unchanged.
         paused: hold every store; ``None`` leaves that unchanged.
     """
 
     number: int
-    rate: float | None = None
+    rate: float | None = 0.0
     paused: bool | None = None
 
 
 def desired_state(message: UpdateRateLimit) -> DesiredState:
     """The event of a desired state that the driver sent."""
-    return DesiredState(message.number, math.inf if message.rate is None else message.rate, message.paused)
+    return DesiredState(message.number, message.rate, message.paused)
 
 
 @frozen
@@ -237,9 +236,9 @@ class SetIntake:
 
 @frozen
 class SetRate:
-    """Apply a rate limit, records/s; infinite for none."""
+    """Apply a rate limit, records/s; ``None`` for none."""
 
-    rate: float
+    rate: float | None
 
 
 @frozen

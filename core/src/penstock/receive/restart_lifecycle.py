@@ -7,7 +7,6 @@ it under a lock and carries out the effects in order. Order of a stop: ``onStop`
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 from attrs import evolve
@@ -21,6 +20,7 @@ from penstock.errors import (
     summary_of,
     text_of,
 )
+from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
 from penstock.receive.restart_events import Effect, Event, Intake
 from penstock.receive.running_receiver import (
@@ -40,7 +40,6 @@ from penstock.receive.running_receiver import (
     Stopping,
     Terminated,
 )
-from penstock.runtime.retry import delay_ms_after
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
@@ -141,16 +140,16 @@ class _Transition:
     def _tick(self) -> None:
         """Notice an ``onStart`` that exceeds a timeout. Only a stop cannot wait for one that stores."""
         state = self.receiver.state
-        settings = self.receiver.settings
+        policy = self.receiver.policy
         if isinstance(state, Interrupted) and self._now_ms >= state.deadline_ms:
-            what = not_returned("onStart", settings.stop_timeout_ms, after_stop=True)
+            what = not_returned("onStart", policy.stop_timeout_ms, after_stop=True)
             self._abandon(f"{what}; it must only start what receives")
         start = state.start if isinstance(state, Interrupted) else state
-        if not isinstance(start, Starting) or start.is_overdue or not settings.start_timeout_ms:
+        if not isinstance(start, Starting) or start.is_overdue or not policy.start_timeout_ms:
             return
-        if self._now_ms - start.began_ms < settings.start_timeout_ms:
+        if self._now_ms - start.began_ms < policy.start_timeout_ms:
             return
-        message = f"{not_returned('onStart', settings.start_timeout_ms)}; it must only start what receives"
+        message = f"{not_returned('onStart', policy.start_timeout_ms)}; it must only start what receives"
         if self.receiver.stored_records == start.stored_before:
             self._abandon(message)
         elif state is start:
@@ -176,8 +175,9 @@ class _Transition:
             return
         delay_ms = event.delay_ms
         if delay_ms is None:
-            delay_ms = restart_delay_ms(self.receiver)
-            self._set(restarts=self.receiver.restarts + 1)
+            restarts, seed = self.receiver.restarts, f"{self.receiver.jitter_seed}/{self.receiver.stream_id}"
+            delay_ms = self.receiver.policy.back_off_ms(restarts, f"{seed}/{restarts}")
+            self._set(restarts=restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
             self._become(Interrupted(restart, state), events.SetIntake(Intake.CLOSED))
@@ -208,7 +208,7 @@ class _Transition:
                 self._become(Registering(stop))
             case Starting() | Interrupted():
                 start = state.start if isinstance(state, Interrupted) else state
-                timeout_ms = self.receiver.settings.stop_timeout_ms or math.inf
+                timeout_ms = self.receiver.policy.stop_timeout_ms or math.inf
                 self._become(Interrupted(stop, start, self._now_ms + timeout_ms), events.SetIntake(Intake.CLOSED))
             case Stopping() | Flushing() | Draining() | Deregistering():
                 # A restart ends its run: the stop takes its place.
@@ -233,7 +233,7 @@ class _Transition:
                 self._do(events.Report("onStop failed", event.error))
             self._flush(then, calls_on_drained=True)
             return
-        what = not_returned("onStop", self.receiver.settings.stop_timeout_ms)
+        what = not_returned("onStop", self.receiver.policy.stop_timeout_ms)
         stuck = ReceiverStuckError(f"{what}: does it wake what receives, and that end?")
         self._do(events.Report(str(stuck), stuck))
         # Its threads may still receive. Failing the task ends the worker process and with it these threads.
@@ -262,7 +262,7 @@ class _Transition:
 
     def _drained(self, state: Draining, event: events.CallReturned) -> None:
         if not event.in_time:
-            what = not_returned("on_drained", self.receiver.settings.stop_timeout_ms)
+            what = not_returned("on_drained", self.receiver.policy.stop_timeout_ms)
             stuck = ReceiverStuckError(f"{what}: it must return promptly")
             self._do(events.Report(str(stuck), stuck))
         elif event.error is not None:
@@ -312,9 +312,9 @@ class _Transition:
         self._set(desired_number=event.number)
         if event.paused is not None:
             self._pause("driver", is_paused=event.paused)
-        if event.rate is None or not event.rate > 0:
+        if event.rate is not None and not event.rate > 0:
             return False
-        rate = min(event.rate, receiver.settings.max_rate_per_s)
+        rate = lowest(event.rate, receiver.policy.max_rate)
         if rate == receiver.rate:
             return False
         self._set(rate=rate)
@@ -351,13 +351,6 @@ class _Transition:
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(events.Log(level, event, context))
-
-
-def restart_delay_ms(receiver: RunningReceiver) -> float:
-    """The back-off of a restart: doubles from ``spark.streaming.receiverRestartDelay`` until a block is accepted."""
-    settings = receiver.settings
-    rng = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
-    return delay_ms_after(receiver.restarts, settings.receiver_restart_delay_ms, settings.max_relaunch_delay_ms, rng)
 
 
 def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:

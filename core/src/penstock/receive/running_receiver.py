@@ -14,10 +14,13 @@ decides on it (``track.relaunch_lifecycle``), and this record never sees it.
 from __future__ import annotations
 
 import math
+import random
 
-from attrs import field, frozen
+from attrs import frozen
 
 from penstock.conf import Settings
+from penstock.rate.rate_limits import lowest
+from penstock.runtime.retry import delay_ms_after
 
 # -- why a run ends --
 
@@ -180,13 +183,55 @@ State = Created | Registering | Starting | Interrupted | Receiving | _Ending | A
 
 
 @frozen
+class RestartPolicy:
+    """The configuration of a receiver's restarts, and of the calls of its methods.
+
+    Attributes:
+        delay_ms: delay before the first restart.
+        max_delay_ms: maximum delay.
+        start_timeout_ms: timeout of ``onStart``; 0 for none.
+        stop_timeout_ms: timeout of ``onStop`` and ``on_drained``, and of an interrupted ``onStart``; 0 for none.
+        initial_rate: records/s before the first desired state; ``None`` for no limit.
+        max_rate: records/s that no desired state exceeds; ``None`` for no limit.
+    """
+
+    delay_ms: int
+    max_delay_ms: int
+    start_timeout_ms: int
+    stop_timeout_ms: int
+    initial_rate: float | None
+    max_rate: float | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> RestartPolicy:
+        """Return the configured policy."""
+        return cls(
+            delay_ms=settings.receiver_restart_delay_ms,
+            max_delay_ms=settings.max_relaunch_delay_ms,
+            start_timeout_ms=settings.start_timeout_ms,
+            stop_timeout_ms=settings.stop_timeout_ms,
+            initial_rate=settings.initial_rate_per_s,
+            max_rate=settings.max_rate_per_s,
+        )
+
+    def back_off_ms(self, restarts: int, seed: str) -> float:
+        """Return the delay before a restart: it doubles with each restart until a block is accepted.
+
+        Args:
+            restarts: restarts since a block was accepted.
+            seed: seeds the jitter.
+        """
+        return delay_ms_after(restarts, self.delay_ms, self.max_delay_ms, random.Random(seed))
+
+
+@frozen
 class RunningReceiver:
     """All that a receiver's task knows of the receiver.
 
     Attributes:
         stream_id: id of the input stream.
-        settings: hold the timeouts, the delays of restarts and the maximum rate.
-        rate: records/s in force, infinite for no limit.
+        policy: the timeouts, the delays of restarts and the maximum rate.
+        rate: records/s in force, ``None`` for no limit.
         state: position in the life cycle.
         is_registered: the driver has accepted this launch once.
         start_error: the error that ``onStart`` raised.
@@ -199,8 +244,8 @@ class RunningReceiver:
     """
 
     stream_id: int
-    settings: Settings = field(repr=False)
-    rate: float
+    policy: RestartPolicy
+    rate: float | None
     state: State = Created()
     is_registered: bool = False
     start_error: BaseException | None = None
@@ -224,11 +269,6 @@ class RunningReceiver:
         return not isinstance(self.state, Created | Starting | Receiving)
 
     @property
-    def rate_limit(self) -> float | None:
-        """Records/s in force, ``None`` for no limit."""
-        return None if math.isinf(self.rate) else self.rate
-
-    @property
     def is_held(self) -> bool:
         """Whether every store waits: the driver pauses the receiver, or the disk is full."""
         return self.is_paused or self.disk_waits > 0
@@ -240,7 +280,6 @@ class RunningReceiver:
         return state.deadline_ms if isinstance(state, Interrupted) and math.isfinite(state.deadline_ms) else None
 
 
-def new_receiver(stream_id: int, settings: Settings, jitter_seed: str = "") -> RunningReceiver:
+def new_receiver(stream_id: int, policy: RestartPolicy, jitter_seed: str = "") -> RunningReceiver:
     """The record of a receiver that was not started."""
-    rate = min(settings.initial_rate_per_s, settings.max_rate_per_s)
-    return RunningReceiver(stream_id, settings, rate, jitter_seed=jitter_seed)
+    return RunningReceiver(stream_id, policy, lowest(policy.initial_rate, policy.max_rate), jitter_seed=jitter_seed)

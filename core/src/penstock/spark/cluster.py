@@ -258,8 +258,11 @@ class FreeSlots:
     """
 
     def __init__(self, sc: SparkContext, receivers: Callable[[], int]) -> None:
-        self._sc, self._receivers = sc, receivers
-        self._slots, self._is_chosen, self._asked_at = 0, False, 0.0
+        self._sc = sc
+        self._receivers = receivers
+        self._slots = 0
+        self._is_chosen = False
+        self._asked_at = 0.0
 
     def __call__(self) -> int:
         """The number now."""

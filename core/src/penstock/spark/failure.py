@@ -11,7 +11,7 @@ import re
 import time
 
 from penstock.errors import shortened, text_of
-from penstock.runtime.tracebacks import INTERNAL, traceback_of
+from penstock.runtime.tracebacks import is_internal, traceback_of
 from penstock.spark import cluster
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -50,14 +50,14 @@ def _from_the_program(lines: list[str]) -> list[str]:
     """A traceback's lines without the frames of PySpark and Penstock above the program's; all if it has none."""
     # The error's message, which may have frames of its own, follows the indented lines.
     frames = itertools.takewhile(lambda line: line.startswith(" "), lines)
-    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not INTERNAL.search(line))
+    starts = (number for number, line in enumerate(frames) if _FRAME.match(line) and not is_internal(line))
     return lines[next(starts, 0) :]
 
 
 def place(error: BaseException) -> str:
     """Where in the program an error was raised: ``app.py:12 in parse``; empty if no frame is the program's."""
     lines = (python_traceback(error) or traceback_of(error)).splitlines()
-    found = [each for line in lines if (each := _PLACE.match(line)) and not INTERNAL.search(line)]
+    found = [each for line in lines if (each := _PLACE.match(line)) and not is_internal(line)]
     for each in reversed(found):
         path, number, function = each.groups()
         if not _INSTALLED.search(path):

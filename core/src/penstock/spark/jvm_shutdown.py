@@ -103,9 +103,11 @@ class StopRequests(StopSignals):
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
         super().__init__(self._on_own)
-        self._notify, self._jvm = on_signal, JvmShutdown(self._on_jvm)
+        self._notify = on_signal
+        self._jvm = JvmShutdown(self._on_jvm)
         # Whether this process got a signal, and the JVM; and their guard.
-        self._own_came = self._jvm_came = False
+        self._own_came = False
+        self._jvm_came = False
         self._guard = threading.Lock()
 
     def install_all(self, sc: SparkContext, timeout_s: float) -> None:
@@ -119,7 +121,6 @@ class StopRequests(StopSignals):
         self._jvm.install(sc, timeout_s)
 
     def close(self) -> None:
-        """Stop reporting. Can be repeated."""
         super().close()
         self._jvm.close()
 

@@ -48,7 +48,8 @@ class LocalProperties:
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
-        self._attempts, self.batch_page = attempts, ""
+        self._attempts = attempts
+        self.batch_page = ""
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")

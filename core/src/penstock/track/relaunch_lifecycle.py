@@ -12,7 +12,6 @@ from attrs import evolve
 
 from penstock import conf
 from penstock.listen.events import PastError, ReceiverError, ReceiverStarted, ReceiverStopped
-from penstock.receive import relaunch_policy
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -107,8 +106,6 @@ class _Transition:
                 self._move(event.serve_ms)
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case lifecycle.RateEstimate():
-                self._set(estimate=event.rate)
             case lifecycle.RateLimit():
                 self._desire(event.rate)
             case lifecycle.Pause():
@@ -169,11 +166,9 @@ class _Transition:
             self._schedule_relaunch(launch, self.record.candidates)
 
     def _schedule_relaunch(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
-        settings = self.record.settings
-        relaunches = 0 if self._now_ms - launch.started_ms > relaunch_policy.HEALTHY_MS else self.record.relaunches
-        delay_ms = relaunch_policy.relaunch_delay_ms(
-            settings, relaunches, f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}"
-        )
+        policy, seed = self.record.policy, f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}"
+        relaunches = policy.relaunches_in_a_row(self.record.relaunches, self._now_ms - launch.started_ms)
+        delay_ms = policy.back_off_ms(relaunches, seed)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
@@ -348,7 +343,7 @@ class _Transition:
             self._check_launch_timeout(state)
 
     def _check_launch_timeout(self, state: Scheduled) -> None:
-        timeout_ms = self.record.settings.launch_timeout_ms
+        timeout_ms = self.record.policy.launch_timeout_ms
         if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
@@ -383,12 +378,12 @@ class _Transition:
         """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
-        settings, name = self.record.settings, self.record.name
-        self._set(failures_ms=relaunch_policy.with_failure(settings, self.record.failures_ms, self._now_ms))
+        policy, name = self.record.policy, self.record.name
+        self._set(failures_ms=policy.with_failure(self.record.failures_ms, self._now_ms))
         if not self.record.exceeds_budget(self._now_ms):
             return
-        often = relaunch_policy.budget_message(settings, self.record.last_end.message)
-        if settings.on_receiver_failure == "restart":
+        often = policy.exceeded_message(self.record.last_end.message)
+        if policy.on_failure == "restart":
             if not self.record.unhealthy:
                 self._set(unhealthy=True)
                 self._log("error", "receiver unhealthy", reason=often)
@@ -398,7 +393,7 @@ class _Transition:
         self._log("error", "receiver given up", reason=often)
         given_up = f"receiver {name} is given up: {often}"
         self._note_error(given_up)
-        if settings.on_receiver_failure == "fail-application":
+        if policy.on_failure == "fail-application":
             self._do(lifecycle.FailApplication(given_up))
 
     def _note_error(self, message: str, error: str = "") -> None:

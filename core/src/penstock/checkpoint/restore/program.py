@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import sys
 from typing import Any
 
 from attrs import frozen
@@ -17,10 +16,8 @@ from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
 from penstock.errors import CheckpointError, ConfigurationError, summary_of, text_of
-from penstock.graph.dataframe_stream import DataFrameStream, GroupedDataFrameStream
-from penstock.graph.dstream import DStream
-from penstock.graph.node import Node
-from penstock.spark import dataframes
+from penstock.graph.node import Node, OnDriver
+from penstock.spark.columns import dump_column, is_column, load_column
 
 
 @frozen
@@ -102,17 +99,11 @@ class _Pickler(cloudpickle.CloudPickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
-        if isinstance(obj, DStream | DataFrameStream | GroupedDataFrameStream):  # in a function of the program
+        if isinstance(obj, OnDriver):  # a stream that a function of the program refers to
             return _new, (type(obj),), vars(obj)
-        if _is_column(obj):
-            return dataframes.load_column, (dataframes.dump_column(obj),)
+        if is_column(obj):
+            return load_column, (dump_column(obj),)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
-
-
-def _is_column(value: Any) -> bool:
-    # pyspark.sql takes a while to import: without it, there are no columns.
-    sql = sys.modules.get("pyspark.sql")
-    return sql is not None and isinstance(value, sql.Column)
 
 
 def _new(kind: Any) -> Any:

@@ -16,7 +16,7 @@ from penstock.graph.node import Node
 from penstock.runtime.clock import iso_time
 from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
-from penstock.worker.fused import AnyStep, FusedChain, LastStep
+from penstock.worker.fused import AnyStep, FusedChain, TerminalStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class ShuffledDStream(Node):
     """
 
     def __init__(
-        self, parent: Node, combiner: Combiner, num_partitions: int | None, map_side: LastStep | None = None
+        self, parent: Node, combiner: Combiner, num_partitions: int | None, map_side: TerminalStep | None = None
     ) -> None:
         super().__init__(parent.graph, (parent,))
         self.combiner, self._map_side = combiner, map_side or CombineValues(combiner)

@@ -21,7 +21,7 @@ from penstock.spark.rdds import as_rdd
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
 from penstock.worker.map_with_state import MapWithState, relocate_states
-from penstock.worker.state_pairs import to_state_pairs
+from penstock.worker.state_elements import to_state_pairs
 from penstock.worker.update_state import UpdateState
 
 if TYPE_CHECKING:

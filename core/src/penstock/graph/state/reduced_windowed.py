@@ -17,7 +17,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.worker.slide_window import SlideWindow
-from penstock.worker.state_pairs import to_state_pairs
+from penstock.worker.state_elements import to_state_pairs
 
 # As PySpark: below this many slides a window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5

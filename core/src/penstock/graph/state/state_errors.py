@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark import Accumulator, SparkContext
 
-from penstock.worker.state_errors import MergeReported, PartitionErrors, Reported
+from penstock.worker.state_elements import MergeReported, PartitionErrors, Reported
 
 # Partitions whose errors were raised; a partition that is computed again reports them again.
 _REMEMBERED = 10_000
