@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from penstock.runtime import tracebacks
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.failure import place, python_traceback, reason
@@ -39,6 +40,8 @@ def test_exception_of_python_in_a_task_is_reported_as_such() -> None:
 
 WORKER = "/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py"
 OURS = "/venv/lib/python3.11/site-packages/penstock/worker/fused.py"
+PLUGINS = "/venv/lib/python3.11/site-packages/acme_tables/read.py"
+RECEIVERS = "/venv/lib/python3.11/site-packages/acme_receivers/read.py"
 
 
 def traceback_of(*files: str) -> str:
@@ -51,11 +54,14 @@ def traceback_of(*files: str) -> str:
     [
         ((WORKER, OURS, "<fused chain>", "/home/me/app.py", "/usr/lib/python3.11/json.py"), 3),
         (("/home/me/penstock/app.py", OURS, "/home/me/app.py"), 0),
+        ((WORKER, PLUGINS, "/home/me/app.py"), 2),
+        ((WORKER, RECEIVERS, "/home/me/app.py"), 1),
         ((WORKER, OURS), 0),
     ],
-    ids=["frames above", "called back", "no frame of the program"],
+    ids=["frames above", "called back", "plugin with nodes", "plugin without nodes", "no frame of the program"],
 )
 def test_traceback_of_a_task_begins_with_the_program(files: tuple[str, ...], shown: int) -> None:
+    tracebacks.add_package("acme_tables")
     error = RuntimeError(f"Job aborted: {traceback_of(*files)}\n\n\tat org.apache.spark")
     assert python_traceback(error) == traceback_of(*files[shown:])
 

@@ -1,14 +1,52 @@
-"""Helpers for plugins, beside the contract in ``penstock`` itself.
+"""What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-A queue for callbacks, text lines, files and directories of any file system, logging, error messages; and what an
-engine needs that runs receivers itself.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, or shares what the first-party
+plugins use. A name here changes only with a new minor version and an entry in the changelog. Nothing in the core
+imports this module.
 """
 
 from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    # Receivers by name: find what an installed plugin offers and create it from options and configuration.
+    "penstock.receive.from_plugin": "make_receiver receiver_spec",
+    # Rate control: create an installed estimator whose errors are contained.
+    "penstock.rate.guarded_estimator": "make_rate_estimator",
+    # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
+    "penstock.blocks.arrow_form": "is_pickled records",
+    "penstock.blocks.block": "BlockReference",
+    "penstock.blocks.block_file": "open_block_file write_block_file",
+    "penstock.blocks.block_transfer": "BlockServer",
+    "penstock.blocks.packing": "Packable pack",
+    "penstock.wire.token": "Token",
+    "penstock.worker.block_reader": "read_block",
+    # Schemas: from Arrow's types to Spark's, and from records to columns.
+    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.spark.rdds": "known_partitions",
+    # Sources: lines of text, and a queue between a client's callbacks and a receiver.
+    "penstock.receive.store_queue": "StoreQueue",
+    "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
+    # Files: directories of every file system that Arrow knows, and atomic writes.
+    "penstock.runtime.atomic_write": "atomic_write",
+    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.uri": "absolute_location connect is_remote",
+    # Options, logs and errors: option types, structured options, the core's keys, loggers and messages.
+    "penstock.conf": "keys",
+    "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
+    "penstock.plugins.specs": "structure_options",
+    "penstock.runtime.log": "get_logger",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import is_pickled as is_pickled
@@ -19,7 +57,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
-    from penstock.conf_table import keys as keys
+    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
     from penstock.errors import ResultTypeError as ResultTypeError

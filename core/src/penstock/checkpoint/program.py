@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import pickle
+from importlib.util import find_spec
 from typing import Any
 
 from attrs import frozen
 from pyspark import SparkContext, cloudpickle
 
 from penstock.conf import Settings
-from penstock.errors import CheckpointError, ConfigurationError, summary_of, text_of
+from penstock.errors import CheckpointError, ConfigurationError, plugin_distribution, summary_of, text_of
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.node import Node, OnDriver
 from penstock.runtime.clock import Clock
@@ -74,7 +75,8 @@ def load_program(data: bytes, program: Program) -> None:
         saved: _SavedGraph = _Unpickler(io.BytesIO(data), program).load()
         program.graph.restore(saved.inputs, saved.outputs, saved.num_streams, saved.remember_ms)
     except Exception as error:
-        raise CheckpointError(f"the saved program cannot be loaded: {summary_of(error)}") from error
+        reason = text_of(error) if isinstance(error, CheckpointError) else summary_of(error)
+        raise CheckpointError(f"the saved program cannot be loaded: {reason}") from error
 
 
 def _check(stream: Node, program: Program) -> None:
@@ -138,3 +140,15 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, pid: Any) -> Any:
         return self._named[pid]
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return super().find_class(module, name)
+        except (AttributeError, ImportError) as error:
+            package = module.partition(".")[0]
+            advice = ""
+            if package == "penstock":
+                advice = ": another version of Penstock wrote it, which can load it"
+            elif package.startswith("penstock_") and find_spec(package) is None:
+                advice = f": pip install {plugin_distribution(package.removeprefix('penstock_'))}"
+            raise CheckpointError(f"it needs {module}.{name}, which is not installed{advice}") from error

@@ -74,13 +74,15 @@ class DStreamGraph:
         self.lock = threading.RLock()
         self.placeholder_rdds = PlaceholderRdds(spark_context)
         self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
+        self._shared_lock = threading.Lock()
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._state_partitions: int | None = None
 
     def shared(self, make: Callable[[DStreamGraph], T]) -> T:
         """Return what ``make`` returned for this graph at the first call, for nodes that share a cache."""
-        with self.lock:
+        # Not the graph's lock, which may be held for as long as an RDD is generated.
+        with self._shared_lock:
             if make not in self._shared:
                 self._shared[make] = make(self)
             return self._shared[make]  # type: ignore[no-any-return]  # by its key

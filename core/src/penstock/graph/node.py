@@ -42,7 +42,10 @@ class OnDriver:
 
 
 class Node(OnDriver):
-    """A stream of a graph. Plugins add their own kinds of streams by deriving from it.
+    """A stream of a graph. A plugin derives its own kinds of streams from this class.
+
+    A subclass overrides ``compute``, or keeps batches of another form, which it drops in ``clear_metadata``. It pickles
+    what ``program_state`` returns, and restores the rest in ``restored``.
 
     Args:
         graph: the graph of the stream.

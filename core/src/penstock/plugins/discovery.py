@@ -213,7 +213,7 @@ class Plugins:
             return answer
         record = next((record for record in self.loaded if record.name == hook), None)
         if record is None:
-            raise ConfigurationError(f"no installed plugin offers {hook}: pip install penstock-{hook}")
+            raise ConfigurationError(f"no installed plugin offers {hook}: pip install {plugin_distribution(hook)}")
         reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
         raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 

@@ -12,10 +12,10 @@ from numbers import Real
 from typing import Any, TypeVar
 
 import attrs
-import cattrs
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
+from penstock.json_converter import structure, unstructure
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
@@ -91,7 +91,7 @@ class GuardedEstimator(RateEstimator):
         kind = type(self.estimator.state)
         if not attrs.has(kind):
             return False
-        self.estimator.state = cattrs.structure(saved, kind)
+        self.estimator.state = structure(saved, kind)
         self._saved, self.initial_rate = saved, None
         return True
 
@@ -99,7 +99,7 @@ class GuardedEstimator(RateEstimator):
         state = self.estimator.state
         if not attrs.has(type(state)):
             return None
-        saved = cattrs.unstructure(state)
+        saved = unstructure(state)
         # A value that JSON cannot hold would fail every checkpoint. Encoding takes longer than looking at the types.
         if not _is_json(saved):
             json.dumps(saved)
