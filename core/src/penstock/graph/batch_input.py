@@ -33,8 +33,6 @@ class BlocksInput:
     Attributes:
         references: the pickled block references, one item per partition.
         hosts: the preferred locations, one item per partition.
-        num_bytes: size of the blocks.
-        read: reads block references in tasks.
     """
 
     references: tuple[bytes, ...]

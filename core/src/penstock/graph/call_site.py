@@ -30,7 +30,6 @@ class CallSite:
     Attributes:
         operation: ``pprint``.
         short: ``pprint at app.py:12``.
-        long: the same with the full path.
     """
 
     operation: str

@@ -52,8 +52,6 @@ class ReceiverInputDStream(InputDStream):
     """The blocks that a receiver stored.
 
     Args:
-        graph: the graph of the stream.
-        receiver: runs on an executor while the context is active.
         schema: the schema of every block; ``None`` if it is unknown before the first block.
     """
 
@@ -205,7 +203,6 @@ class QueueInputDStream(InputDStream):
     """RDDs from a queue.
 
     Args:
-        graph: the graph of the stream.
         rdds: RDDs or collections; the program may add more while the context runs.
         one_at_a_time: take one item per batch instead of all items.
         default: the RDD for an empty queue; ``None`` for an empty RDD.

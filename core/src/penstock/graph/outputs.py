@@ -37,7 +37,6 @@ class Job:
     """The job of one output operation in one batch.
 
     Attributes:
-        output_op_id: id of the output operation.
         call_site: the line of the program that registered the output operation.
         run: runs the job, on a thread of the job pool.
     """
@@ -197,8 +196,6 @@ class SaveFiles:
     """The output function of ``saveAsTextFiles`` and ``saveAsPickleFiles``.
 
     Attributes:
-        save: writes an RDD into a directory.
-        prefix: the start of the directory names.
         suffix: the end of the directory names, after a dot; ``None`` for none.
     """
 

@@ -67,13 +67,7 @@ class Checkpoints(Protocol):
         """Write a checkpoint with zero time, before the first batch is generated."""
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Queue a checkpoint for writing; return at once.
-
-        Args:
-            last_time_ms: the youngest batch.
-            pending: batches that are not complete.
-            needed_ms: no batch needs blocks of strictly older batches.
-        """
+        """Queue a checkpoint for writing; return at once."""
 
 
 @frozen
@@ -81,9 +75,6 @@ class RecoveredBatches:
     """The batches in a checkpoint.
 
     Attributes:
-        zero_time_ms: zero time of the graph.
-        last_time_ms: the youngest generated batch.
-        pending: generated batches that were not complete.
         state_ms: states are recomputed for all batches after this one; ``None`` without state.
     """
 
@@ -102,11 +93,6 @@ class JobGenerator:
     """Generates batches.
 
     Args:
-        settings: the configuration in force.
-        clock: times the batches.
-        graph: generates the jobs.
-        scheduler: runs the jobs.
-        batch_input: allocates the receivers' blocks.
         on_error: called with errors outside of a batch.
         checkpoints: saved when a batch is generated or completes; ``None`` for no checkpoints.
     """

@@ -50,10 +50,7 @@ class JobScheduler:
     """Runs jobs.
 
     Args:
-        settings: the configuration in force.
-        clock: times the events.
         set_properties: called on the job's thread before a job.
-        post: posts an event to the listeners.
         on_error: called with the error of every failed job.
         on_give_up: called with the reason when the program must stop.
     """

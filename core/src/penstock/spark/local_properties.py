@@ -38,7 +38,6 @@ class LocalProperties:
     """The local properties of the thread that creates this object.
 
     Args:
-        sc: the SparkContext.
         attempts: returns the number of runs that have begun a batch, by batch time in ms.
 
     Attributes:

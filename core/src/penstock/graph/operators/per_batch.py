@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class MapPartitionsDStream(Node):
-    """The result of an operator on partitions, fused with the operators of parents that are not persisted.
-
-    Args:
-        parent: the input of the operator.
-        step: the operator.
-        preserves_partitioning: whether pairs stay in their partitions.
-    """
+    """The result of an operator on partitions, fused with the operators of parents that are not persisted."""
 
     def __init__(self, parent: Node, step: AnyStep, preserves_partitioning: bool = True) -> None:
         super().__init__(parent.graph, (parent,))
@@ -61,8 +55,6 @@ class ShuffledDStream(Node):
     result, or if it is a small single partition and the program requested no other number.
 
     Args:
-        parent: key-value pairs.
-        combiner: combines the values of a key.
         num_partitions: partitions of the result; ``None`` for the number of task slots without receivers.
         map_side: combines within partitions; by default ``CombineValues``.
     """
@@ -177,8 +169,6 @@ class TransformedDStream(Node):
     """The RDDs that a function returns for the RDDs of the parents.
 
     Args:
-        graph: the graph of the stream.
-        parents: the streams of the function's arguments.
         function: called on the generator's loop with the batch's datetime and the parents' RDDs, an empty one for a
             parent without an RDD. ``None`` as a result means no RDD for this batch, as in PySpark.
         is_foreign: whether the function is the program's, as opposed to an operator's.

@@ -44,8 +44,6 @@ class WindowedDStream(Node):
 
     Args:
         parent: its RDDs are persisted, because overlapping windows read them repeatedly.
-        window_ms: length of the window.
-        slide_ms: time between two windows.
     """
 
     def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
@@ -88,9 +86,6 @@ class TreeWindowDStream(Node):
     need not be commutative, because nodes are reduced in the order of time.
 
     Args:
-        panes: the batches, reduced by key.
-        window_ms: length of the window, in whole panes.
-        slide_ms: time between two windows, in whole panes.
         gathers: whether the reduction only gathers values. Tree nodes would then repeat all values and save nothing, so
             windows are reduced from panes directly.
     """

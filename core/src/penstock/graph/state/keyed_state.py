@@ -66,7 +66,6 @@ class KeyedStateDStream(StatefulDStream):
     """A state per key, updated by a function of the program.
 
     Args:
-        parent: pairs of key and new value.
         num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         initial: pairs of key and initial state; ``None`` for none.
         partition_function: from a key to a number; its remainder is the partition.
@@ -115,11 +114,9 @@ class StateDStream(KeyedStateDStream):
     """The states of ``updateStateByKey``.
 
     Args:
-        parent: pairs of key and new value.
         update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
         num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         initial: pairs of key and initial state; ``None`` for none.
-        memory_limit_mb: a worker spills when it uses more.
     """
 
     def __init__(

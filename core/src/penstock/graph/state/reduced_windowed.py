@@ -40,10 +40,6 @@ class ReducedWindowedDStream(StatefulDStream):
     """The values of a key within a window, reduced.
 
     Args:
-        reduced: the batches, reduced by key.
-        inverse: removes the values that left the window.
-        window_ms: length of the window, in whole batches.
-        slide_ms: time between two windows, in whole batches.
         keep_pair: predicate for the pairs to keep; ``None`` to keep all.
     """
 

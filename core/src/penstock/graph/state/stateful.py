@@ -25,7 +25,6 @@ class StatefulDStream(Node):
     """A stream that computes an RDD from the previous one.
 
     Args:
-        parent: the new input of a batch.
         num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         partition_function: from a key to a number; its remainder is the partition.
         window_ms: length of the window; 0 without one.
@@ -115,7 +114,6 @@ class StateView(MapPartitionsDStream):
     """The program's view of a stateful stream. Names, persists and checkpoints the stateful stream itself.
 
     Args:
-        state: the stateful stream.
         function: partition function from the internal form to the program's records.
         preserves_partitioning: whether the records are pairs with the keys of the state.
     """
