@@ -43,14 +43,11 @@ class Engine:
     """The parts that run the program of one StreamingContext.
 
     Args:
-        program: the program to run; the engine connects itself to the graph.
+        program: the program to run.
         bus: the listener bus, which the engine starts and stops.
         recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
         on_error: called with every error of a batch or of the engine.
         on_give_up: called with the reason when the program must stop.
-
-    Raises:
-        CheckpointError: it does not match the checkpoint that it recovers from.
     """
 
     def __init__(
@@ -90,14 +87,7 @@ class Engine:
         self._properties.batch_page = address
 
     def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:
-        """Start every part.
-
-        Args:
-            listener_values: functions that return the values to save in checkpoints, by listener name.
-
-        Raises:
-            CheckpointError: an input stream does not give its position.
-        """
+        """Start every part; ``listener_values`` return the values to save in checkpoints, by listener name."""
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Checks that may refuse the start come first, because the first checkpoint replaces an earlier run's.
         self.tracker.prepare()
@@ -152,8 +142,7 @@ class Engine:
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A failed step does not stop the others.
 
-        Args:
-            deadline: monotonic seconds by which a graceful stop has to end; ``None`` to stop at once.
+        A graceful stop ends by the deadline (monotonic seconds); ``None`` stops at once.
         """
         if deadline is None:
             self._is_graceful = False

@@ -165,11 +165,9 @@ def num_partitions(rdd: RDD[Any]) -> int | None:
 
 
 def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
-    """Shuffle pickled chunks of pairs to their partitions, in which equal keys have the same portable hash.
+    """Shuffle pickled chunks of pairs, partitioned by the keys' portable hash.
 
-    Args:
-        chunks: the number of a partition and a pickled chunk for it, alternately.
-        num_partitions: the number of partitions of the result, whose elements are the chunks.
+    The input is the number of a partition and a pickled chunk for it, alternately.
     """
     bypassing: Any = chunks
     bypassing._bypass_serializer = True
@@ -182,16 +180,7 @@ def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
-    """Concatenate partitions with the same number, in the order of the RDDs.
-
-    Args:
-        sc: the RDDs' SparkContext.
-        rdds: at least one; RDDs of Python objects with the same partitioner.
-        num_partitions: the number of partitions of every RDD.
-
-    Raises:
-        ValueError: the RDDs have different partitioners.
-    """
+    """Concatenate partitions with the same number, in the order of the RDDs, which must have the same partitioner."""
     if len(rdds) == 1:
         return rdds[0]
     gateway: Any = sc._gateway
