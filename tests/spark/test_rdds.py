@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.fake_graph import FakeRDD
 
 from penstock.spark import rdds
-from penstock.spark.rdds import LocatedPartition, PartitionSlots, co_partitioned_union, num_partitions
+from penstock.spark.rdds import LocatedPartition, PlaceholderRdds, co_partitioned_union, num_partitions
 
 
 def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(mon
 
     monkeypatch.setattr(rdds, "located_rdd", make)
     monkeypatch.setattr(rdds, "_MAX_SLOTS", 2)
-    slots = PartitionSlots(MagicMock())
+    slots = PlaceholderRdds(MagicMock())
     first = slots.at([("a",), ()])
     assert first.collect() == [0, 1]
     slots.at([("b",)])

@@ -21,7 +21,7 @@ from penstock.graph.outputs import ForEachDStream, Job
 from penstock.graph.state.keyed_state import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
-from penstock.spark.rdds import PartitionSlots, remember_classes
+from penstock.spark.rdds import PlaceholderRdds, remember_classes
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -72,7 +72,7 @@ class DStreamGraph:
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
-        self.partition_slots = PartitionSlots(spark_context)
+        self.placeholder_rdds = PlaceholderRdds(spark_context)
         self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
         self._shared_lock = threading.Lock()
         #: The task slots that receivers leave free: by default reductions have this many partitions.

@@ -114,7 +114,7 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
         return sum(self.mapPartitionsWithIndex(self._count).collect())
 
 
-class PartitionSlots:
+class PlaceholderRdds:
     """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
 
     The element of each partition is its index. Batches whose blocks are at the same locations share one, so that its
