@@ -45,7 +45,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "ThreadReceiver",
             "AsyncReceiver",
             "ReceiverHost",
-            "RelaunchingReceiverHost",
             "BlockSink",
         ),
         "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
