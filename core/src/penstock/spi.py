@@ -22,8 +22,8 @@ _NAMES = {
     "penstock.blocks.packing": "Packable pack",
     "penstock.wire.token": "Token",
     "penstock.worker.block_reader": "read_block",
-    # Schemas: from Arrow's types to Spark's, and from records to columns.
-    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Schemas: columns in the types of a declared schema.
+    "penstock.worker.conform": "conform describe_schema require_values",
     # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
     "penstock.graph.arguments": "require_callable with_time",
     "penstock.graph.batch_input": "BatchInput BlocksInput",
@@ -135,9 +135,7 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
-    from penstock.worker.arrow_types import as_value as as_value
-    from penstock.worker.arrow_types import conform as conform
-    from penstock.worker.arrow_types import describe_schema as describe_schema
-    from penstock.worker.arrow_types import require_values as require_values
-    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block
+    from penstock.worker.conform import conform as conform
+    from penstock.worker.conform import describe_schema as describe_schema
+    from penstock.worker.conform import require_values as require_values

@@ -1,17 +1,27 @@
-"""``StateSpec``: the program's specification of ``mapWithState``. Its rules are Spark's."""
+"""``StateSpec``, what a program specifies for ``mapWithState``, and the node. The rules are Spark's.
+
+The function is called for the keys of the batch only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, Self, TypeVar, overload
 
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.graph.arguments import require_num_partitions, takes_time
+from penstock.graph.node import Node
+from penstock.graph.stateful import KeyedStateDStream
 from penstock.runtime.clock import require_duration_ms
+from penstock.worker.map_with_state_task import MapWithState, relocate_states
 from penstock.worker.state import State
+
+# Slides between two checkpoints, as in Spark. The checkpoints hold references to state files.
+_SLIDES_PER_CHECKPOINT = 10
 
 K = TypeVar("K")
 V = TypeVar("V", contravariant=True)
@@ -91,3 +101,48 @@ class StateSpec(Generic[K, V, S, M]):
         """
         self._timeout_ms = require_duration_ms("duration", duration)
         return self
+
+
+class InternalMapWithStateDStream(KeyedStateDStream):
+    """Per partition, a handle of the states, which stay in the state store, and the records of the mapping function."""
+
+    def __init__(self, parent: Node, spec: StateSpec[Any, Any, Any, Any]) -> None:
+        super().__init__(parent, spec._num_partitions, spec._initial, spec._partition_function)
+        # Not the spec itself: it may have initial states in an RDD, which a checkpoint of the program cannot contain.
+        self._update = spec._function
+        self._takes_time = spec._takes_time
+        self._timeout_ms = spec._timeout_ms
+        self._home = ""
+
+    @property
+    def home(self) -> str:
+        return self._home or f"{self.graph.state_home}/{self.number}"
+
+    def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        self._home = home
+        super().recover(files, num_partitions, home)
+
+    def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
+        return saved.mapPartitionsWithIndex(partial(relocate_states, self._home), True)
+
+    @property
+    def default_checkpoint_ms(self) -> int:
+        return _SLIDES_PER_CHECKPOINT * self.slide_ms
+
+    def advance_state(self, time_ms: int) -> RDD[Any] | None:
+        # Older versions of the states may be read by pending batches, by the recomputation of a lost partition, and by
+        # a recovered run.
+        horizon_ms = min([time_ms - self.remember_ms, *self._generated])
+        recoverable_ms = self.graph.runtime.recoverable_ms()
+        if recoverable_ms is not None:
+            horizon_ms = min(horizon_ms, recoverable_ms)
+        function = MapWithState(
+            self._update,
+            time_ms,
+            self._timeout_ms,
+            self.home,
+            horizon_ms,
+            self._errors.reported,
+            time=self.datetime_of(time_ms) if self._takes_time else None,
+        )
+        return self._updated(time_ms, function)

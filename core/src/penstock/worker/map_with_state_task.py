@@ -16,26 +16,18 @@ from pyspark import Accumulator
 
 from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.state import MISSING, State
-from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, raising_errors
+from penstock.worker.state_elements import (
+    MappedRecords,
+    PartitionErrors,
+    Reported,
+    StateHandle,
+    StatePairs,
+    raising_errors,
+)
 from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
 # Records per group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
-
-
-@frozen
-class StateHandle:
-    """The location and version of a partition's states in the state store."""
-
-    home: str
-    version: StateVersion
-
-
-@frozen
-class MappedRecords:
-    """A group of records that the mapping function returned, as distinct from new pairs."""
-
-    records: list[Any]
 
 
 def relocate_states(home: str, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
