@@ -41,11 +41,9 @@ class FindBlock:
 
 @frozen
 class BlockSource:
-    """The answer to ``FindBlock``.
+    """The answer to ``FindBlock``: an endpoint that serves the block, ``grpc://host:port``; empty if there is none now.
 
-    Attributes:
-        source: ``grpc://host:port`` of an endpoint that serves the block; empty if there is none now.
-        is_gone: no endpoint serves the block, and none will.
+    ``is_gone``: no endpoint serves the block, and none will.
     """
 
     source: str
@@ -73,14 +71,10 @@ OpenFile = Callable[[str], pa.ipc.RecordBatchFileReader]
 
 
 def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Open a block for an endpoint, which sends it straight from its memory-mapped file.
-
-    Args:
-        open_file: opens the file of a block by its id; raises ``BlockGoneError`` if there is none.
-        block_id: the ticket.
+    """Open the block of the ticket ``block_id`` for an endpoint, which sends it straight from its memory-mapped file.
 
     Raises:
-        StreamNotFoundError: the block does not exist here.
+        StreamNotFoundError: ``open_file`` does not have the block.
     """
     try:
         reader = open_file(block_id)
