@@ -39,11 +39,7 @@ def segment_numbers(directory: Directory) -> list[int]:
 
 
 def encoded(event: Event) -> bytes:
-    """Encode an event as JSON.
-
-    Raises:
-        TypeError: a value in it has no JSON form.
-    """
+    """Encode an event as JSON; raises TypeError for a value without a JSON form."""
     return _encode(event).encode()
 
 
@@ -105,7 +101,6 @@ class Segment:
 
     @property
     def has_state(self) -> bool:
-        """Whether the segment has a complete state."""
         return self.header is not None and self.header.state == len(self.state)
 
     @property
@@ -115,7 +110,6 @@ class Segment:
 
     @property
     def first(self) -> int:
-        """The number of its first event."""
         return self.header.first if self.header else 1
 
     def end_before(self, number: int) -> int:
@@ -125,15 +119,9 @@ class Segment:
 
     @classmethod
     def read(cls, directory: Directory, number: int) -> Segment:
-        """Read a segment's file.
-
-        Raises:
-            OSError: the file cannot be read.
-            WriteAheadLogError: a sound record has an unknown format.
-        """
-        name = segment_name(number)
-        location = directory.location(name)
-        data = directory.read(name)
+        """Read a segment's file; raises WriteAheadLogError if a sound record has an unknown format."""
+        location = directory.location(segment_name(number))
+        data = directory.read(segment_name(number))
         try:
             frames = read_frames(data)
             header, records = _header(frames.sound)
