@@ -9,9 +9,9 @@ import pytest
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.manifest import Checkpoint
-from penstock.checkpoint.store import CheckpointStore
-from penstock.checkpoint.writer import CheckpointWriter
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore
+from penstock.checkpoint.checkpoint_writer import CheckpointWriter
 from penstock.runtime.clock import ManualClock
 
 

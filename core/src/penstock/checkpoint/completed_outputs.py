@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 class CompletedOutputs(LogState):
     """The completed output operations of this run and the one it recovers from.
 
-    Args:
-        wal: the log, recovered here and not started yet.
-        names: names of the output operations, by output operation id.
+    ``wal`` is the log, recovered here and started by ``start``; ``names`` are those of the output operations, by id.
     """
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:

@@ -1,7 +1,7 @@
 """``FinalStateCheckpoint``: checkpoints the state of a program when a graceful stop has run every batch.
 
-The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. Every state is
-one cancellable Spark job. The thread starts with the engine, because an interpreter at exit may start no thread.
+The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. The thread
+starts with the engine, because an interpreter at exit may start no thread.
 """
 
 from __future__ import annotations

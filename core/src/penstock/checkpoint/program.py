@@ -25,15 +25,7 @@ from penstock.spark.columns import dump_column, is_column, load_column
 
 @frozen
 class Program:
-    """A streaming program.
-
-    Attributes:
-        context: the StreamingContext, to which streams refer; a saved program contains a reference to it.
-        sc: runs its Spark jobs.
-        settings: the configuration in force.
-        clock: gives the batch times.
-        graph: the program's DStreams.
-    """
+    """A streaming program. ``context`` is the StreamingContext, to which streams and the saved program refer."""
 
     context: object
     sc: SparkContext
@@ -51,11 +43,7 @@ class _SavedGraph:
 
 
 def save_program(program: Program) -> bytes:
-    """Pickle the streams of a program.
-
-    Raises:
-        ConfigurationError: a stream cannot be pickled; names the operator and the reason.
-    """
+    """Pickle the streams of a program; the error names the operator that cannot be pickled, and the reason."""
     graph = program.graph
     try:
         return _pickled(_SavedGraph(graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), program)
@@ -66,11 +54,7 @@ def save_program(program: Program) -> bytes:
 
 
 def load_program(data: bytes, program: Program) -> None:
-    """Restore pickled streams into a program without streams.
-
-    Raises:
-        CheckpointError: they cannot be unpickled.
-    """
+    """Restore pickled streams into a program without streams; raises ``CheckpointError`` if it cannot."""
     try:
         saved: _SavedGraph = _Unpickler(io.BytesIO(data), program).load()
         program.graph.restore(saved.inputs, saved.outputs, saved.num_streams, saved.remember_ms)

@@ -15,14 +15,9 @@ from penstock.graph.node import Node
 
 
 def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
-    """Name all streams, and return them by name, in their order.
+    """Name all streams, and return them by name, in their order; refuses two streams with the same name.
 
-    Args:
-        streams: the streams to name.
-        among: all streams that the program may have named.
-
-    Raises:
-        ConfigurationError: two streams have the same name.
+    ``among`` are all streams that the program may have named.
     """
     streams = list(streams)
     for stream in among:

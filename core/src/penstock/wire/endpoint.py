@@ -104,7 +104,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         host: the address to listen on.
         token: the token that callers must send, with its TLS files.
         handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
-        open_stream: opens the stream that a ticket names.
+        open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
         ports: the ports to try.
     """
 
@@ -113,11 +113,11 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         host: str,
         token: Token,
         handlers: Mapping[type, Handler],
-        open_stream: OpenStream = _no_stream,
+        open_stream: OpenStream | None = None,
         ports: Ports = ANY_PORT,
     ) -> None:
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
-        self._open_stream = open_stream
+        self._open_stream = open_stream or _no_stream
         # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
         self._decoding = threading.Lock()
         # Authenticated calls without a valid message for this endpoint.

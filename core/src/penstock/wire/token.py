@@ -48,22 +48,30 @@ class Tls:
     def of(cls, settings: Settings) -> Tls | None:
         """The configured files, ``None`` if none is set; refuses an incomplete or unusable set."""
         tls = cls(settings.tls_certificate, settings.tls_key, settings.tls_authority, settings.tls_mutual)
-        files = {f"{_PREFIX}{name}": getattr(tls, name) for name in ("certificate", "key", "authority")}
-        if not any(files.values()):
+        paths = tls._paths()
+        if not any(paths.values()):
             return None
-        if missing := [name for name, path in files.items() if not path]:
+        if missing := [name for name, path in paths.items() if not path]:
             raise ConfigurationError(
                 f"{' and '.join(missing)} not set: TLS needs a certificate, its key and the authority. {_NEEDED}"
             )
-        certificate, key, authority = (f"{name}={path!r}" for name, path in files.items())
-        for named, path in zip((certificate, key, authority), files.values(), strict=True):
-            _pem(path, named)
-        if reason := tls._fault():
+        tls.check()
+        return tls
+
+    def _paths(self) -> dict[str, str]:
+        return {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
+
+    def check(self) -> None:
+        """Check that two processes with this host's files could connect; the error names the files and the host."""
+        paths = self._paths()
+        for name, path in paths.items():
+            _pem(path, f"{name}={path!r}")
+        if reason := self._fault():
+            certificate, key, authority = (f"{name}={path!r}" for name, path in paths.items())
             raise ConfigurationError(
                 f"{certificate} cannot be used with {key} and {authority}: {reason}, on {socket.gethostname()}. "
                 f"{_NEEDED}"
             )
-        return tls
 
     def _fault(self) -> str:
         """The reason why these files let no two processes connect; empty if a handshake in memory succeeds."""

@@ -1,7 +1,7 @@
-"""``Recovery``: restores an earlier run's program, state and logs before the start.
+"""``Recovery``: restores an earlier run's program, state and logs before the start, on the program's thread.
 
 It finds the newest checkpoint, loads the saved program, checks that program and checkpoint match, restores the streams,
-and creates the run's first checkpoint. Used on the program's thread.
+and creates the run's first checkpoint.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore, unreadable
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.points import RestorePoints, restore_points
-from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
-from penstock.checkpoint.restore.streams import restore_streams
-from penstock.checkpoint.store import CheckpointStore, unreadable
+from penstock.checkpoint.restore.received_blocks import block_log, check_no_blocks_needed
+from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
+from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state.keyed_state import KeyedStateDStream
@@ -111,9 +111,6 @@ def find_newest(directory: str) -> Checkpoint | None:
 
     Without a SparkContext, a path without a file system is treated as local, because only Hadoop's configuration
     names the default file system.
-
-    Raises:
-        CheckpointError: there are checkpoints and none can be read.
     """
     require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
@@ -134,11 +131,7 @@ class Recovery:
         self.checkpoint: Checkpoint | None = None
 
     def find(self) -> None:
-        """Recover from the newest checkpoint in the directory, if there is one.
-
-        Raises:
-            CheckpointError: there are checkpoints and none can be read.
-        """
+        """Recover from the newest checkpoint in the directory, if there is one."""
         self.checkpoint = _newest(self._store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
@@ -265,15 +258,13 @@ class Recovery:
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
-        replaced = (
-            {"checkpoints": "none is sound"}
-            if earlier is None
-            else {
+        replaced: dict[str, Any] = {"checkpoints": "none is sound"}
+        if earlier is not None:
+            replaced = {
                 "last_batch": earlier.last_time_ms,
                 "incomplete_batches": len(earlier.pending),
                 "states": [state.name for state in earlier.states],
             }
-        )
         log.warning(
             "starting fresh, earlier run discarded",
             directory=self.directory.name,
