@@ -71,11 +71,7 @@ OpenFile = Callable[[str], pa.ipc.RecordBatchFileReader]
 
 
 def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Open the block of the ticket ``block_id`` for an endpoint, which sends it straight from its memory-mapped file.
-
-    Raises:
-        StreamNotFoundError: ``open_file`` does not have the block.
-    """
+    """Open a block for an endpoint, which sends it straight from its memory-mapped file; ``block_id`` is the ticket."""
     try:
         reader = open_file(block_id)
     except BlockGoneError as error:
@@ -86,9 +82,8 @@ def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[
 def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
     """Yield a block's record batches from an endpoint on the host that stored it.
 
-    Raises:
-        BlockGoneError: the endpoint does not have the block.
-        BlockUnreachableError: the endpoint does not answer, or belongs to another application by now.
+    Raises ``BlockGoneError`` if the endpoint does not have the block. Raises ``BlockUnreachableError`` if it does not
+    answer, or belongs to another application by now.
     """
     try:
         yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)

@@ -33,10 +33,9 @@ class CheckpointStore:
         self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest sound checkpoint; ``None`` if there is none. A damaged newer one is logged as an error.
+        """Read the newest sound checkpoint; ``None`` if there is none, an error if none of several is sound.
 
-        Raises:
-            CheckpointError: there are checkpoints and none is sound; names each and its damage.
+        A damaged newer one is logged as an error.
         """
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):

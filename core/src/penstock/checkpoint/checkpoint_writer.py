@@ -25,11 +25,10 @@ _LONGEST_DELAY_MS = 100
 
 
 class CheckpointWriter:
-    """Writes checkpoints; its thread calls ``on_written`` and ``on_failures``.
+    """Writes checkpoints.
 
-    Args:
-        on_written: called after a write with the oldest retained checkpoint.
-        on_failures: called after a failure with the number of consecutive failures and the error.
+    After a write its thread calls ``on_written`` with the oldest retained checkpoint; after a failure, ``on_failures``
+    with the number of consecutive failures and the error.
     """
 
     def __init__(
@@ -95,9 +94,7 @@ class CheckpointWriter:
                 lambda: self._store.write(taken),
                 Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
                 retries=_RETRIES,
-                on_retry=lambda error, _ms: log.info(
-                    "checkpoint write retried", number=number, reason=str(error)
-                ),
+                on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
             )
         except Exception as error:
             self._failed(error)

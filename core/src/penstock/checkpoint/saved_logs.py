@@ -25,7 +25,7 @@ class SavedLog:
         name: its folder.
         segments: name and size in bytes of each file, oldest first.
         events: number of events that can be read.
-        lost: number of events known to be missing.
+        lost: number of missing events.
         damages: a message for each damage.
         blocks: the received blocks that a recovered run would have; none in the log of completed outputs.
         unallocated: those of them that belong to no batch yet.
@@ -50,14 +50,14 @@ def saved_logs(directory: Directory, checkpoint: Checkpoint) -> Iterator[SavedLo
     for name in (BLOCK_LOG, COMPLETED_OUTPUTS):
         files = directory.child(name)
         segments = tuple((segment, len(files.read(segment))) for segment in map(segment_name, segment_numbers(files)))
-        known = checkpoint.logged_events if name == BLOCK_LOG else 0
-        if not segments and not known:
+        logged = checkpoint.logged_events if name == BLOCK_LOG else 0
+        if not segments and not logged:
             continue
         events, last, state = LogReader(files, checkpoint.run, skips_damage=True).read()
         damages = state.damages
-        if last < known:
-            damages += (f"{files.location()} ends with event {last}, and the checkpoint knows of {known}",)
-        missing = max(known - last, 0)
+        if last < logged:
+            damages += (f"{files.location()} ends with event {last}, and the checkpoint knows of {logged}",)
+        missing = max(logged - last, 0)
         allocations = Allocations()
         if name == BLOCK_LOG:
             _apply(allocations, events, checkpoint if missing else None, files.location())

@@ -35,7 +35,7 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
             name = None if name in taken else name
         if name in by_name:
             raise ConfigurationError(
-                f"two streams have the name {name!r}, made by {by_name[name].call_site.short} and "
+                f"two streams have the name {name!r}, created by {by_name[name].call_site.short} and "
                 f"{stream.call_site.short}: checkpoints need distinct names; rename one with setName"
             )
         by_name[name] = stream

@@ -32,7 +32,7 @@ class Recovered:
         events: number of readable events, including those of the state.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
-        lost: number of records known to be missing.
+        lost: number of missing records.
     """
 
     events: int = 0

@@ -50,12 +50,9 @@ def event_record(number: int, event: bytes) -> bytes:
 
 @frozen
 class Header:
-    """The first record of a segment.
+    """The first record of a segment; ``first`` is the number of its first event.
 
-    Attributes:
-        run: id of the run that wrote the segment.
-        first: the number of its first event.
-        state: the count of state records before the events; ``None`` if the segment has no state.
+    ``state`` is the number of state records before the events; ``None`` if the segment has no state.
     """
 
     run: str
@@ -79,14 +76,10 @@ class NumberedEvent:
 
 @frozen
 class Segment:
-    """The content of a segment's file.
+    """The content of a segment's file: the sound state records, and the sound events in file order.
 
     Attributes:
-        number: the segment's number, from 0.
-        location: path or URI of the file.
         header: the first record; ``None`` if it cannot be read.
-        state: the sound state records.
-        events: the sound events, in file order.
         damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
         truncated_bytes: number of bytes after the last sound record.
     """

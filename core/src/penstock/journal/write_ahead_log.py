@@ -117,9 +117,8 @@ class WriteAheadLog:
     def recover(self, state: LogState) -> Recovered:
         """Apply all events of the run to an empty state, which becomes the log's. Changes no file.
 
-        Raises:
-            WriteAheadLogError: a file is unreadable or damaged and damage is not skipped, or events that a checkpoint
-                counted are missing; nothing was applied then. Or the state rejects an event.
+        Nothing was applied if a file is unreadable or damaged and damage is not skipped, or if events that a checkpoint
+        counted are missing.
         """
         where = self._directory.location()
         events, last, recovered = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
@@ -144,9 +143,9 @@ class WriteAheadLog:
 
     def _skip_missing(self, last: int) -> str:
         """Report, or refuse, that events are missing at the end; return the message."""
+        where = self._directory.location()
         missing = (
-            f"the write-ahead log in {self._directory.location()} ends with event {last}, "
-            f"and a checkpoint knows of {self._checkpointed}"
+            f"the write-ahead log in {where} ends with event {last}, and a checkpoint knows of {self._checkpointed}"
         )
         # Without durability a missing end is expected; it is still counted and logged.
         if not self._skips_damage and self._durability is not Durability.NONE:
@@ -165,11 +164,7 @@ class WriteAheadLog:
         return self._state_bytes + self._event_bytes
 
     def start(self) -> None:
-        """Begin a base segment, delete all other segments, and accept events.
-
-        Raises:
-            WriteAheadLogError: the segment cannot be written; nothing was deleted.
-        """
+        """Begin a base segment, delete all other segments, and accept events. Deletes nothing if it fails."""
         assert self._state is not None, "recover comes first"
 
         def begin() -> None:
@@ -196,10 +191,7 @@ class WriteAheadLog:
         pending.outcome.result()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Reject further events, fail pending ones, and wait for the write in progress. Idempotent.
-
-        After ``timeout_s`` the appenders that wait for that write fail, too.
-        """
+        """Reject further events, fail pending ones, and wait ``timeout_s`` for the write in progress. Idempotent."""
         with self._changed:
             was_closed = self._closed
             self._closed = True
@@ -262,18 +254,17 @@ class WriteAheadLog:
                 pending.settle()
 
     def _retried(self, write: Callable[[], None]) -> None:
-        def attempt() -> None:
-            try:
-                write()
-            except OSError:
-                # The outcome is unknown. The next segment's first number shows which events of this one do not count.
-                self._close_segment()
-                raise
-
+        # The outcome of a failed write is unknown: the first number of the next segment shows which events count.
         try:
-            no_delay = Backoff(first_ms=0, longest_ms=0)
-            retry(attempt, no_delay, retries=self._attempts - 1, retry_if=lambda error: isinstance(error, OSError))
+            retry(
+                write,
+                Backoff(first_ms=0, longest_ms=0),
+                retries=self._attempts - 1,
+                retry_if=lambda error: isinstance(error, OSError),
+                on_retry=lambda _error, _delay_ms: self._close_segment(),
+            )
         except OSError as error:
+            self._close_segment()
             raise WriteAheadLogError(
                 f"the write-ahead log in {self._directory.location()} cannot be written, "
                 f"{self._attempts} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "

@@ -123,11 +123,7 @@ class ManualClock(Clock):
             self._condition.notify_all()
 
     def await_waiters(self, count: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic.
-
-        Raises:
-            TimeoutError: fewer threads wait after ``timeout_s`` of real time.
-        """
+        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic."""
         with self._condition:
             if not self._condition.wait_for(lambda: len(self._waits) >= count, timeout_s):
                 raise TimeoutError(

@@ -83,9 +83,7 @@ class Client:
 def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = "") -> Iterator[pa.RecordBatch]:
     """Yield the record batches of the stream that ``ticket`` names, within ``timeout_s`` for the whole stream.
 
-    Raises:
-        StreamNotFoundError: the endpoint does not have the stream.
-        WireError: the endpoint cannot be reached or refuses the call, or the stream breaks off; ends with ``advice``.
+    Raises ``StreamNotFoundError`` if the endpoint does not have the stream, ``WireError`` for any other failure.
     """
     try:
         with flight.FlightClient(location, **token.client_arguments()) as client:

@@ -98,11 +98,9 @@ class Tls:
 
 @frozen
 class Token:
-    """A secret that one application's driver and receivers share.
+    """A secret that one application's driver and receivers share: the bearer token of every call.
 
-    Attributes:
-        secret: the bearer token of every call.
-        tls: the TLS files; ``None`` for unencrypted connections, as on one machine.
+    ``tls`` names the TLS files; ``None`` for unencrypted connections, as on one machine.
     """
 
     secret: str = field(repr=False)

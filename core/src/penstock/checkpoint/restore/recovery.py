@@ -83,7 +83,6 @@ class RecoveredRun:
         batches: the batches to generate again; ``None`` if the earlier run had no batch.
         obsolete: folders of a replaced earlier run, to delete when the first checkpoint is written.
         block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
-        completed_outputs: the log of completed outputs; ``None`` if it is off.
     """
 
     directory: CheckpointDirectory
@@ -109,8 +108,7 @@ class RecoveredRun:
 def find_newest(directory: str) -> Checkpoint | None:
     """The newest sound checkpoint in a directory; ``None`` if there is none.
 
-    Without a SparkContext, a path without a file system is treated as local, because only Hadoop's configuration
-    names the default file system.
+    Without a SparkContext, a path without a file system is local: only Hadoop's configuration names the default one.
     """
     require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
@@ -131,15 +129,13 @@ class Recovery:
         self.checkpoint: Checkpoint | None = None
 
     def find(self) -> None:
-        """Recover from the newest checkpoint in the directory, if there is one."""
+        """Recover from the newest checkpoint in the directory, if there is one; refused if none of several is sound."""
         self.checkpoint = _newest(self._store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
         """Load the saved program of a checkpoint, and recover from that checkpoint.
 
-        Raises:
-            NotRecoverableError: an input of the program is a queue.
-            CheckpointError: the program cannot be loaded, or recovered without its own code.
+        Raises ``NotRecoverableError`` if an input of the program is a queue, otherwise ``CheckpointError``.
         """
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
@@ -162,11 +158,7 @@ class Recovery:
         self.checkpoint = checkpoint
 
     def prepare(self) -> RecoveredRun:
-        """Check the program against the checkpoint, and restore its streams.
-
-        Raises:
-            CheckpointError: the program does not match the checkpoint.
-        """
+        """Restore the program's streams; raises ``CheckpointError`` if program and checkpoint do not match."""
         queues = self._not_recoverable()
         if queues:
             log.warning("queueStream not recoverable", streams=queues, reason="checkpoints do not contain queues")
