@@ -12,7 +12,6 @@ from tests.helpers.memory_directory import full_disk
 from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpoint_writer import CheckpointWriter
-from penstock.runtime.clock import ManualClock
 
 
 class Writing:
@@ -30,7 +29,7 @@ class Writing:
         self.on_failures: Callable[[], object] = lambda: None
         self._changed = threading.Condition()
         self.store = CheckpointStore(self.disk)
-        self.writer = CheckpointWriter(self.store, ManualClock(0), self._on_written, self._on_failures)
+        self.writer = CheckpointWriter(self.store, self._on_written, self._on_failures)
         self.writer.start()
 
     def _hook(self, operation: str, _name: str) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
-from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
@@ -34,12 +33,10 @@ class CheckpointWriter:
     def __init__(
         self,
         store: CheckpointStore,
-        clock: Clock,
         on_written: Callable[[Checkpoint], object],
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
         self._store = store
-        self._clock = clock
         self._on_written = on_written
         self._on_failures = on_failures
         self._next: Checkpoint | Exception | None = None

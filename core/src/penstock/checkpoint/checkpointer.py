@@ -75,7 +75,7 @@ class Checkpointer:
         # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
-        self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
+        self._writer = CheckpointWriter(self._store, self._on_written, self._on_failures)
 
     @property
     def written_ms(self) -> int | None:
