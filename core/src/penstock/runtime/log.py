@@ -91,14 +91,6 @@ class _Process:
     components: ClassVar[set[str]] = set()
     levels: Mapping[str, str] = {}
 
-    @classmethod
-    def set_levels(cls, levels: Mapping[str, str]) -> None:
-        for component in cls.levels:
-            logging.getLogger(f"{_ROOT}.{component}").setLevel(logging.NOTSET)
-        for component, level in levels.items():
-            logging.getLogger(f"{_ROOT}.{component}").setLevel(level)
-        cls.levels = levels
-
 
 def _complete(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Add the process's fields, write ``batch_time`` as ISO 8601, and begin tracebacks with the program's frame."""
@@ -178,10 +170,13 @@ def configure(level: str, format: Format = "console", levels: Mapping[str, str] 
     """
     _Process.format = format
     _Process.fields = fields
-    _Process.set_levels(levels or {})
+    levels = levels or {}
+    for component in {*_Process.levels, *levels}:
+        logging.getLogger(f"{_ROOT}.{component}").setLevel(levels.get(component, logging.NOTSET))
+    _Process.levels = levels
     logger = logging.getLogger(_ROOT)
     logger.setLevel(level)
-    lowest = min(logging.getLevelNamesMapping()[name] for name in (level, *_Process.levels.values()))
+    lowest = min(logging.getLevelNamesMapping()[name] for name in (level, *levels.values()))
     # Without any handler the standard library prints warnings and errors only.
     if lowest < logging.WARNING and not logger.hasHandlers():
         handler = _StandardError()
