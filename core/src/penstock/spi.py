@@ -50,9 +50,9 @@ _NAMES = {
     "penstock.spark.spark_conf": "Property conf_here read_properties",
     # Checkpoint directories: what a checkpoint and its logs contain.
     "penstock.blocks.received_block_handler": "stream_directory",
-    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
     "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
-    "penstock.checkpoint.store": "CheckpointStore",
+    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
     # Logs, times and errors.
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
     "penstock.runtime.clock": "iso_time",
@@ -71,12 +71,12 @@ if TYPE_CHECKING:
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
-    from penstock.checkpoint.manifest import Checkpoint as Checkpoint
-    from penstock.checkpoint.manifest import SavedInput as SavedInput
-    from penstock.checkpoint.manifest import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
+    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
+    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.checkpoint.saved_logs import SavedLog as SavedLog
     from penstock.checkpoint.saved_logs import saved_logs as saved_logs
-    from penstock.checkpoint.store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
