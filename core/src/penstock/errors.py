@@ -70,7 +70,11 @@ class UnknownNameError(ConfigurationError, LookupError):
     """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "", advice: str = "") -> None:
-        self.kind, self.name, self.known, self.owner, self.advice = kind, name, tuple(sorted(known)), owner, advice
+        self.kind = kind
+        self.name = name
+        self.known = tuple(sorted(known))
+        self.owner = owner
+        self.advice = advice
         near = get_close_matches(name, self.known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(self.known) or "none"

@@ -33,7 +33,6 @@ class StatsReportListener(StreamingListener):
         self._infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
-        """Add the batch and log the distributions."""
         info = batchCompleted.batchInfo
         self._infos.append(info)
         total = [each.totalDelay for each in self._infos if each.totalDelay is not None]

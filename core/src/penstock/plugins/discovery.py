@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,7 +20,7 @@ import pluggy
 from attrs import Factory, define, field
 
 from penstock import hookspecs
-from penstock.conf import OPTION_SECTIONS
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.errors import (
     ConfigurationError,
     PenstockError,
@@ -35,7 +35,15 @@ from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
 from penstock.listen.registered_listener import RegisteredListener, register
 from penstock.plugins.extra_listeners import extra_listeners
-from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
+from penstock.plugins.specs import (
+    InputStreamSpec,
+    RateEstimatorSpec,
+    ReceiverSpec,
+    Spec,
+    fields_of,
+    options_of,
+    read_options,
+)
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
@@ -197,6 +205,23 @@ class Plugins:
             if not get_close_matches(name, self._specs[hook], cutoff=0.5):
                 advice.append(how_to_install(hook, name))
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
+
+    def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
+        """Create a receiver or an input source by name.
+
+        Args:
+            hook: ``receivers`` or ``input_streams``.
+            name: the spec's.
+            settings: have the options that the configuration sets.
+            options: option → value; they override the configuration.
+
+        Raises:
+            UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
+        """
+        spec = self.spec(hook, name)
+        configured = configured_options(hook, spec, options, settings)
+        return spec.factory() if spec.options is None else spec.factory(configured)
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
@@ -377,6 +402,17 @@ def _check_core_version(distribution: importlib.metadata.Distribution | None) ->
                 f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
                 f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
             )
+
+
+def configured_options(hook: str, spec: Spec, options: Mapping[str, Any], settings: Settings) -> Any:
+    """Read the options of a spec: those that a program sets, and the rest from the configuration.
+
+    Raises:
+        UnknownNameError: an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+    """
+    prefix = f"{OPTION_SECTIONS[hook]}{spec.name}."
+    return read_options(KINDS[hook][0], spec, options, settings.with_prefix(prefix), prefix)
 
 
 def _check_made_from_options(kind: str, spec: Any) -> None:

@@ -33,7 +33,8 @@ class BlockLocations:
     """
 
     def __init__(self, launcher: ReceiverLauncher) -> None:
-        self._launcher, self._logs = launcher, launcher.logs
+        self._launcher = launcher
+        self._logs = launcher.logs
         #: To the launches that serve blocks.
         self.connections = Connections()
         self._locations: dict[str, BlockLocation] = {}

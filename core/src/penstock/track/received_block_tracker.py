@@ -33,7 +33,8 @@ class ReceivedBlockTracker:
     """
 
     def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
-        self._stream_ids, self._write_ahead_log = dict.fromkeys(stream_ids), write_ahead_log
+        self._stream_ids = dict.fromkeys(stream_ids)
+        self._write_ahead_log = write_ahead_log
         self._state = Allocations()
         #: What the recovery of the write-ahead log found.
         self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self._state)

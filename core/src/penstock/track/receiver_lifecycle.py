@@ -78,7 +78,9 @@ class _Transition:
     """Computes one step: the record so far and the effects so far."""
 
     def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
-        self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
+        self.record = record
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.effects: list[lifecycle.Effect] = []
 
     def take(self, event: lifecycle.LifecycleEvent) -> None:

@@ -96,7 +96,10 @@ class ReceiverTracker:
         checkpoint_directory: str | None = None,
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
-        self._sc, self._receivers, self._settings, self._clock = sc, receivers, settings, clock
+        self._sc = sc
+        self._receivers = receivers
+        self._settings = settings
+        self._clock = clock
         # Consecutive contexts of one application must not share a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
