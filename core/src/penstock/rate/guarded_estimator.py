@@ -172,7 +172,12 @@ def configured_estimator(
 
 
 def make_rate_estimator(
-    name: str, interval_ms: int, conf: Mapping[str, str] | None = None, **options: Any
+    name: str,
+    interval_ms: int,
+    conf: Mapping[str, str] | None = None,
+    *,
+    plugins: Plugins | None = None,
+    **options: Any,
 ) -> GuardedEstimator:
     """Create the rate estimator that an installed plugin offers under a name, guarded.
 
@@ -181,6 +186,7 @@ def make_rate_estimator(
         interval_ms: the batch interval.
         conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
             not, ``spark.streaming.backpressure.initialRate`` the first rate.
+        plugins: the loaded plugins; by default all that are installed are loaded.
         options: the estimator's, by name.
 
     Raises:
@@ -189,7 +195,8 @@ def make_rate_estimator(
         PluginError: the estimator cannot be created.
     """
     settings = evolve(Settings.parse(conf or {}), rate_estimator=name)
-    estimator = configured_estimator(Plugins(settings.plugins_disable), settings, interval_ms, options=options)
+    plugins = plugins or Plugins(settings.plugins_disable)
+    estimator = configured_estimator(plugins, settings, interval_ms, options=options)
     if (first := configured_first_rate(settings)) is not None:
         estimator.begin_with(first)
     return estimator
