@@ -32,9 +32,8 @@ _NAMES = {
         "RecoverableSource SourceBatch"
     ),
     "penstock.receive.receiver": "Receiver",
-    "penstock.receive.receiver_host": "ReceiverHost",
+    "penstock.receive.receiver_host": "BlockSink ReceiverHost",
     "penstock.receive.thread_receiver": "AsyncReceiver ThreadReceiver",
-    "penstock.track.relaunching_receiver_host": "BlockSink RelaunchingReceiverHost",
     "penstock.worker.state": "State",
     "pyspark": "StorageLevel",
 }
