@@ -45,7 +45,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "ThreadReceiver",
             "AsyncReceiver",
             "ReceiverHost",
-            "RelaunchingReceiverHost",
             "BlockSink",
         ),
         "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
@@ -196,6 +195,11 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
     },
 }
+_SPI = (
+    "For another engine, and for plugins that run receivers, serve or read blocks, or add operations to streams: what "
+    "they need from the runtime beside the contract in `penstock`. A program needs none of it. A name here changes only "
+    "with a new minor version and an entry in the changelog."
+)
 # Names that docs/reference/events.md describes.
 _EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
 _INFOS = (
@@ -359,6 +363,8 @@ def _api() -> Iterator[str]:
     )
     for module, groups in _API.items():
         yield f"## {module.__name__}\n"
+        if module is spi:
+            yield paragraph(_SPI)
         for title, group in groups.items():
             yield f"### {title}\n"
             yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
