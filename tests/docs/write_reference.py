@@ -196,10 +196,20 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
 }
 _SPI = (
-    "For another engine, and for plugins that run receivers, serve or read blocks, or add operations to streams: what "
-    "they need from the runtime beside the contract in `penstock`. A program needs none of it. A name here changes only "
-    "with a new minor version and an entry in the changelog."
+    "For another engine, and for plugins that run receivers, serve or read blocks, or add operations to streams. It is "
+    "what they need from the runtime, beside the contract in `penstock`; a program needs none of it. A name here changes "
+    "only with a new minor version and an entry in the changelog."
 )
+_SPI_TOPICS = {
+    "Receivers by name": "Find what an installed plugin offers, and create it from options and configuration.",
+    "Rate control": "Create an installed estimator whose errors are contained.",
+    "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
+    "Schemas": "From Arrow's types to Spark's, and from records to columns.",
+    "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
+    "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
+    "Files": "Directories of every file system that Arrow knows, and atomic writes.",
+    "Options, logs and errors": "Option types, structured options, the core's keys, loggers and messages.",
+}
 # Names that docs/reference/events.md describes.
 _EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
 _INFOS = (
@@ -367,6 +377,8 @@ def _api() -> Iterator[str]:
             yield paragraph(_SPI)
         for title, group in groups.items():
             yield f"### {title}\n"
+            if module is spi:
+                yield paragraph(_SPI_TOPICS[title])
             yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
             yield from (f"::: {module.__name__}.{name}\n" for name in group if name not in _VALUES)
 
