@@ -196,9 +196,9 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
 }
 _SPI = (
-    "For another engine, and for plugins that run receivers, serve or read blocks, or add operations to streams. It is "
-    "what they need from the runtime, beside the contract in `penstock`; a program needs none of it. A name here changes "
-    "only with a new minor version and an entry in the changelog."
+    "For another engine, and for plugins that run receivers, serve or read blocks, add operations to streams, or show "
+    "what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a program "
+    "needs none of it. A name here changes only with a new minor version and an entry in the changelog."
 )
 _SPI_TOPICS = {
     "Receivers by name": "Find what an installed plugin offers, and create it from options and configuration.",
@@ -208,7 +208,10 @@ _SPI_TOPICS = {
     "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
     "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
     "Files": "Directories of every file system that Arrow knows, and atomic writes.",
-    "Options, logs and errors": "Option types, structured options, the core's keys, loggers and messages.",
+    "Options, logs and errors": "Option types, structured options, loggers and the texts of messages.",
+    "Installed plugins": "What is loaded, and the options that each plugin offers.",
+    "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
+    "Checkpoint directories": "What a checkpoint and its logs contain.",
 }
 # Names that docs/reference/events.md describes.
 _EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
