@@ -93,12 +93,12 @@ class EngineAccess(ListenerContext):
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
-        found = []
+        streams = []
         for stream in self._graph.inputs:
             if stream.receiver is not None:
                 kind = type(stream.receiver).__name__
-                found.append(ReceiverStreamInfo(stream.id, stream.name or f"{kind}-{stream.id}", kind))
-        return found
+                streams.append(ReceiverStreamInfo(stream.id, stream.name or f"{kind}-{stream.id}", kind))
+        return streams
 
     def graph(self) -> Sequence[DStreamInfo]:
         return [
@@ -139,7 +139,7 @@ class EngineAccess(ListenerContext):
         with self._lock:
             if self._jobs is None:
                 self._jobs = SparkJobs(self._sc)
-        return [_job(each) for each in self._jobs.since(first, most, wait_s)]
+        return [_job(values) for values in self._jobs.since(first, most, wait_s)]
 
     def executor_backlogs(self) -> Mapping[str, int]:
         return self._engine.tracker.executor_backlogs()

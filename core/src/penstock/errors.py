@@ -37,11 +37,11 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1***@", text) if "://" in text else text
 
 
-def other_version(what: str, found: object, known: int) -> str:
-    """That a file has another format version than this code, and what to do."""
+def other_version(what: str, version: object, readable: int) -> str:
+    """Message for a file with an unsupported format version."""
     return (
-        f"{what} has format version {shown(found)} and this version of Penstock reads version {known}: run the version "
-        "of Penstock that wrote it"
+        f"{what} has format version {shown(version)} and this version of Penstock reads version {readable}: run the "
+        "version of Penstock that wrote it"
     )
 
 
@@ -59,7 +59,7 @@ class PenstockError(Exception):
     """Base class of all errors that Penstock raises. The message has no passwords of URIs."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(without_password(each) if isinstance(each, str) else each for each in args))
+        super().__init__(*(without_password(item) if isinstance(item, str) else item for item in args))
 
 
 class ConfigurationError(PenstockError, ValueError):

@@ -79,7 +79,7 @@ def is_streaming_listener(target: object) -> bool:
     # By name: importing pyspark.streaming takes time that programs without such a listener need not spend.
     pysparks = ("pyspark.streaming.listener", "StreamingListener")
     return isinstance(target, StreamingListener) or any(
-        (each.__module__, each.__qualname__) == pysparks for each in type(target).__mro__
+        (base.__module__, base.__qualname__) == pysparks for base in type(target).__mro__
     )
 
 

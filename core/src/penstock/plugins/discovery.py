@@ -155,11 +155,11 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        found = entry_points
-        if found is None:
-            found = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
+        candidates = entry_points
+        if candidates is None:
+            candidates = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
-        for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
+        for entry_point in sorted(set(candidates), key=lambda candidate: (candidate.name, candidate.value)):
             record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
@@ -243,23 +243,22 @@ class Plugins:
         raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
-        """Where options of working plugins are set, and which there are.
+        """Return the names of working plugins' options by the prefix of their keys.
 
-        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
-        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` of a plugin that offers
-        listeners and declares no options.
+        A prefix is ``spark.penstock.receiver.socket.``, for example, or one of a plugin's ``penstock_options``. A
+        plugin that offers listeners and declares no options may have any below ``spark.penstock.<plugin>.``: ``None``.
         """
-        known: dict[str, list[str] | None] = {
+        names: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-        for each in self._working():
-            if each.options:
-                known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
-            elif "listeners" in each.hooks:
-                known[f"spark.penstock.{each.name}."] = None
-        return known
+        for record in self._working():
+            for prefix, kind in record.options.items():
+                names[prefix] = [option.name for option in fields_of(kind)]
+            if not record.options and "listeners" in record.hooks:
+                names[f"spark.penstock.{record.name}."] = None
+        return names
 
     def listeners(self, context: object, extra: Sequence[str] = ()) -> list[RegisteredListener]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.

@@ -1,4 +1,4 @@
-"""What a plugin offers: specs of receivers, input streams and rate estimators, and the classes that those implement."""
+"""The specs of receivers, input streams and rate estimators of plugins, and the classes that those implement."""
 
 from __future__ import annotations
 

@@ -229,9 +229,9 @@ def _is_json(value: Any) -> bool:
     """Whether a value is JSON by its exact types; one of another type may be, too."""
     kind = type(value)
     if kind is list or kind is tuple:
-        # all(…) would allocate memory for each of a long list.
-        for each in value:  # noqa: SIM110
-            if type(each) not in _PLAIN and not _is_json(each):
+        # all(…) would allocate memory for every item of a long list.
+        for item in value:  # noqa: SIM110
+            if type(item) not in _PLAIN and not _is_json(item):
                 return False
         return True
     if kind is dict:

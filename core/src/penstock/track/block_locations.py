@@ -56,7 +56,7 @@ class BlockLocations:
             self._locations.pop(block.block_id, None)
 
     def disk(self, address: str) -> str:
-        """What bounds the backlog of blocks that are stored from an address: its disk, or the log that all share."""
+        """Return the disk that stores the blocks of an address: the host's own, or the log that all hosts share."""
         return address if self._logs is None else self._logs.home
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:

@@ -281,7 +281,7 @@ class ReceiverTracker:
 
     @property
     def reader(self) -> ReadBlocks:
-        """What tasks read block references with."""
+        """The function that tasks use to read blocks."""
         return ReadBlocks(self._launcher.token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip")
 
     @property

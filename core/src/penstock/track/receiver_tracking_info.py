@@ -1,4 +1,4 @@
-"""What the driver knows of a receiver: its record and the states of its life cycle.
+"""The record of a receiver on the driver, and the states of its life cycle.
 
 Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
@@ -184,7 +184,7 @@ _NO_LIMIT = UpdateRateLimit(None, 0)
 
 @frozen
 class ReceiverTrackingInfo:
-    """What the driver knows of one receiver.
+    """The record of one receiver on the driver.
 
     Attributes:
         stream_id: id of the input stream.
