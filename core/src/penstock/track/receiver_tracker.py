@@ -259,7 +259,7 @@ class ReceiverTracker:
                 self._tracked.estimate_rate(stream_id, rate)
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._receivers}
         # Recovered blocks are allocated at the rate limit, as if they were received now.
-        self.blocks.spread_leftovers(
+        self.blocks.spread_recovered_blocks(
             {stream_id: rate * batch_interval_ms / 1000 for stream_id, rate in limits.items() if rate is not None}
         )
 

@@ -108,11 +108,11 @@ class _Transition:
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
             case lifecycle.RateLimit():
-                self._desire(event.rate)
+                self._set_desired(event.rate)
             case lifecycle.Pause():
                 others = self.record.pause_reasons - {event.reason}
                 self._set(pause_reasons=others | {event.reason} if event.applies else others)
-                self._desire(self.record.desired.rate)
+                self._set_desired(self.record.desired.rate)
             case lifecycle.ExecutorLost():
                 self._executor_lost()
             case lifecycle.ProblemFound():
@@ -265,7 +265,7 @@ class _Transition:
 
     # -- what the receiver should do --
 
-    def _desire(self, rate: float | None) -> None:
+    def _set_desired(self, rate: float | None) -> None:
         desired, paused = self.record.desired, bool(self.record.pause_reasons)
         if (rate, paused) != (desired.rate, desired.paused):
             self._set(desired=UpdateRateLimit(rate, desired.number + 1, paused))

@@ -162,7 +162,7 @@ class TrackedReceivers:
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
                     self._connections.add(effect.message.epoch, connection)
-                    self._locations.delete_leftovers(connection)
+                    self._locations.delete_pending_blocks(connection)
                 case lifecycle.Send():
                     to = self._connections.get(stream_id, effect.epoch)
                     if to is not None:
