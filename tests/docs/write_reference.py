@@ -147,6 +147,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "Options, logs and errors": (
             "structure_options",
+            "structure",
+            "unstructure",
             "PositiveBytes",
             "PositiveDurationS",
             "get_logger",
@@ -208,7 +210,7 @@ _SPI_TOPICS = {
     "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
     "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
     "Files": "Directories of every file system that Arrow knows, and atomic writes.",
-    "Options, logs and errors": "Option types, structured options, loggers and the texts of messages.",
+    "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
     "Installed plugins": "What is loaded, and the options that each plugin offers.",
     "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
     "Checkpoint directories": "What a checkpoint and its logs contain.",
