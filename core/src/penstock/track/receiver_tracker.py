@@ -40,7 +40,6 @@ from penstock.spark.rdds import LocatedPartition
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
-from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
@@ -105,8 +104,8 @@ class ReceiverTracker:
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
         self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._locations = BlockLocations(self._launcher)
-        self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
+        self._tracked = TrackedReceivers(settings, self.blocks, clock, self._launcher, post, fail_application)
+        self._locations = self._tracked.locations
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
