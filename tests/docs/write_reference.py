@@ -147,6 +147,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "Options, logs and errors": (
             "structure_options",
+            "structure",
+            "unstructure",
             "PositiveBytes",
             "PositiveDurationS",
             "get_logger",
@@ -194,6 +196,24 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "stream_directory",
         ),
     },
+}
+_SPI = (
+    "For another engine, and for plugins that run receivers, serve or read blocks, add operations to streams, or show "
+    "what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a program "
+    "needs none of it. A name here changes only with a new minor version and an entry in the changelog."
+)
+_SPI_TOPICS = {
+    "Receivers by name": "Find what an installed plugin offers, and create it from options and configuration.",
+    "Rate control": "Create an installed estimator whose errors are contained.",
+    "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
+    "Schemas": "From Arrow's types to Spark's, and from records to columns.",
+    "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
+    "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
+    "Files": "Directories of every file system that Arrow knows, and atomic writes.",
+    "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
+    "Installed plugins": "What is loaded, and the options that each plugin offers.",
+    "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
+    "Checkpoint directories": "What a checkpoint and its logs contain.",
 }
 # Names that docs/reference/events.md describes.
 _EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
@@ -358,8 +378,12 @@ def _api() -> Iterator[str]:
     )
     for module, groups in _API.items():
         yield f"## {module.__name__}\n"
+        if module is spi:
+            yield paragraph(_SPI)
         for title, group in groups.items():
             yield f"### {title}\n"
+            if module is spi:
+                yield paragraph(_SPI_TOPICS[title])
             yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
             yield from (f"::: {module.__name__}.{name}\n" for name in group if name not in _VALUES)
 

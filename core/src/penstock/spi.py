@@ -53,7 +53,8 @@ _NAMES = {
     "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
     "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
     "penstock.checkpoint.checkpoint_store": "CheckpointStore",
-    # Logs, times and errors.
+    # JSON values, logs, times and errors.
+    "penstock.json_converter": "structure unstructure",
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
     "penstock.runtime.clock": "iso_time",
     "penstock.runtime.log": "get_logger set_level",
@@ -101,6 +102,8 @@ if TYPE_CHECKING:
     from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
     from penstock.hookspecs import GROUP as GROUP
     from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.json_converter import structure as structure
+    from penstock.json_converter import unstructure as unstructure
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
     from penstock.plugins.discovery import NAME_RULE as NAME_RULE
