@@ -247,7 +247,7 @@ def test_undocumented_methods_are_neither_overrides_nor_properties() -> None:
 
 
 # Renamed or leaving the core soon.
-SHARED_NAMES = {"__init__.py", "frames.py", "inputs.py", "messages.py", "program.py", "state_errors.py"}
+SHARED_NAMES = {"__init__.py", "inputs.py", "messages.py", "program.py", "state_errors.py"}
 
 
 def test_no_two_files_of_the_core_share_a_name() -> None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #: Page → the test that runs its blocks.
 OWN_TESTS = {
     "docs/conformance.md": "tests/docs/test_conformance_page.py",
-    "docs/dataframes.md": "tests/dataframes/test_checkpoints.py",
+    "docs/dataframes.md": "plugins/dataframes/tests/on_spark/test_checkpoints.py",
     "docs/structured-streaming.md": "tests/structured/test_queries.py",
     "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",

@@ -10,7 +10,7 @@ import pytest
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.messages import BlocksLost, LostBlock
+from penstock.blocks.block_transfer import BlocksLost, LostBlock
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.blocks.messages import BlocksLost, LostBlock
+from penstock.blocks.block_transfer import BlocksLost, LostBlock
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import ReleaseReceiver, StopReceiver
 from penstock.track import receiver_tracker

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.messages import BlocksLost, FindBlock
+from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.errors import WireError
 from penstock.receive.messages import (
     AddBlocks,

@@ -1,22 +1,73 @@
-"""Helpers for plugins, beside the contract in ``penstock`` itself.
+"""What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-For receivers and listeners: a queue for callbacks, text lines, files and directories of any file system, logging, error
-messages. For engines that run receivers themselves: blocks, and how to write, serve and read them. For command lines:
-the loaded plugins, the configuration of this process, and the contents of a checkpoint directory.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, shows what is installed or saved,
+or shares what the first-party plugins use. A name here changes only with a new minor version and an entry in the
+changelog. Nothing in the core imports this module.
 """
 
 from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    # Receivers by name: find what an installed plugin offers and create it from options and configuration.
+    "penstock.receive.from_plugin": "make_receiver receiver_spec",
+    # Rate control: create an installed estimator whose errors are contained.
+    "penstock.rate.guarded_estimator": "make_rate_estimator",
+    # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
+    "penstock.blocks.arrow_form": "is_pickled records",
+    "penstock.blocks.block": "BlockReference",
+    "penstock.blocks.block_file": "open_block_file write_block_file",
+    "penstock.blocks.block_transfer": "BlockServer",
+    "penstock.blocks.packing": "Packable pack",
+    "penstock.wire.token": "Token",
+    "penstock.worker.block_reader": "read_block",
+    # Schemas: from Arrow's types to Spark's, and from records to columns.
+    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.spark.rdds": "known_partitions",
+    # Sources: lines of text, and a queue between a client's callbacks and a receiver.
+    "penstock.receive.store_queue": "StoreQueue",
+    "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
+    # Files: directories of every file system that Arrow knows, and atomic writes.
+    "penstock.runtime.atomic_write": "atomic_write",
+    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.uri": "absolute_location connect is_remote",
+    # Installed plugins: what is loaded, and the options that each offers.
+    "penstock.hookspecs": "COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin NAME_RULE Plugins additional_entry_points",
+    "penstock.plugins.specs": "fields_of options_of read_options structure_options",
+    # Configuration: the keys, the settings in force, and the files that Spark reads.
+    "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
+    "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.conf_warnings": "keys_without_effect",
+    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    # Checkpoint directories: what a checkpoint and its logs contain.
+    "penstock.blocks.received_block_handler": "stream_directory",
+    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
+    "penstock.checkpoint.store": "CheckpointStore",
+    # Logs, times and errors.
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
+    "penstock.runtime.clock": "iso_time",
+    "penstock.runtime.log": "get_logger set_level",
+    "penstock.spark.failure": "reason",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import is_pickled as is_pickled
+    from penstock.blocks.arrow_form import records as records
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
@@ -29,12 +80,24 @@ if TYPE_CHECKING:
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
+    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
+    from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
+    from penstock.errors import shortened as shortened
+    from penstock.errors import shown as shown
     from penstock.errors import summary_of as summary_of
     from penstock.errors import text_of as text_of
+    from penstock.graph.arguments import require_callable as require_callable
+    from penstock.graph.arguments import with_time as with_time
+    from penstock.graph.batch_input import BatchInput as BatchInput
+    from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.graph.dstream import node_of as node_of
+    from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
+    from penstock.graph.node import Node as Node
+    from penstock.graph.outputs import ForEachDStream as ForEachDStream
     from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
     from penstock.hookspecs import GROUP as GROUP
     from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
@@ -64,6 +127,7 @@ if TYPE_CHECKING:
     from penstock.spark.launch_conf import Property as Property
     from penstock.spark.launch_conf import conf_here as conf_here
     from penstock.spark.launch_conf import read_properties as read_properties
+    from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability
@@ -71,5 +135,9 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
+    from penstock.worker.arrow_types import as_value as as_value
     from penstock.worker.arrow_types import conform as conform
+    from penstock.worker.arrow_types import describe_schema as describe_schema
+    from penstock.worker.arrow_types import require_values as require_values
+    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block

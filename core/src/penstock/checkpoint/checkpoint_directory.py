@@ -37,20 +37,21 @@ class CheckpointDirectory:
     Args:
         sc: the SparkContext that uses it for RDD checkpoints.
         settings: the configuration in force.
-        name: the directory as the program named it.
-        folder: the run's own folder in it.
+        name: the program's text for the directory.
+        folder: the run's folder in the directory.
     """
 
     def __init__(self, sc: SparkContext, settings: Settings, name: str, folder: RunFolder) -> None:
         self._sc = sc
-        self.name, self.folder = name, folder
-        # As Spark resolved it: a path without a file system is on Hadoop's default one.
+        self.name = name
+        self.folder = folder
+        # Spark has resolved the URI: a path without a file system is on Hadoop's default one.
         self.files = Directory.of(location_of_hadoop(folder.uri))
         self.store = CheckpointStore(self.files, Durability(settings.durability))
 
     @classmethod
     def create(cls, sc: SparkContext, settings: Settings, name: str, given_by: str) -> CheckpointDirectory:
-        """Set the directory for RDD checkpoints; it is created if it does not exist.
+        """Create the directory if it is missing, and set it for RDD checkpoints.
 
         Args:
             sc: the SparkContext that uses it.
@@ -61,16 +62,16 @@ class CheckpointDirectory:
         require_checkpoint_directory(name, given_by)
         location = location_of_hadoop(qualified(sc, name, given_by))
         if not is_remote(location):
-            # Spark would let everybody read it. Why it cannot be created, it says itself.
+            # Otherwise Spark would create it readable by everybody. A failure is left to Spark, which reports it.
             with suppress(OSError):
                 make_private(Path(location))
         try:
             sc.setCheckpointDir(name)
             folder = checkpoint_folder(sc)
         except Exception as error:
-            # Of a local directory, Hadoop says only that the folder in it does not exist.
-            why = "" if is_remote(location) else _why_not_writable(Path(location))
-            raise unusable(name, given_by, why or failure.reason(error)) from error
+            # For a local directory, Hadoop says only that the folder in it does not exist.
+            reason = "" if is_remote(location) else _why_not_writable(Path(location))
+            raise unusable(name, given_by, reason or failure.reason(error)) from error
         assert folder is not None
         return cls(sc, settings, name, folder)
 
@@ -88,16 +89,16 @@ class CheckpointDirectory:
         delete_file(self._sc, f"{self.folder.uri}/{name}")
 
     def delete_empty_folders(self) -> None:
-        """Delete the folders of runs that ended before they wrote anything; a failure is logged."""
+        """Delete the empty folders of runs that wrote nothing; a failure is logged."""
         delete_empty_folders(self._sc, self.folder)
 
     def unusable(self, error: OSError) -> ConfigurationError:
-        """The error to raise if the directory cannot be read or written."""
+        """The error for a directory that cannot be read or written."""
         return unusable(self.name, "", str(error))
 
 
 def require_checkpoint_directory(directory: object, given_by: str) -> None:
-    """Refuse a value that names no directory."""
+    """Refuse a value that is not a string or has no text."""
     if not isinstance(directory, str) or not directory.strip():
         raise ConfigurationError(
             f"{given_by} must be the path or URI of a checkpoint directory, not {shown(directory)}"
@@ -105,11 +106,11 @@ def require_checkpoint_directory(directory: object, given_by: str) -> None:
 
 
 def _why_not_writable(path: Path) -> str:
-    """Why a local directory cannot be written; empty if it can."""
+    """The reason why a local directory cannot be written; empty if it can."""
     try:
-        for each in (path, *path.parents):
-            if each.is_file():
-                return f"{each} is a file"
+        for folder in (path, *path.parents):
+            if folder.is_file():
+                return f"{folder} is a file"
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=path):
             return ""

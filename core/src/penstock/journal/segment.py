@@ -67,7 +67,7 @@ class Header:
     state: int | None = None
 
     def record(self) -> bytes:
-        """Return the header as the framed first record of a segment."""
+        """The header as a framed record."""
         header = {"version": _VERSION, "run": self.run, "first": self.first, "state": self.state}
         return frame(_encode(header).encode())
 

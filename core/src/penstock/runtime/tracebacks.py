@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import re
 import traceback
+from functools import cache
 from types import TracebackType
 
 from penstock.errors import text_of
 
-#: A line of a traceback that names a file of PySpark or Penstock. A folder of the program may be named penstock, too.
-#: In an archive of `penstock pack` the package is penstock/penstock.
-INTERNAL = re.compile(
-    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
-)
+# Packages whose code is not the program's: Penstock, and plugins that define kinds of streams.
+_packages = {"penstock"}
+
+
+def add_package(name: str) -> None:
+    """Have tracebacks leave out the code of a package above that of the program."""
+    _packages.add(name)
+    _pattern.cache_clear()
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    # A folder of the program may be named penstock, too. In an archive of `penstock pack` it is penstock/penstock.
+    names = "|".join(map(re.escape, sorted(_packages)))
+    return re.compile(
+        rf'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/(?:{names}))/)'
+    )
+
+
+def is_internal(line: str) -> bool:
+    """Whether a line of a traceback names a file of PySpark, of Penstock or of a plugin that defines streams."""
+    return _pattern().match(line) is not None
 
 
 def from_the_program(whole: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of PySpark and Penstock above the program's; unchanged without program frames."""
     frame = whole
-    while frame is not None and INTERNAL.match(f'  File "{frame.tb_frame.f_code.co_filename}"'):
+    while frame is not None and is_internal(f'  File "{frame.tb_frame.f_code.co_filename}"'):
         frame = frame.tb_next
     return frame or whole
 

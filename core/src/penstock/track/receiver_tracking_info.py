@@ -1,6 +1,6 @@
 """What the driver knows of a receiver: its record and the states of its life cycle.
 
-Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. The states::
+Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
     Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
                     ^                                      any job that ends ──> BackingOff | GivenUp
@@ -21,6 +21,7 @@ from attrs import field, frozen
 from penstock.conf import Settings
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.messages import StopReceiver
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 
 
@@ -202,10 +203,9 @@ class ReceiverTrackingInfo:
     Attributes:
         stream_id: id of the input stream.
         name: ``<class>-<stream id>``.
-        settings: hold the restart budget, the delays of relaunches and the launch timeout.
+        policy: restart budget, delays of relaunches and launch timeout.
         state: position in the life cycle.
         epoch: number of the last launch.
-        estimate: the last rate that was set, records/s; ``None`` before the first.
         pause_reasons: why the receiver pauses; none while it does not.
         desired: rate limit and pause that follow from these.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
@@ -230,10 +230,9 @@ class ReceiverTrackingInfo:
 
     stream_id: int
     name: str
-    settings: Settings
+    policy: RelaunchPolicy
     state: State = Waiting()
     epoch: int = 0
-    estimate: float | None = None
     pause_reasons: frozenset[str] = frozenset()
     desired: DesiredState = DesiredState()
     sent: int = 0
@@ -301,10 +300,9 @@ class ReceiverTrackingInfo:
 
     def exceeds_budget(self, now_ms: float) -> bool:
         """Whether more failures than the restart budget allows happened within its window."""
-        failures_ms, settings = self.failures_ms, self.settings
-        return len(failures_ms) > settings.max_restarts and now_ms - failures_ms[0] < settings.restart_window_ms
+        return self.policy.is_exceeded(self.failures_ms, now_ms)
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
     """The record of a receiver that was never launched in this run."""
-    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", settings, **fields)
+    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy.of(settings), **fields)

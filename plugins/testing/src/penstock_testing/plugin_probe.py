@@ -34,7 +34,11 @@ from penstock_testing.leak_meter import LeakMeter
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
-_NEEDS_SPARK = {"DStream", "DataFrameStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
+_NEEDS_SPARK = {
+    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "State", "StateSpec", "StorageLevel"),
+    *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "Node"),
+    *("known_partitions", "node_of"),
+}
 
 
 @frozen
