@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from penstock_testing.kit import ReceiverKit
 from tests.helpers.forked import run_module
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
@@ -27,7 +28,6 @@ from penstock_testing import (
     run_checks,
 )
 from penstock_testing.check import Kind, checks_for
-from penstock_testing.kit import ReceiverKit
 
 
 def _tests_of(cls: type[ConformanceSuite]) -> list[str]:

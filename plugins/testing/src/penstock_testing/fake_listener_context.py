@@ -8,14 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from penstock.errors import ConfigurationError
-from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
-from penstock.listen.listener_counts import ListenerCounts
-from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
-from penstock.plugins.specs import RateEstimator, read_options, structure_options
-from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
+from penstock import (
+    BatchInfo,
+    ConfigurationError,
+    DStreamInfo,
+    JobInfo,
+    ListenerContext,
+    ListenerCounts,
+    RateEstimator,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+    ReceiverStreamInfo,
+    StorageInfo,
+)
+from penstock.spi import (
+    Event,
+    GuardedEstimator,
+    Plugins,
+    attributed_ms,
+    make_estimator,
+    read_options,
+    structure_options,
+)
 
 T = TypeVar("T")
 _BACKPRESSURE = "spark.streaming.backpressure."

@@ -26,10 +26,8 @@ from typing import Any, Literal, NoReturn
 import attrs
 from attrs import frozen
 
-from penstock.errors import summary_of
-from penstock.hookspecs import API_VERSION, GROUP
-from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
-from penstock_testing.leak_meter import LeakMeter
+from penstock.spi import API_VERSION, GROUP, KINDS, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
+from penstock_testing.leaks import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
@@ -154,7 +152,7 @@ def unpickle(pickled: bytes, limit_s: float) -> str:
 def main() -> None:
     """Answer requests, one line of JSON each, until standard input ends."""
     # Penstock's own modules do not count as a plugin's import time.
-    for module in map(import_module, (GROUP, f"{GROUP}.helpers")):
+    for module in map(import_module, (GROUP, f"{GROUP}.spi")):
         for name in set(dir(module)) - _NEEDS_SPARK:
             getattr(module, name)
     for line in sys.stdin:

@@ -11,9 +11,9 @@ from concurrent.futures import thread as executors
 from types import FrameType
 from typing import Any, Self
 
-from penstock.receive.receiver import Receiver
-from penstock.runtime.threads import EngineThread
-from penstock_testing.leak_meter import children
+from penstock import Receiver
+from penstock.spi import EngineThread
+from penstock_testing.leaks import children
 
 
 class WorkerEnded(Exception):

@@ -12,12 +12,8 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from penstock.context import StreamingContext
-from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import InputDStream
-from penstock.listen.events import BatchCompleted
-from penstock.runtime.clock import ManualClock
+from penstock import BatchCompleted, DStream, StreamingContext
+from penstock.spi import DStreamGraph, InputDStream, ManualClock
 
 Batches = Sequence[Sequence[Any]]
 

@@ -1,4 +1,4 @@
-"""``ListenerKit``, the argument of a listener check: makes listeners and delivers events to them as the bus does."""
+"""``ListenerSubject``, the argument of a listener check: makes listeners, and delivers events as the bus does."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from penstock.listen.events import HOOK_OF, Event, StopProgress, callbacks_of
-from penstock.listen.streaming_listener import EventView, is_streaming_listener
+from penstock import StopProgress
+from penstock.spi import HOOK_OF, Event, EventView, callbacks_of, is_streaming_listener
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.event_runs import PHASES, START_MS, listener_events
 from penstock_testing.fake_listener_context import FakeListenerContext
-from penstock_testing.kit import Kit
 from penstock_testing.listener_probe import Backend, ListenerProbe
+from penstock_testing.subject import Subject
 
 #: The limit of the median time in seconds that a callback takes for one event.
 BUDGET_S = 0.005
@@ -30,7 +30,7 @@ class RunningListener:
     """Listeners with their context. Delivers events one at a time, to PySpark-style listeners as views.
 
     Args:
-        kit: the kit of the running check.
+        subject: the kit of the running check.
         context: the context that ``make`` got.
         probe: the listeners.
 
@@ -40,8 +40,8 @@ class RunningListener:
         initial_commands: the number of commands that the listeners gave to the context while they were made.
     """
 
-    def __init__(self, kit: ListenerKit, context: FakeListenerContext, probe: ListenerProbe) -> None:
-        self._kit, self.context, self.probe = kit, context, probe
+    def __init__(self, subject: ListenerSubject, context: FakeListenerContext, probe: ListenerProbe) -> None:
+        self._subject, self.context, self.probe = subject, context, probe
         self.delivered = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.initial_commands = len(context.commands)
@@ -92,14 +92,14 @@ class RunningListener:
         Raises:
             CheckFailure: events are still queued at the deadline.
         """
-        if not self._kit.capabilities.queues:
+        if not self._subject.capabilities.queues:
             return
 
         def handled() -> bool:
             shown = self.snapshot()
             return bool(shown.get("handled", 0) + shown.get("dropped", 0) == self.delivered)
 
-        self._kit.until(
+        self._subject.until(
             handled,
             lambda: (
                 f"the listener got {self.delivered} events, and its snapshot shows "
@@ -114,12 +114,12 @@ class RunningListener:
         return max(medians.items(), key=lambda each: each[1])
 
 
-class ListenerKit(Kit):
+class ListenerSubject(Subject):
     """The kit of the listener checks."""
 
     def context(self, streams: Sequence[int] = (0, 1)) -> FakeListenerContext:
         """A new context with the suite's configuration."""
-        return FakeListenerContext(self.subject.conf, streams=streams)
+        return FakeListenerContext(self.suite.conf, streams=streams)
 
     def start(self, context: FakeListenerContext | None = None) -> RunningListener:
         """Make listeners with a context.
@@ -129,7 +129,7 @@ class ListenerKit(Kit):
         """
         context = context or self.context()
         try:
-            made = self.subject.instance(context)
+            made = self.instance(context)
         except Exception as error:
             fail(f"make raised {type(error).__name__}: {error}")
         probe = made if isinstance(made, ListenerProbe) else ListenerProbe(made)

@@ -1,15 +1,15 @@
-"""``RateEstimatorKit``, the argument of a rate estimator check: makes estimators and runs them on simulated plants."""
+"""``RateEstimatorSubject``, the argument of a rate estimator check: makes estimators, simulates workloads."""
 
 from __future__ import annotations
 
-from penstock.plugins.specs import RateEstimator
+from penstock import RateEstimator
 from penstock_testing.check import NotApplicable, fail
-from penstock_testing.kit import Kit
-from penstock_testing.plant import Plant
-from penstock_testing.plant_run import PlantRun, simulate
+from penstock_testing.subject import Subject
+from penstock_testing.workload import Workload
+from penstock_testing.workload_run import WorkloadRun, simulate
 
 
-class RateEstimatorKit(Kit):
+class RateEstimatorSubject(Subject):
     """The kit of the rate estimator checks."""
 
     def make(self, batch_interval_ms: int = 1000) -> RateEstimator:
@@ -19,7 +19,7 @@ class RateEstimatorKit(Kit):
             CheckFailure: ``make`` raises, or does not return a ``RateEstimator``.
         """
         try:
-            estimator = self.subject.instance(batch_interval_ms)
+            estimator = self.instance(batch_interval_ms)
         except NotApplicable:
             raise
         except Exception as error:
@@ -39,13 +39,13 @@ class RateEstimatorKit(Kit):
         except Exception as error:
             fail(f"compute raised {type(error).__name__}: {error}", f"compute{batch}")
 
-    def simulate(self, plant: Plant, seed: int = 1) -> PlantRun:
-        """Run new estimators, one for each stream, in a closed loop with a plant.
+    def simulate(self, workload: Workload, seed: int = 1) -> WorkloadRun:
+        """Run new estimators, one for each stream, in a closed loop with a workload.
 
         Raises:
             CheckFailure: ``compute`` raises, or gives an invalid rate.
         """
-        run = simulate(plant, self.make, seed)
+        run = simulate(workload, self.make, seed)
         if run.failed or run.refused:
-            fail(f"compute raised {run.failed} errors and gave {run.refused} invalid rates", f"{plant}, seed {seed}")
+            fail(f"compute raised {run.failed} errors and gave {run.refused} invalid rates", f"{workload}, seed {seed}")
         return run
