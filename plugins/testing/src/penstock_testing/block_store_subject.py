@@ -6,12 +6,15 @@ import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import Block, StoredBlock, hookimpl
 from penstock.spi import BlockReference, LocalBlockHandler, Plugins, Token, encode, read_block, records
 from penstock_testing.check import fail
-from penstock_testing.subject import Subject
+from penstock_testing.subject import Subject, encode_a_block
+
+if TYPE_CHECKING:
+    from penstock_testing.suites import ConformanceSuite
 
 
 class HookedStore:
@@ -55,6 +58,11 @@ class HookedStore:
 
 class BlockStoreSubject(Subject):
     """The block store under test."""
+
+    @classmethod
+    def prepare(cls, suite: ConformanceSuite) -> None:
+        """Import what the first block needs."""
+        encode_a_block()
 
     def open(self) -> HookedStore:
         """A store, closed when the check ends if it has a method ``close``."""

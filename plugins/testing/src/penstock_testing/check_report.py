@@ -217,10 +217,12 @@ def failed(check: Check, failure: CheckFailure, seconds: float = 0.0) -> Result:
 
 
 def _unexpected(error: BaseException, limit_s: float) -> str:
-    lines = "".join(traceback.format_exception(error)[-4:]).rstrip()
+    lines = traceback.format_exception(error)
     if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
-        return f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{lines}"
-    return f"{type(error).__name__}: {error}\n{lines}"
+        # Without the function that interrupted it, and its error.
+        stack = "".join(lines[-6:-2]).rstrip()
+        return f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{stack}"
+    return f"{type(error).__name__}: {error}\n{''.join(lines[-4:]).rstrip()}"
 
 
 def add_result(report: pytest.TestReport, suite: type[ConformanceSuite], result: Result) -> None:

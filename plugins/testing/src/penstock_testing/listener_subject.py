@@ -19,6 +19,8 @@ from penstock_testing.subject import Subject
 
 #: The limit of the median time in seconds that a callback takes for one event.
 BUDGET_S = 0.005
+# A callback that takes longer fails every check, so that the others need not wait for it.
+_MOST_S = 2.0
 
 
 def hook_of(event: object) -> str:
@@ -70,7 +72,14 @@ class RunningListener:
                         f"{type(target).__name__}.{hook_of(event)} raised {type(error).__name__}: {error}",
                         f"{event!r}, after {self.delivered - 1} events",
                     )
-                self.seconds[hook_of(event)].append(time.monotonic() - began)
+                took_s = time.monotonic() - began
+                self.seconds[hook_of(event)].append(took_s)
+                if took_s > self._subject.deadline_s(_MOST_S):
+                    fail(
+                        f"{type(target).__name__}.{hook_of(event)} took {took_s:.1f} s for one event",
+                        f"{event!r}"[:200],
+                        "return at once, and let a thread do what takes time",
+                    )
 
     def stop(self) -> None:
         """Deliver the last event of a stop, unless it was the last delivered."""

@@ -32,7 +32,10 @@ from penstock_testing.leaks import LeakMeter
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
-_NEEDS_SPARK = {"DStream", "DataFrameStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
+_NEEDS_SPARK = {
+    *("DStream", "DStreamGraph", "DataFrameStream", "InputDStream"),
+    *("StateSpec", "StorageLevel", "StreamingContext"),
+}
 
 
 @frozen

@@ -8,6 +8,8 @@ reports.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -79,6 +81,25 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     for report in forked_reports(item, check, limit_s(check)):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
+    """Interrupt a check that exceeds its time limit; pytest-timeout would also print the stacks of all threads."""
+    if _check_of(item) is None or threading.current_thread() is not threading.main_thread():
+        return None
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise pytest.fail.Exception(f"Timeout: {settings.timeout:g} s have passed")
+
+    def cancel() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    item.cancel_timeout = cancel  # type: ignore[attr-defined]  # pytest-timeout calls it
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, settings.timeout)
     return True
 
 

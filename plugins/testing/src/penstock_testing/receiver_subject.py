@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
 from penstock import Receiver
-from penstock.spi import Clock, encode, records
+from penstock.spi import Clock
 from penstock_testing.check import NotApplicable, fail
 from penstock_testing.feeder import Feeder
 from penstock_testing.leaks import is_busy
 from penstock_testing.receiver_harness import ReceiverHarness
-from penstock_testing.subject import Subject
+from penstock_testing.subject import Subject, encode_a_block
 
 if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite
@@ -36,7 +35,7 @@ class ReceiverSubject(Subject):
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
         """Import what the first block needs."""
-        _encode_a_block()
+        encode_a_block()
 
     def feeder(self) -> Feeder:
         """A new feeder, closed when the check ends.
@@ -163,8 +162,3 @@ class ReceiverSubject(Subject):
             return f"{lacks}; {harness.reports()}"
 
         self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
-
-
-@cache
-def _encode_a_block() -> None:
-    list(records(encode(["record"]).to_batches()))

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from penstock.spi import GROUP, HOOK_OF, KINDS, LoadedPlugin, ManualClock, Plugins, options_of, read_options
+from penstock.spi import (
+    GROUP,
+    HOOK_OF,
+    KINDS,
+    LoadedPlugin,
+    ManualClock,
+    Plugins,
+    encode,
+    options_of,
+    read_options,
+    records,
+)
 from penstock_testing.capabilities import Capabilities
 from penstock_testing.check import Check, NotApplicable, fail, scale
 from penstock_testing.feeder import Feeder
@@ -134,7 +145,7 @@ class Subject:
             self.spec.factory, *(() if values is None and self.suite.kind == "receiver" else (values,)), *arguments
         )
 
-    def _loaded(self) -> tuple[Plugins, LoadedPlugin]:
+    def _alone(self) -> tuple[Plugins, LoadedPlugin]:
         """The installed plugin of the suite's name, loaded apart from the others."""
         plugins = Plugins(entry_points=list(entry_points(group=GROUP, name=self.suite.name))[:1])
         if not plugins.loaded or plugins.loaded[0].fault:
@@ -143,7 +154,7 @@ class Subject:
 
     def _listeners(self, context: Any) -> list[object]:
         """What the installed plugin's hook ``listeners`` offers, and the plugin itself if it has ``on…`` hooks."""
-        plugins, record = self._loaded()
+        plugins, record = self._alone()
         listeners = [item for result in plugins.manager.hook.listeners(context=context) for item in result]
         callers = {name: getattr(plugins.manager.hook, name) for name in record.hooks if name in HOOK_OF.values()}
         if callers:
@@ -153,7 +164,7 @@ class Subject:
         return listeners
 
     def _store(self, _folder: Path) -> object:
-        return self._loaded()[1].plugin
+        return self._alone()[1].plugin
 
     def leaks(self, deadline_s: float) -> list[str]:
         """What the plugin has leaked since the check began, and its ``effects``, one line each."""
@@ -227,6 +238,12 @@ class Subject:
             # Polls: a third-party plugin sets no event that this could wait for.
             threading.Event().wait(_POLL_S)
         return True
+
+
+@cache
+def encode_a_block() -> None:
+    """Do what takes long for the first block of a process: Arrow imports pandas then, if that is installed."""
+    list(records(encode(["record"]).to_batches()))
 
 
 def _with_event(caller: Any) -> Callable[[object], object]:

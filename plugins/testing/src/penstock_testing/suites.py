@@ -134,7 +134,7 @@ class ConformanceSuite:
                     state.restore()
 
 
-class PluginSuite(PackagingChecks, OptionChecks, InstanceChecks, ConformanceSuite):
+class PluginSuite(InstanceChecks, OptionChecks, PackagingChecks, ConformanceSuite):
     """The checks of any plugin's packaging and loading. Give ``name``."""
 
     kind = "plugin"

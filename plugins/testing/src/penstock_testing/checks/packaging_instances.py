@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import attrs
@@ -101,6 +102,8 @@ class InstanceChecks:
 
 def _compare(first: object, second: object) -> None:
     """Fail if two instances share a container."""
+    if isinstance(first, ModuleType):
+        return  # the plugin itself, of which there is one
     of_first, of_second = (getattr(each, "__dict__", {}) for each in (first, second))
     for name in of_first.keys() & of_second.keys():
         if isinstance(of_first[name], _CONTAINERS) and of_first[name] is of_second[name]:
