@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from pathlib import Path
 
 import attrs
@@ -13,6 +12,8 @@ from penstock_testing.check import PINNED, Check, Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 START = "## Feeder\n"
+#: The sections of a check's docstring.
+SECTIONS = ("Purpose", "Method", "Condition", "Requires")
 TITLES: dict[Kind, str] = {
     "plugin": "Every plugin: packaging and loading",
     "receiver": "Receivers",
@@ -46,11 +47,11 @@ def _feeder() -> str:
 
 
 def _capabilities() -> str:
-    text = " ".join((Capabilities.__doc__ or "").split("Attributes:")[1].split())
-    names = [field.name for field in attrs.fields(Capabilities)]
-    found = re.findall(rf"({'|'.join(names)}): ([a-z ]+): (.*?)(?= (?:{'|'.join(names)}): [a-z ]+: |$)", text)
-    defaults = attrs.asdict(Capabilities())
-    rows = [f"| `{name}` | {kind} | `{defaults[name]}` | {_text(meaning)} |" for name, kind, meaning in found]
+    rows = [
+        f"| `{field.name}` | {field.metadata['kind'].replace('-', ' ')} | `{field.default}` | "
+        f"{_text(field.metadata['meaning'])} |"
+        for field in attrs.fields(Capabilities)
+    ]
     return "\n".join(["## Capabilities\n", "| flag | kind | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
@@ -60,7 +61,7 @@ def _table(kind: Kind, checks: list[Check]) -> str:
 
 
 def _row(check: Check) -> str:
-    sections = check.documentation
+    sections = sections_of(check)
     requires = f"`{check.requires}`; {sections['Requires']}" if check.requires else sections["Requires"]
     cells = [
         f'<a id="{check.id.lower()}"></a>{check.id} `{check.name}` ({check.level})',
@@ -70,6 +71,18 @@ def _row(check: Check) -> str:
         requires,
     ]
     return f"| {' | '.join(_text(cell) for cell in cells)} |"
+
+
+def sections_of(check: Check) -> dict[str, str]:
+    """The sections of a check's docstring, by name."""
+    sections = dict[str, str]()
+    for line in (inspect.getdoc(check.function) or "").splitlines():
+        name, colon, text = line.partition(": ")
+        if colon and name in SECTIONS:
+            sections[name] = text
+        elif sections:
+            sections[list(sections)[-1]] += f" {line.strip()}"
+    return {name: text.strip() for name, text in sections.items()}
 
 
 def _text(text: str | None) -> str:
