@@ -241,9 +241,17 @@ def _mutant(check: str, words: str, make: Any, *also: str, because: str = "") ->
 
 
 MUTANTS = [
-    _mutant("BS-01", "reading input-0-0-29 raised BlockGoneError", LosesEveryFifth),
+    _mutant("BS-01", "reading input-0-0-29 raised BlockGoneError", LosesEveryFifth, "BS-04", because="it stores many"),
     _mutant("BS-01", "store returned (): the block is lost", AnswersNothing),
-    _mutant("BS-01", "input-0-0-29 reads as", Repeats, "BS-02", because="the second file is that of the first block"),
+    _mutant(
+        "BS-01",
+        "input-0-0-29 reads as",
+        Repeats,
+        "BS-03",
+        "BS-04",
+        "BS-05",
+        because="each of them stores more than one block",
+    ),
     _mutant(
         "BS-01",
         "with block_id 'input-0-0-0', and the block's is 'input-0-0-1'",
