@@ -119,7 +119,7 @@ dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-spark fro
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
 	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
-		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-spark 'penstock-cli[java]'
+		--constraint requirements/dev.txt --build-constraints requirements/build.txt 'penstock-spark[java]'
 	cp tests/packaging/program.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
 	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \

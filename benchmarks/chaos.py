@@ -41,7 +41,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from benchmarks import program_state
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
-from penstock.blocks.leftovers import Process, executor_process
+from penstock.blocks.block_directories import Process, executor_process
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock_cli.java import ensure_java
 

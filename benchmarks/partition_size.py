@@ -30,7 +30,7 @@ from penstock.blocks.block import Block, BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.spark.cluster import use_this_python
 from penstock.spark.rdds import BlocksRDD, PartitionSlots, shuffled
-from penstock.track.batch_partitions import Located, PartitionBounds, pack
+from penstock.track.batch_partitions import Located, PartitionBounds, partitions_of
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks, ReadPartition
 from penstock.worker.combine import Buckets, Combiner, CombineValues, CountRecords, MergeChunks
@@ -82,7 +82,7 @@ def measure(megabytes: int, rounds: int) -> dict[str, Any]:
         best: dict[str, dict[int, float]] = {work: {} for work in WORKS}
         for number_of_round in range(rounds + 1):
             for number in numbers:
-                partitions = pack(located, SLOTS, PartitionBounds(1, 1, number))
+                partitions = partitions_of(located, SLOTS, PartitionBounds(1, 1, number))
                 payloads = tuple(pickle.dumps(partition.element) for partition in partitions)
                 for work, run in WORKS.items():
                     rdd = BlocksRDD(

@@ -54,7 +54,7 @@ from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_launcher
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply, from_json, to_json
+from penstock.wire.json_codec import Reply, from_json, to_json
 from penstock.wire.token import Token
 
 SIMULATORS = 2

@@ -22,7 +22,7 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 R = TypeVar("R", bound=Reply)
 records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000

@@ -144,36 +144,28 @@ def test_checkpointer_starts_before_receivers(engine: Engine, parts: Parts) -> N
 
 @pytest.fixture
 def prepare(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of the call that prepares the DataFrames of a program that has some."""
-    monkeypatch.setattr(DStreamGraph, "has_frames", True)
-    monkeypatch.setattr(DStreamGraph, "prepare_frames", lambda _graph: parts.call("DStreamGraph.prepare_frames"))
-    return "DStreamGraph.prepare_frames"
+    """The name of the call that prepares the streams."""
+    monkeypatch.setattr(DStreamGraph, "prepare", lambda _graph: parts.call("DStreamGraph.prepare"))
+    return "DStreamGraph.prepare"
 
 
-def test_dataframes_are_prepared_before_receivers_start(engine: Engine, parts: Parts, prepare: str) -> None:
+def test_streams_are_prepared_before_receivers_start(engine: Engine, parts: Parts, prepare: str) -> None:
     engine.start({})
     steps = "ReceiverTracker.prepare", prepare, "ReceiverTracker.start"
     assert parts.calls_of(*steps) == list(steps)
 
 
-def test_program_without_dataframes_prepares_none(engine: Engine, parts: Parts, prepare: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DStreamGraph, "has_frames", False)
-        engine.start({})
-    assert parts.calls_of(prepare) == []
-
-
-def test_failed_preparation_of_dataframes_is_logged_and_does_not_prevent_the_start(
+def test_failed_preparation_of_streams_is_logged_and_does_not_prevent_the_start(
     engine: Engine, parts: Parts, prepare: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     parts.fail(prepare, ConfigurationError("another SparkContext"))
     engine.start({})
     assert parts.calls_of("ReceiverTracker.start") == ["ReceiverTracker.start"]
-    (logged,) = [each.getMessage() for each in caplog.records if "DataFrames not prepared" in each.getMessage()]
+    (logged,) = [each.getMessage() for each in caplog.records if "streams not prepared" in each.getMessage()]
     assert "another SparkContext" in logged
 
 
-def test_start_does_not_wait_for_the_preparation_of_dataframes_after_its_timeout(
+def test_start_does_not_wait_for_the_preparation_of_streams_after_its_timeout(
     engine: Engine, parts: Parts, prepare: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "penstock.engine")
@@ -183,7 +175,7 @@ def test_start_does_not_wait_for_the_preparation_of_dataframes_after_its_timeout
     engine.start({})
     has_executors.set()
     assert parts.calls_of("ReceiverTracker.start") == ["ReceiverTracker.start"]
-    assert "preparation of DataFrames continues" in caplog.text
+    assert "preparation of streams continues" in caplog.text
 
 
 def test_unprocessed_input_of_a_graceful_stop_is_logged(

@@ -24,6 +24,7 @@ from penstock.conf import Settings
 from penstock.engine_access import EngineAccess
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.listen.listener_bus import ListenerBus
+from penstock.listen.registered_listener import register
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.clock import ManualClock
@@ -65,7 +66,9 @@ class Numbers(Receiver[int]):
 
 def stream(number: int, *parents: Any, receiver: object = None, name: str | None = None) -> Any:
     where = SimpleNamespace(short=f"map at app.py:{number}")
-    return SimpleNamespace(number=number, id=number, parents=parents, call_site=where, name=name, receiver=receiver)
+    return SimpleNamespace(
+        number=number, id=number, parents=parents, call_site=where, name=name, receiver=receiver, role="input"
+    )
 
 
 class FakeProgram:
@@ -99,6 +102,7 @@ class FakeProgram:
         inputs = [stream(id_, receiver=Numbers(), name="named" if id_ == 1 else None) for id_ in streams]
         inputs.append(stream(99))
         output = stream(100, *inputs)
+        output.role = "output"
         configuration["spark.penstock.other.level"] = "7"
         spark = SimpleNamespace(
             getConf=lambda: SimpleNamespace(getAll=configuration.items),
@@ -136,8 +140,8 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
         ReceiverStreamInfo(1, "named", "Numbers"),
     ]
     assert context.graph() == [
-        DStreamInfo(0, "SimpleNamespace", "", "map at app.py:0", ()),
-        DStreamInfo(100, "SimpleNamespace", "", "map at app.py:100", (0, 1, 99)),
+        DStreamInfo(0, "SimpleNamespace", "", "map at app.py:0", (), role="input"),
+        DStreamInfo(100, "SimpleNamespace", "", "map at app.py:100", (0, 1, 99), role="output"),
     ]
     assert list(context.receiver_infos()) == [0]
     assert context.backlog_bytes() == 1234
@@ -170,7 +174,8 @@ def test_executors_are_those_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_every_listener_is_counted() -> None:
     program = FakeProgram()
-    program.bus.add(RateController(program.context, 0, PIDRateEstimator(PIDOptions(), 1000)), "rate (penstock-rate 1)")
+    controller = RateController(program.context, 0, PIDRateEstimator(PIDOptions(), 1000))
+    program.bus.add(register(controller, "rate (penstock-rate 1)"))
     assert program.context.listener_counts() == [ListenerCounts("rate (penstock-rate 1)", 0, 0, False)]
 
 

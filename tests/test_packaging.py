@@ -18,6 +18,8 @@ FOLDERS = [".", "core", *(f"plugins/{plugin}" for plugin in PLUGINS)]
 # Found by PySpark, by the names of their modules, not by Penstock.
 OF_SPARK = {"structured"}
 FURTHER_MODULES = {"plugins/structured": {"pyspark_penstock"}}
+# They implement no hook.
+WITHOUT_HOOKS = {"cli", "testing"}
 LOCKS = sorted(file.name for file in ROOT.glob("requirements/*.txt"))
 
 
@@ -35,6 +37,13 @@ def test_all_distributions_carry_one_version(folder: str, workspace: dict[str, A
     assert settings(folder)["project"]["version"] == workspace["project"]["version"]
 
 
+def packages(folder: str) -> set[str]:
+    """The import packages of a distribution: its own name, except for the core's."""
+    if folder == ".":
+        return set()
+    return {settings(folder)["project"]["name"].removesuffix("-core").replace("-", "_")}
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_wheel_holds_the_licence_and_the_sign_that_it_is_typed(
     folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -44,8 +53,7 @@ def test_a_wheel_holds_the_licence_and_the_sign_that_it_is_typed(
         (licence,) = (name for name in wheel.namelist() if name.endswith(".dist-info/licenses/LICENSE"))
         assert wheel.read(licence) == (ROOT / "LICENSE").read_bytes()
         modules = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name}
-        named = {settings(folder)["project"]["name"].replace("-", "_")} if folder != "." else set()
-        assert modules == named | FURTHER_MODULES.get(folder, set())
+        assert modules == packages(folder) | FURTHER_MODULES.get(folder, set())
         assert {f"{module}/py.typed" for module in modules} <= set(wheel.namelist())
 
 
@@ -58,11 +66,18 @@ def test_pyspark_finds_the_source_by_its_module() -> None:
     assert source.name() == "penstock"
 
 
-@pytest.mark.parametrize("plugin", [each for each in PLUGINS if each not in OF_SPARK])
+@pytest.mark.parametrize("plugin", [plugin for plugin in PLUGINS if plugin not in OF_SPARK | WITHOUT_HOOKS])
 def test_a_plugin_is_found_by_its_entry_point(plugin: str) -> None:
     project = settings(f"plugins/{plugin}")["project"]
-    assert project["entry-points"]["penstock"] == {plugin: f"penstock_{plugin}"}
+    ((name, value),) = project["entry-points"]["penstock"].items()
+    # The package, or a module of it when tasks import the package and need no hooks.
+    assert (name, value.split(".")[0]) == (plugin, f"penstock_{plugin}")
     assert project["entry-points"].keys() <= {"penstock", "penstock.suites", "penstock.commands"}
+
+
+def test_the_whole_brings_a_java_on_request(workspace: dict[str, Any]) -> None:
+    version = workspace["project"]["version"]
+    assert workspace["project"]["optional-dependencies"]["java"] == [f"penstock-cli[java]=={version}"]
 
 
 @pytest.mark.parametrize("plugin", PLUGINS)
@@ -73,7 +88,7 @@ def test_the_workspace_knows_a_plugin_everywhere_it_must(plugin: str, workspace:
         settings(f"plugins/{plugin}")["project"],
     )
     assert project["name"] == f"penstock-{plugin}"
-    assert f"penstock=={version}" in project["dependencies"]
+    assert f"penstock-core=={version}" in project["dependencies"]
     assert f"penstock-{plugin}=={version}" in workspace["project"]["dependencies"]
     assert tool["uv"]["sources"][f"penstock-{plugin}"] == {"workspace": True}
     assert f"$MYPY_CONFIG_FILE_DIR/plugins/{plugin}/src" in tool["mypy"]["mypy_path"]

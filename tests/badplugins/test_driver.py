@@ -30,8 +30,8 @@ state = GlobalState()
 plugins = Plugins()
 changed = state.changed()
 bus = ListenerBus(queue_size=100, max_failures=3)
-for listener, origin in plugins.listeners("context"):
-    bus.add(listener, origin)
+for listener in plugins.listeners("context"):
+    bus.add(listener)
 bus.start()
 for number in range(10):
     bus.post(BatchCompleted(number))

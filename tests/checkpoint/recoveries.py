@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, FakeProgram
 
 from penstock import StoredBlock
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from penstock import StreamingContext
-from penstock.checkpoint import directory as directory_module
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint import checkpoint_directory as directory_module
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.restore.recovery import find_newest
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError

@@ -12,7 +12,7 @@ from tests.checkpoint.recoveries import NOW_MS, left, recovery_of
 from tests.checkpoint.samples import FakeProgram
 from tests.helpers import do_nothing
 
-from penstock.checkpoint import directory as directory_module
+from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.restore import recovery as recovery_module
@@ -184,7 +184,7 @@ def test_damaged_checkpoints_refuse_a_rebuilt_program_and_do_not_concern_a_fresh
 def test_run_that_ended_before_its_first_batch_leaves_no_batches_to_catch_up(tmp_path: Path) -> None:
     found = left(tmp_path, zero_time_ms=-1, last_time_ms=-1)
     _recovery, run = rebuilt(tmp_path)
-    assert (run.found, run.batches) == (found, None)
+    assert (run.checkpoint, run.batches) == (found, None)
 
 
 def test_checkpoint_without_a_program_is_recovered_by_the_programs_own_code_only(tmp_path: Path) -> None:

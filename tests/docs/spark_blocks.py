@@ -18,9 +18,9 @@ from typing import Any
 import pyspark
 import pytest
 from pyspark import SparkConf, SparkContext
-from tests.dataframes.conftest import FRUGAL
 from tests.docs.pages import Block
 from tests.helpers import wait_for
+from tests.helpers.frame_programs import FRUGAL
 from tests.helpers.own_conf import own_conf
 
 from penstock import DStream, StreamingContext

@@ -73,7 +73,7 @@ def test_every_path_exists(page: str) -> None:
     commands = (".venv/", "make ", "penstock ")
     paths = [code for code in code_of(page) if re.fullmatch(r"[\w.][\w./-]*", code) and not code.startswith(commands)]
     paths = [path for path in paths if "/" in path or re.search(r"\.(py|md|toml)$", path)]
-    paths += re.findall(r"(?:tests|benchmarks)/[\w/]+\.py", page)
+    paths += re.findall(r"(?:plugins/\w+/tests|(?<!/)tests|benchmarks)/[\w/]+\.py", page)
     assert paths
     assert [path for path in paths if not any((base / path).exists() for base in (ROOT, CORE))] == []
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #: Page → the test that runs its blocks.
 OWN_TESTS = {
     "docs/conformance.md": "tests/docs/test_conformance_page.py",
-    "docs/dataframes.md": "tests/dataframes/test_checkpoints.py",
+    "docs/dataframes.md": "plugins/dataframes/tests/on_spark/test_checkpoints.py",
     "docs/structured-streaming.md": "tests/structured/test_queries.py",
     "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
@@ -296,7 +296,7 @@ def test_shell_commands_are_valid(block: Block, tmp_path: Path) -> None:
         if program in ("penstock", "spark-submit"):
             check_spark_submit(words)
         if block.page not in UNINSTALLED and " ".join([program, *words]).startswith(RUNS):
-            ended = run_module("penstock", *words, cwd=tmp_path, env=environment)
+            ended = run_module("penstock_cli", *words, cwd=tmp_path, env=environment)
             assert ended.returncode == 0, ended.stdout
 
 

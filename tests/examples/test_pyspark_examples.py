@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
-from tests.dataframes.conftest import FRUGAL
 from tests.examples.conftest import Act, Running
 from tests.helpers import do_nothing, wait_for
+from tests.helpers.frame_programs import FRUGAL
 from tests.helpers.line_server import LineServer
 from tests.helpers.own_conf import own_conf
 

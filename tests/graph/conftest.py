@@ -10,6 +10,7 @@ from typing import Any
 import pyspark.shuffle
 import pytest
 from pyspark import RDD
+from tests.helpers.fake_blocks import lines, received  # noqa: F401  # fixtures
 from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuffle
 
 from penstock.graph.dstream import DStream

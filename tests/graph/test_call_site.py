@@ -3,10 +3,14 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import pytest
 
 import penstock
 from penstock.graph.call_site import CallSite, call_site
+from penstock.graph.node import Node
 
 PACKAGE = Path(penstock.__file__).parent
 
@@ -42,6 +46,19 @@ def _operator(name: str) -> Callable[[], CallSite]:
 
 
 _from_penstock = _operator("map")
+
+
+def test_call_site_skips_the_package_of_a_plugin_that_defines_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.graph.call_site._folders", {f"{PACKAGE}/"})
+    package = ModuleType("acme_tables")
+    package.__file__, package.__path__ = "/site-packages/acme_tables/__init__.py", []
+    monkeypatch.setitem(sys.modules, "acme_tables", package)
+    in_plugin, in_program = called_from("/site-packages/acme_tables/nodes.py"), called_from("/home/me/app.py")
+    assert in_program(lambda: in_plugin(_from_penstock)).short == "map at nodes.py:2"
+    type("WriteTable", (Node,), {"__module__": "acme_tables.nodes"})
+    assert in_plugin(_from_penstock).short.startswith("calls at test_call_site.py:")
 
 
 def test_call_site_of_a_stack_within_penstock_is_its_outermost_frame() -> None:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark import Accumulator, cloudpickle
 
@@ -24,8 +23,7 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
-from penstock.worker.block_reader import ReadBlocks, ReadPartition
-from penstock.worker.read_arrow import ReadColumns, ReadRows
+from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -97,12 +95,6 @@ OPERATORS: dict[str, Callable[[DStream[Any]], DStream[Any]]] = {
     ),
     "mapWithState": map_with_state,
 }
-# What DataFrames are read with, from blocks and from rows.
-BLOCKS = ReadPartition(ReadBlocks(Token.generate()))
-FRAMES = (
-    ReadColumns(BLOCKS, pa.schema([]), is_declared=True, are_values=False, is_grouped=False),
-    ReadRows(BLOCKS, pa.schema([]), are_values=False, is_grouped=False),
-)
 # These send nothing of ours, what partitionBy sends, or the above.
 OTHERS = {
     *("cogroup", "join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin", "repartition", "transform"),
@@ -154,11 +146,16 @@ def test_tasks_of_operators_import_nothing_of_the_driver_side(
         for function in sent_by(operation(pairs), sent)
     ]
     assert OPERATORS.keys() - {"union", "window"} == {name for name, _pickle in pickled}
-    pickled += [("toDF", cloudpickle.dumps(function)) for function in FRAMES]
-    (tmp_path / "sent").write_bytes(pickle.dumps(pickled))
-    command = [sys.executable, "-c", WORKER, str(tmp_path / "sent"), ",".join(DRIVERS_SIDE)]
-    worker = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (worker.returncode, worker.stdout) == (0, ""), worker.stderr
+    assert imports_of_a_worker(pickled, tmp_path) == ""
+
+
+def imports_of_a_worker(pickled: list[tuple[str, bytes]], folder: Path) -> str:
+    """The modules of the driver side that a worker imports to load functions, by operator."""
+    (folder / "sent").write_bytes(pickle.dumps(pickled))
+    command = [sys.executable, "-c", WORKER, str(folder / "sent"), ",".join(DRIVERS_SIDE)]
+    worker = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert worker.returncode == 0, worker.stderr
+    return worker.stdout
 
 
 def test_every_operator_is_checked_for_its_imports() -> None:

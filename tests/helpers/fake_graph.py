@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint
 from typing import Any, cast
 
 from pyspark import RDD, StorageLevel
@@ -14,7 +16,9 @@ from penstock import StreamingContext
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
+from penstock.hookspecs import GROUP
+from penstock.plugins.discovery import Plugins
 
 INTERVAL_MS = 100
 
@@ -104,6 +108,11 @@ class FakeSparkContext:
         return {"spark.python.worker.memory": "512m"}
 
 
+@cache
+def _plugins() -> Plugins:
+    return Plugins(entry_points=[EntryPoint("dataframes", "penstock_dataframes.plugin", GROUP)])
+
+
 class FakeContext:
     """As much of a StreamingContext as streams see."""
 
@@ -111,6 +120,7 @@ class FakeContext:
         self.sparkContext = FakeSparkContext()
         self.graph = DStreamGraph(cast(Any, self.sparkContext), INTERVAL_MS, check_can_build=self._check_can_build)
         self.refuses = ""
+        self._plugins = _plugins()
 
     def _check_can_build(self, what: str) -> None:
         if self.refuses:

@@ -19,7 +19,7 @@ from penstock.receive.messages import (
 from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Token
 
 STREAM_ID, EPOCH = 2, 5

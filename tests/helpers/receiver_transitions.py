@@ -35,7 +35,6 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
         yield lifecycle.Move(serve_ms)
         yield lifecycle.Stop(serve_ms)
     yield lifecycle.ServeLonger(1000)
-    yield lifecycle.RateEstimate(10.0)
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)
@@ -48,7 +47,7 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
     serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
-    return type(record.state), serves, is_lost, record.refusals, len(record.failures_ms), record.settings.max_restarts
+    return type(record.state), serves, is_lost, record.refusals, len(record.failures_ms), record.policy.max_failures
 
 
 def transitions() -> set[tuple[str, str]]:

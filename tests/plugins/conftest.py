@@ -35,8 +35,8 @@ class Neighbours:
             assert plugins.spec("receivers", f"{name}-receiver").name == f"{name}-receiver"
         plugins.manager.hook.onBatchCompleted(batchCompleted="event")
         assert [sys.modules[module].heard for module in self._modules] == [["event"], ["event"]]
-        offered = [item for item, origin in plugins.listeners("context") if origin.startswith(self.NAMES)]
-        assert [getattr(item, "context", "itself") for item in offered] == ["itself", "context"] * 2
+        offered = [each for each in plugins.listeners("context") if each.origin.startswith(self.NAMES)]
+        assert [getattr(each.target, "context", "itself") for each in offered] == ["itself", "context"] * 2
 
 
 @pytest.fixture

@@ -53,20 +53,21 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTy
 
 @pytest.mark.parametrize("path", ["of_a_program.listening.Plain", "of_a_program.listening:Plain"])
 def test_class_is_made(module: ModuleType, path: str) -> None:
-    ((listener, origin),) = extra_listeners([path], (), "the context")
-    assert type(listener) is module.Plain
-    assert origin == path
+    (listener,) = extra_listeners([path], (), "the context")
+    assert type(listener.target) is module.Plain
+    assert listener.origin == path
 
 
 @pytest.mark.parametrize("name", ["WithContext", "make"])
 def test_class_or_function_that_takes_an_argument_gets_the_context(module: ModuleType, name: str) -> None:
-    ((listener, _origin),) = extra_listeners([f"of_a_program.listening.{name}"], (), "the context")
-    assert listener.context == "the context"  # type: ignore[attr-defined]
+    (listener,) = extra_listeners([f"of_a_program.listening.{name}"], (), "the context")
+    assert listener.target.context == "the context"  # type: ignore[attr-defined]
 
 
 def test_object_is_taken_as_it_is_and_once(module: ModuleType) -> None:
     path = "of_a_program.listening.made"
-    assert extra_listeners([path, path], (), None) == [(module.made, path)]
+    (listener,) = extra_listeners([path, path], (), None)
+    assert listener.target is module.made
 
 
 @pytest.mark.parametrize(

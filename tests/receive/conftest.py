@@ -15,7 +15,7 @@ from penstock.errors import WireError
 from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, ManualClock
-from penstock.wire.messages import Reply, from_json, to_json
+from penstock.wire.json_codec import Reply, from_json, to_json
 
 M = TypeVar("M")
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from penstock.receive.block_pusher import BlockPusher, BlockReporter
 from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

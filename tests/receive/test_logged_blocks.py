@@ -31,7 +31,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Token
 from penstock.worker.block_reader import read_block
 

@@ -158,7 +158,7 @@ def test_pause_survives_a_restart(
 
 
 def test_pause_earns_no_permits_and_keeps_the_queue(clock: ManualClock) -> None:
-    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=10, burst_ms=100)
+    limiter = RateLimiter(clock, max_rate=None, initial_rate=10, burst_ms=100)
     limiter.acquire(1)
     order: list[int] = []
 
@@ -189,7 +189,7 @@ def test_pause_earns_no_permits_and_keeps_the_queue(clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("rate", [5.0, float("inf")])
 def test_a_new_rate_does_not_end_a_pause(clock: ManualClock, rate: float) -> None:
-    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=float("inf"), burst_ms=200)
+    limiter = RateLimiter(clock, max_rate=None, initial_rate=None, burst_ms=200)
     limiter.pause(True)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(limiter.acquire, 1)
@@ -203,7 +203,7 @@ def test_a_new_rate_does_not_end_a_pause(clock: ManualClock, rate: float) -> Non
 
 
 def test_unlimited_limiter_passes_all_waiting_callers_on_resume(clock: ManualClock) -> None:
-    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=float("inf"), burst_ms=200)
+    limiter = RateLimiter(clock, max_rate=None, initial_rate=None, burst_ms=200)
     limiter.pause(True)
     with ThreadPoolExecutor() as pool:
         waiting = [pool.submit(limiter.acquire, count) for count in (1, 100_000)]

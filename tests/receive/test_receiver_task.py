@@ -23,8 +23,8 @@ from tests.wire.garbage import exploded, pelt
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_directories import Process, claim
 from penstock.blocks.block_transfer import fetch_block
-from penstock.blocks.leftovers import Process, claim
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import WireError
 from penstock.receive.messages import (
@@ -40,7 +40,7 @@ from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

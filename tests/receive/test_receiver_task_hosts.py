@@ -18,7 +18,7 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.block_transfer import fetch_block
 from penstock.errors import ConfigurationError, WireError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, StopReceiver
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Tls, Token
 
 if TYPE_CHECKING:

@@ -11,8 +11,6 @@ from typing import Any, cast
 import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
-from tests.dataframes.conftest import FRUGAL
 
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
@@ -21,7 +19,7 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock.spark.rdds import LocatedPartition, num_partitions
 from penstock.wire.token import Token
@@ -31,8 +29,6 @@ pytestmark = pytest.mark.spark
 
 # PySpark makes about 15 for one job.
 MOST_CALLS_OF_A_JOB = 25
-# Four for the DataFrame, and what PySpark makes for the program's operators and `collect`.
-MOST_CALLS_OF_A_FRAME = 26
 
 
 class Silent(Receiver[Any]):
@@ -104,37 +100,6 @@ def test_settled_word_count_calls_the_jvm_for_its_job_only(sc: SparkContext, tmp
     words.run()
     assert 0 < len(calls) <= MOST_CALLS_OF_A_JOB, calls
     assert found == [(1, [("a", 1), ("b", 2)]), 2, (1, [("a", 1), ("b", 2)])]
-
-
-def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_job(
-    sc: SparkContext, tmp_path: Path, calls: list[str]
-) -> None:
-    use_this_python(sc)
-    conf = SparkSession.builder.getOrCreate().conf
-    for key, value in FRUGAL.items():
-        conf.set(key, value)
-    graph, found = DStreamGraph(sc, 1000), list[Any]()
-    lines: DStream[str] = DStream(ReceiverInputDStream(graph, Silent()), cast(Any, None))
-    words = lines.toDF().selectExpr("explode(split(value, ' ')) AS word")
-    words.groupBy("word").agg({"*": "count"}).foreachDataFrame(lambda df: found.append(sorted(df.collect())))
-    lines.map(lambda line: (line, len(line))).toDF("line string, length double").foreachDataFrame(
-        lambda df: found.append(sorted(df.collect()))
-    )
-    graph.connect(GraphRuntime(received_blocks=Received(tmp_path, ["a b", "b"])))
-    graph.start(0)
-    for job in graph.generate_jobs(1000):
-        job.run()
-    calls.clear()
-    words_job, rows_job = graph.generate_jobs(2000)
-    assert calls == []
-    words_job.run()
-    assert 0 < len(calls) <= MOST_CALLS_OF_A_FRAME, calls
-    calls.clear()
-    rows_job.run()
-    assert 0 < len(calls) <= MOST_CALLS_OF_A_FRAME, calls
-    for key in FRUGAL:
-        conf.unset(key)
-    assert found == 2 * [[("a", 1), ("b", 2)], [("a b", 3.0), ("b", 1.0)]]
 
 
 def test_batch_in_several_partitions_is_shuffled_into_the_free_slots(sc: SparkContext, tmp_path: Path) -> None:

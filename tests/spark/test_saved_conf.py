@@ -61,7 +61,6 @@ class Spark:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     made = Spark({"own": "current", "spark.app.name": "app.py"})
-    monkeypatch.setattr(saved_conf, "ensure_java", lambda: None)
     monkeypatch.setattr(saved_conf, "SparkContext", made)
     monkeypatch.setattr(saved_conf, "SparkConf", made.conf)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)

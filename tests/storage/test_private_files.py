@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Block
-from penstock.blocks import arrow_form, leftovers
+from penstock.blocks import arrow_form, block_directories
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.storage.directory import Directory
 
@@ -39,7 +39,7 @@ def test_files_and_directories_of_storage_are_private(tmp_path: Path) -> None:
 def test_blocks_are_private(tmp_path: Path) -> None:
     block = Block("input-0-1-0", 0, 1, arrow_form.encode(["secret"]))
     run = tmp_path / "penstock" / "run-1"
-    leftovers.claim(run, None, tmp_path / "notes")
+    block_directories.claim(run, None, tmp_path / "notes")
     LocalBlockHandler(run).store(block)
     WriteAheadLogBlockHandler(str(tmp_path / "log" / "0")).store(block)
     assert set(modes(run).values()) == {0o700, 0o600}

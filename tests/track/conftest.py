@@ -41,7 +41,7 @@ from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 
 class FakeLaunch:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import WireError
 from penstock.receive.messages import StopReceiver
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

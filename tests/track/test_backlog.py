@@ -16,7 +16,7 @@ from penstock.receive.messages import AddBlocks, UpdateRateLimit
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

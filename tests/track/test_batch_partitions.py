@@ -11,7 +11,7 @@ from tests.helpers.examples import examples
 
 from penstock.blocks.block import BlockReference
 from penstock.spark.rdds import LocatedPartition
-from penstock.track.batch_partitions import Located, PartitionBounds, how_many, pack
+from penstock.track.batch_partitions import Located, PartitionBounds, how_many, partitions_of
 from penstock.worker.block_reader import ReadBlocks
 
 BOUNDS = PartitionBounds(min_bytes=100, max_bytes=1000)
@@ -88,7 +88,7 @@ def test_number_of_partitions_is_within_the_bounds(num_bytes: int, slots: int, m
 def test_blocks_share_partitions_in_order(
     blocks: list[tuple[str, int]], slots: int, partitions: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    found = pack(located(*blocks), slots, BOUNDS)
+    found = partitions_of(located(*blocks), slots, BOUNDS)
     names = ["".join(reference.block_id for reference in partition.element) for partition in found]
     assert list(zip(names, (partition.hosts for partition in found), strict=True)) == partitions
 
@@ -105,7 +105,7 @@ def test_every_block_is_in_one_partition_in_the_order_of_its_host_and_shares_are
     blocks: list[tuple[str, int]], slots: int, min_bytes: int, max_bytes: int, number: int
 ) -> None:
     bounds, given_blocks = PartitionBounds(min_bytes, max_bytes, number), located(*blocks)
-    partitions = pack(given_blocks, slots, bounds)
+    partitions = partitions_of(given_blocks, slots, bounds)
     of = {reference: (host, size) for host, size, reference in given_blocks}
     packed = [each for partition in partitions for each in partition.element]
     assert len(packed) == len(given_blocks)
@@ -148,13 +148,13 @@ def test_block_is_cut_where_a_share_ends(sizes: list[int], slots: int, partition
         first, end = reference.records
         return f"{reference.block_id}:{first}-{end or ''}"
 
-    found = pack(blocks, slots, BOUNDS)
+    found = partitions_of(blocks, slots, BOUNDS)
     assert [" ".join(map(described, partition.element)) for partition in found] == partitions
 
 
 def test_remote_block_is_whole_because_each_task_would_read_all_of_it() -> None:
     block = BlockReference("b", "hdfs://namenode/b", 3000, "")
-    assert [partition.element for partition in pack([("", 3000, block)], 3, BOUNDS)] == [(block,)]
+    assert [partition.element for partition in partitions_of([("", 3000, block)], 3, BOUNDS)] == [(block,)]
 
 
 @given(
@@ -172,7 +172,7 @@ def test_pieces_have_every_record_once_and_partitions_are_equal(
     given_blocks = [
         ("a", size, BlockReference(str(n), f"/{n}", size * each, "")) for n, (size, each) in enumerate(blocks)
     ]
-    partitions = pack(given_blocks, slots, bounds)
+    partitions = partitions_of(given_blocks, slots, bounds)
     found: list[tuple[str, int]] = []
     for reference in (each for partition in partitions for each in partition.element):
         first, end = reference.records or (0, None)
@@ -188,9 +188,9 @@ def test_pieces_have_every_record_once_and_partitions_are_equal(
 def test_many_tiny_blocks_are_few_partitions() -> None:
     blocks = located(*[(host, 100) for host in ("a", "b") for _ in range(5000)])
     alternating = [block for pair in zip(blocks[:5000], blocks[5000:], strict=True) for block in pair]
-    partitions = pack(alternating, 4, PartitionBounds(min_bytes=1 << 20, max_bytes=1 << 27))
+    partitions = partitions_of(alternating, 4, PartitionBounds(min_bytes=1 << 20, max_bytes=1 << 27))
     assert [len(partition.element) for partition in partitions] == [10_000]
-    assert len(pack(alternating, 4, PartitionBounds(min_bytes=1 << 16, max_bytes=1 << 27))) == 4
+    assert len(partitions_of(alternating, 4, PartitionBounds(min_bytes=1 << 16, max_bytes=1 << 27))) == 4
 
 
 def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callable[..., Any]) -> None:

@@ -18,7 +18,7 @@ from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -10,12 +10,12 @@ import pytest
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.messages import BlocksLost, LostBlock
+from penstock.blocks.block_transfer import BlocksLost, LostBlock
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.messages import RegisterReceiver
 from penstock.runtime.clock import ManualClock
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

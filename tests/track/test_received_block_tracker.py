@@ -13,7 +13,7 @@ from tests.helpers.examples import examples
 from penstock import StoredBlock
 from penstock.receive.messages import AddBlocks
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.wire.messages import from_json, to_json
+from penstock.wire.json_codec import from_json, to_json
 
 
 def block(number: int, stream_id: int = 1) -> StoredBlock:

@@ -68,7 +68,7 @@ from penstock.track.receiver_tracking_info import (
     Waiting,
     new_record,
 )
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 E = TypeVar("E")
 A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")

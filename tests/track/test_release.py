@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.blocks.messages import BlocksLost, LostBlock
+from penstock.blocks.block_transfer import BlocksLost, LostBlock
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import ReleaseReceiver, StopReceiver
 from penstock.track import receiver_tracker
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

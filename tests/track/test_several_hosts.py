@@ -20,7 +20,7 @@ from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
-from penstock.blocks.messages import BlockSource, FindBlock
+from penstock.blocks.block_transfer import BlockSource, FindBlock
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver

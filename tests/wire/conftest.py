@@ -9,7 +9,7 @@ import pytest
 from penstock.receive.messages import AddBlocks, ReportError, UpdateRateLimit
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Token
 
 

@@ -16,7 +16,7 @@ from pyarrow import flight
 from penstock.errors import WireError
 from penstock.receive.messages import UpdateRateLimit
 from penstock.wire.client import Client, address_towards
-from penstock.wire.messages import Reply, to_json
+from penstock.wire.json_codec import Reply, to_json
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
 from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply, StreamNotFoundError, from_json
+from penstock.wire.json_codec import Reply, StreamNotFoundError, from_json
 from penstock.wire.token import Token
 from penstock_testing import ManualClock, throttle
 

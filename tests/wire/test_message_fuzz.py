@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.messages import BlocksLost, FindBlock
+from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.errors import WireError
 from penstock.receive.messages import (
     AddBlocks,
@@ -25,7 +25,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
-from penstock.wire.messages import from_json, to_json
+from penstock.wire.json_codec import from_json, to_json
 
 MESSAGES: list[Any] = [
     AddBlocks(0, 1, [StoredBlock("input-0-1-0", 0, 10, 100, "/blocks/0")]),

@@ -10,7 +10,7 @@ from penstock.receive.messages import (
     RegisterReceiver,
     UpdateRateLimit,
 )
-from penstock.wire.messages import Reply, from_json
+from penstock.wire.json_codec import Reply, from_json
 
 KINDS = [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRateLimit]
 

@@ -13,7 +13,7 @@ from tests.helpers import wait_for
 from penstock.receive.messages import StopReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Tls, Token
 
 STOP = StopReceiver("enough")

@@ -14,7 +14,7 @@ from penstock.errors import ConfigurationError, WireError
 from penstock.receive.messages import StopReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.wire.token import Tls, Token
 
 

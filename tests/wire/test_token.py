@@ -36,8 +36,8 @@ def test_token_can_be_pickled() -> None:
 
 
 def test_token_is_recognized_in_the_headers() -> None:
-    assert TOKEN.is_shown_by(headers(TOKEN))
-    assert TOKEN.is_shown_by({"Authorization": ["Bearer a-secret"], "other": ["x"]})
+    assert TOKEN.authenticates(headers(TOKEN))
+    assert TOKEN.authenticates({"Authorization": ["Bearer a-secret"], "other": ["x"]})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_token_is_recognized_in_the_headers() -> None:
     ids=str,
 )
 def test_other_headers_do_not_show_the_token(shown: dict[str, list[str]]) -> None:
-    assert not TOKEN.is_shown_by(shown)
+    assert not TOKEN.authenticates(shown)
 
 
 def test_tokens_compare_by_secret() -> None:

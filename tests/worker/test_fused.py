@@ -18,7 +18,7 @@ from tests.helpers.examples import examples
 from penstock.worker import combine, fused
 from penstock.worker.combine import Combiner, CombineValues, CountRecords, CountValues
 from penstock.worker.functions import glom, map_partitions, map_partitions_with_index, same
-from penstock.worker.fused import CHECK_PAIRS, AnyStep, FusedChain, LastStep, Step
+from penstock.worker.fused import CHECK_PAIRS, AnyStep, FusedChain, Step, TerminalStep
 
 SUM = Combiner(same, operator.add, operator.add, 1e9)
 
@@ -46,7 +46,7 @@ def run(chain: FusedChain | AnyStep, records: Iterable[Any], index: int = 0) -> 
 
 
 def nested_step(step: AnyStep, index: int, records: Iterable[Any]) -> Iterator[Any]:
-    if isinstance(step, LastStep):
+    if isinstance(step, TerminalStep):
         yield from nested_last(step, records)
         return
     if not isinstance(step, Step):
@@ -71,7 +71,7 @@ def nested_step(step: AnyStep, index: int, records: Iterable[Any]) -> Iterator[A
                 yield record
 
 
-def nested_last(step: LastStep, records: Iterable[Any]) -> Iterator[Any]:
+def nested_last(step: TerminalStep, records: Iterable[Any]) -> Iterator[Any]:
     match step:
         case CountRecords():
             yield sum(1 for _ in records)
@@ -212,7 +212,7 @@ def test_chain_runs_in_order_and_lazily() -> None:
 
 
 @pytest.mark.parametrize("last", [CombineValues(SUM), CountValues(1e9), CountRecords()], ids=["combine", "values", "n"])
-def test_last_steps_read_nothing_until_they_are_read(last: LastStep) -> None:
+def test_last_steps_read_nothing_until_they_are_read(last: TerminalStep) -> None:
     taken: list[int] = []
 
     def noting_pair(n: int) -> tuple[int, int]:

@@ -55,9 +55,9 @@ class Settings(ConfigurationKeys):
                 f"{KEYS['partition_min_bytes'].name}={smallest} bytes is larger than "
                 f"{KEYS['partition_max_bytes'].name}={largest} bytes: no partition can have both limits"
             )
-        found = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
-        _ = found.log_levels  # invalid ones fail here
-        return found
+        settings = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
+        _ = settings.log_levels  # invalid ones fail here
+        return settings
 
     @property
     def log_levels(self) -> dict[str, str]:
@@ -78,7 +78,9 @@ class Settings(ConfigurationKeys):
 
 
 #: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
-KEYS: dict[str, Key] = {each.name: each.metadata["key"] for each in attrs.fields(Settings) if "key" in each.metadata}
+KEYS: dict[str, Key] = {
+    field.name: field.metadata["key"] for field in attrs.fields(Settings) if "key" in field.metadata
+}
 _TYPES = get_type_hints(Settings, include_extras=True)
 
 
@@ -87,6 +89,11 @@ def _default(attribute: str) -> Any:
     """The value of an attribute whose key and fallback are not set."""
     key = KEYS[KEYS[attribute].falls_back_to or attribute]
     return value_of(key.name, key.default, _TYPES[attribute], key.help)
+
+
+def keys() -> list[str]:
+    """The full names of the core's keys, in the order of the documentation."""
+    return [key.name for key in KEYS.values()]
 
 
 def key(attribute: str) -> str:

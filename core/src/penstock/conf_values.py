@@ -29,9 +29,6 @@ _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, Mut
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-#: Headings of the documentation.
-Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "network", "security", "advanced"]
-
 
 @frozen
 class Key:
@@ -47,12 +44,12 @@ class Key:
 
     name: str
     default: str
-    group: Group
+    group: str
     help: str
     falls_back_to: str | None = None
 
 
-def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+def key_field(group: str, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
     """The attrs field of a key, which is in its metadata."""
     return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
 
@@ -107,12 +104,12 @@ def parse_names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def parse_rate_per_s(text: str) -> float:
-    """Parse a rate in records/s. Zero and below mean unlimited, as in Spark."""
+def parse_rate_per_s(text: str) -> float | None:
+    """Parse a rate in records/s. Zero and below mean no limit, as in Spark: ``None``."""
     rate = parse_float(text)
     if math.isnan(rate):
         raise ValueError(f"{shown(text)} is not a number")
-    return rate if rate > 0 else math.inf
+    return rate if 0 < rate < math.inf else None
 
 
 def parse_level(text: str) -> str:
@@ -199,7 +196,7 @@ PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_byte
 Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
 Port = Annotated[int, TextForm("port", parse_port)]
-RatePerS = Annotated[float, TextForm("records/s", parse_rate_per_s)]
+RatePerS = Annotated[float | None, TextForm("records/s", parse_rate_per_s)]
 Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
 LogLevel = Annotated[str, TextForm("log level", parse_level)]
 TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", parse_time_zone)]
@@ -300,20 +297,33 @@ def _is_callable(option_type: Any) -> bool:
     return option_type is Callable or get_origin(option_type) is Callable
 
 
-#: Structures configuration values and plugin options; unknown option names are refused.
-converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
-converter.register_structure_hook(bool, _to_bool)
-converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
-converter.register_structure_hook(
+# Structures configuration values and plugin options.
+_converter = cattrs.Converter(detailed_validation=False)
+_converter.register_structure_hook(bool, _to_bool)
+_converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
+_converter.register_structure_hook(
     int, lambda value, _type: parse_int(value) if isinstance(value, str) else _require_type(value, int)
 )
-converter.register_structure_hook(
+_converter.register_structure_hook(
     float,
     lambda value, _type: parse_float(value) if isinstance(value, str) else float(_require_type(value, float, int)),
 )
-converter.register_structure_hook_func(_is_callable, _to_callable)
-converter.register_structure_hook_func(_is_choice, _to_choice)
-converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+_converter.register_structure_hook_func(_is_callable, _to_callable)
+_converter.register_structure_hook_func(_is_choice, _to_choice)
+_converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+
+
+def structure_option(value: Any, option_type: Any) -> Any:
+    """Convert an option's value, from text or from a value of a program; text for several values is split at commas.
+
+    Raises:
+        ValueError: the value is not valid; the message says why.
+        cattrs.StructureHandlerNotFoundError: the type is not supported.
+    """
+    members = get_args(option_type) if get_origin(option_type) in (Union, UnionType) else (option_type,)
+    if isinstance(value, str) and any(holds_several(member) for member in members):
+        value = [item.strip() for item in value.split(",") if item.strip()]
+    return _converter.structure(value, option_type)
 
 
 def value_of(name: str, text: str, kind: Any, help: str) -> Any:
@@ -323,6 +333,6 @@ def value_of(name: str, text: str, kind: Any, help: str) -> Any:
         ConfigurationError: it is not valid; names the key, the value, the reason and what the key does.
     """
     try:
-        return converter.structure(text, kind)
+        return _converter.structure(text, kind)
     except ValueError as error:
         raise ConfigurationError(f"{refused(name, text, str(error))}. {help}") from None

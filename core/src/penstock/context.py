@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pyspark import SparkContext
 
-from penstock.checkpoint.directory import CheckpointDirectory, use_directory_of_spark
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, use_directory_of_spark
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination, graceful_stop_s, require_callable
+from penstock.context_state import StreamingContextState, Termination, graceful_stop_s
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
+from penstock.graph.arguments import require_callable
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
 from penstock.listen.events import StreamingStarted
@@ -54,7 +55,7 @@ class StreamingContext(StreamBuilder):
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
         jssc: must be ``None``; exists because PySpark's signature has it.
-        clock: gives the batch times; the system clock by default, a ``penstock_testing.ManualClock`` in tests.
+        clock: gives the batch times; the system clock by default, a manual clock in tests.
 
     Raises:
         AssertionError: the batch duration is missing.
@@ -80,7 +81,8 @@ class StreamingContext(StreamBuilder):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
-        self._sc, self._settings = sparkContext, Settings.parse(spark_conf.entries_of(sparkContext))
+        self._sc = sparkContext
+        self._settings = Settings.parse(spark_conf.entries_of(sparkContext))
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
@@ -93,10 +95,15 @@ class StreamingContext(StreamBuilder):
         self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
-        self._state, self._lock = StreamingContextState.INITIALIZED, threading.RLock()
-        self._signals, self._termination = StopRequests(self._on_signal), Termination()
+        self._state = StreamingContextState.INITIALIZED
+        self._lock = threading.RLock()
+        self._signals = StopRequests(self._on_signal)
+        self._termination = Termination()
         self._stop_thread: threading.Thread | None = None
-        self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
+        self._stops_gracefully = False
+        self._stops_spark = False
+        self._has_stopped_spark = False
+        self._is_spark_gone = False
         self._engine: Engine | None = None
         self._access: EngineAccess | None = None
         self._is_loaded = False  # streams come from a checkpoint
@@ -111,7 +118,7 @@ class StreamingContext(StreamBuilder):
 
     @property
     def uiWebUrl(self) -> str | None:
-        """The address of the dashboard; ``None`` before the start, after the stop, and without ``penstock-ui``."""
+        """The address of a plugin's dashboard; ``None`` without one, before the start and after the stop."""
         return None if self._access is None else self._access.ui_url
 
     def remember(self, duration: float) -> None:
@@ -152,11 +159,6 @@ class StreamingContext(StreamBuilder):
         self._bus.remove(streamingListener)
 
     def _check_can_build(self, what: str) -> None:
-        """Check that the graph may still change.
-
-        Raises:
-            StreamingStateError: the context was started or stopped, or its streams come from a checkpoint.
-        """
         if self._is_loaded:
             raise StreamingStateError(
                 f"{what}: this context was recovered from a checkpoint with its saved streams; to add streams, create "
@@ -189,7 +191,7 @@ class StreamingContext(StreamBuilder):
             CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
             ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
-        require_callable(setupFunc)
+        require_callable("setupFunc", setupFunc)
         found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
@@ -237,7 +239,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
         """
-        require_callable(setupFunc)
+        require_callable("setupFunc", setupFunc)
         active = cls.getActive()
         if active is not None:
             return active
@@ -248,13 +250,11 @@ class StreamingContext(StreamBuilder):
         return self._state
 
     def __enter__(self) -> Self:
-        """The context itself; the block builds and starts the program."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        """Stop gracefully; at once if the block raised. The SparkContext keeps running."""
         self.stop(stopSparkContext=False, stopGracefully=kind is None)
 
     def start(self) -> None:
@@ -350,8 +350,6 @@ class StreamingContext(StreamBuilder):
                 self._engine.stop_at_once()
         return self._stop_thread
 
-    # -- inside --
-
     def _start_engine(self) -> None:
         use_directory_of_spark(self._program)
         self._graph.validate()
@@ -359,8 +357,8 @@ class StreamingContext(StreamBuilder):
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
         self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(self._access, self._settings.extra_listeners):
-            self._bus.add(listener, origin)
+        for listener in self._plugins.listeners(self._access, self._settings.extra_listeners):
+            self._bus.add(listener)
         self._engine.start(self._access.saved_values)
 
     def _on_signal(self, number: int) -> None:
@@ -435,7 +433,8 @@ class StreamingContext(StreamBuilder):
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:
-                self._stop_thread, self._stops_gracefully = threading.current_thread(), graceful
+                self._stop_thread = threading.current_thread()
+                self._stops_gracefully = graceful
         if stopping is not None:
             stopping.join()
             return

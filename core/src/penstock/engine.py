@@ -35,7 +35,7 @@ log = get_logger("engine")
 _QUICK_STOP_S = 10.0
 # Minimum time of a closing step, even after the deadline.
 _LAST_STEP_S = 2.0
-# The longest wait for Spark SQL: a cluster may have no executor yet.
+# The longest wait for the preparation of the streams: a cluster may have no executor yet.
 _PREPARATION_S = 15.0
 
 
@@ -50,9 +50,7 @@ class Engine:
         on_give_up: called with the reason when the program must stop.
 
     Raises:
-        ConfigurationError: the program cannot run as it is.
         CheckpointError: it does not match the checkpoint that it recovers from.
-        WriteAheadLogError: a log cannot be read, or is damaged.
     """
 
     def __init__(
@@ -64,7 +62,9 @@ class Engine:
         on_give_up: Callable[[BaseException], None],
     ) -> None:
         sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
-        self._program, self.bus, self._on_error = program, bus, on_error
+        self._program = program
+        self.bus = bus
+        self._on_error = on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,
@@ -96,9 +96,7 @@ class Engine:
             listener_values: gives the value that a listener wants saved in checkpoints, by listener name.
 
         Raises:
-            ConfigurationError: the program cannot run as it is, or no checkpoint can be written.
             CheckpointError: an input stream does not give its position.
-            WriteAheadLogError: a log cannot be written.
         """
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.
@@ -129,8 +127,7 @@ class Engine:
         )
         self.bus.start()
         self._final_state.start()
-        if graph.has_frames:
-            self._prepare_frames()
+        self._prepare()
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
@@ -141,16 +138,16 @@ class Engine:
             outputs=len(graph.outputs),
         )
 
-    def _prepare_frames(self) -> None:
-        """Run a first query before receivers start: a batch that waits for it would mislead the rate estimator."""
+    def _prepare(self) -> None:
+        """Prepare the streams before receivers start: a batch that waits for it would mislead the rate estimator."""
         began = time.monotonic()
-        prepare = partial(contain_errors, self._program.graph.prepare_frames, _log_unprepared)
-        thread = EngineThread("DataFramePreparation", prepare)
+        prepare = partial(contain_errors, self._program.graph.prepare, _log_unprepared)
+        thread = EngineThread("StreamPreparation", prepare)
         thread.start()
         if thread.finish(_PREPARATION_S):
-            log.debug("preparation of DataFrames ended", took_ms=round(1000 * (time.monotonic() - began)))
+            log.debug("preparation of streams ended", took_ms=round(1000 * (time.monotonic() - began)))
         else:
-            log.info("preparation of DataFrames continues in the background", waited_s=_PREPARATION_S)
+            log.info("preparation of streams continues in the background", waited_s=_PREPARATION_S)
 
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
@@ -242,7 +239,7 @@ class Engine:
 
 def _log_unprepared(error: BaseException) -> None:
     log.warning(
-        "DataFrames not prepared", reason=failure.reason(error), effect="the first batch takes some seconds longer"
+        "streams not prepared", reason=failure.reason(error), effect="the first batch takes some seconds longer"
     )
 
 

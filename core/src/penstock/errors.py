@@ -45,6 +45,11 @@ def other_version(what: str, found: object, known: int) -> str:
     )
 
 
+def plugin_distribution(plugin: str) -> str:
+    """The usual name of the distribution with a plugin, for messages that suggest to install it."""
+    return f"penstock-{plugin}"
+
+
 def summary_of(error: BaseException) -> str:
     """Return an error's class and text: ``OSError: disk full``."""
     return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__

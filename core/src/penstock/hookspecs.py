@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
     from penstock.blocks.block import Block, StoredBlock
+    from penstock.graph.dataframe_stream import DataFrameStream
+    from penstock.graph.dstream import DStream
     from penstock.listen import events
     from penstock.plugins.listener_context import ListenerContext
     from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
@@ -59,6 +63,14 @@ def store(block: Block) -> StoredBlock | None:
     The core's implementation writes it to the executor's local directory, or to the receiver write-ahead log if that is
     enabled. A plugin may wrap it (observe, mirror, refuse by raising) or answer instead. A plugin that changes the file
     afterwards must return a ``StoredBlock`` with the new file's ``checksum``, or ``None`` as its checksum.
+    """
+
+
+@hookspec(firstresult=True)
+def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrameStream | None:
+    """Return the batches of a stream as DataFrames. Called on the driver, once per call of ``DStream.toDF``.
+
+    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.Node``.
     """
 
 

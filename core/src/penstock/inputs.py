@@ -16,11 +16,11 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, shown
+from penstock.errors import ConfigurationError, plugin_distribution, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
@@ -50,7 +50,7 @@ class StreamBuilder:
         """Receive lines of UTF-8 text from a TCP server.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-socket`` is not installed.
+            ConfigurationError: no installed plugin offers the receiver.
         """
         return self._socket("socketTextStream", "socket", storageLevel, pa.string(), host=hostname, port=port)
 
@@ -70,7 +70,7 @@ class StreamBuilder:
             storageLevel: storage level of the blocks.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-socket`` is not installed.
+            ConfigurationError: no installed plugin offers the receiver.
         """
         return self._socket(
             "socketStream", "socket-stream", storageLevel, None, host=hostname, port=port, converter=converter
@@ -82,7 +82,7 @@ class StreamBuilder:
         """Receive frames from a TCP server: 4 bytes of length, big-endian, then a record of that many bytes.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-socket`` is not installed.
+            ConfigurationError: no installed plugin offers the receiver.
         """
         return self._socket("rawSocketStream", "raw-socket", storageLevel, pa.binary(), host=hostname, port=port)
 
@@ -90,7 +90,7 @@ class StreamBuilder:
         """Read the files that appear in a directory, as lines of UTF-8 text. See ``fileStream``.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-file`` is not installed.
+            ConfigurationError: no installed plugin offers the input stream.
         """
         return self._files("textFileStream", "text-file", directory=directory)
 
@@ -98,7 +98,7 @@ class StreamBuilder:
         """Read the files that appear in a directory, as records of ``recordLength`` bytes. See ``fileStream``.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-file`` is not installed, or the length is not positive.
+            ConfigurationError: no installed plugin offers the input stream, or the length is not positive.
         """
         return self._files("binaryRecordsStream", "binary-records", directory=directory, record_length=recordLength)
 
@@ -134,7 +134,7 @@ class StreamBuilder:
             read: given a readable file, yields its records; runs on an executor. By default lines of UTF-8 text.
 
         Raises:
-            ConfigurationError: the plugin ``penstock-file`` is not installed.
+            ConfigurationError: no installed plugin offers the input stream.
         """
         return self._files(
             "fileStream", "file", directory=directory, filter=filter, new_files_only=newFilesOnly, read=read
@@ -268,17 +268,17 @@ class StreamBuilder:
     def _socket(
         self, method: str, name: str, level: StorageLevel, records: pa.DataType | None, **options: Any
     ) -> DStream[Any]:
-        self._check_offered(method, "receivers", name, "penstock-socket")
+        self._check_offered(method, "receivers", name, "socket")
         receiver = self._make("receivers", name, options)
         receiver.storageLevel = level
         schema = None if records is None else pa.schema([("value", records)])
         return self._stream(ReceiverInputDStream(self._graph, receiver, schema))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self._check_offered(method, "input_streams", name, "penstock-file")
+        self._check_offered(method, "input_streams", name, "file")
         return self.input_stream(name, **options)
 
-    def _check_offered(self, method: str, hook: str, name: str, distribution: str) -> None:
+    def _check_offered(self, method: str, hook: str, name: str, plugin: str) -> None:
         """Check that the plugin of a method is installed.
 
         Raises:
@@ -286,7 +286,8 @@ class StreamBuilder:
         """
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
+                f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: "
+                f"pip install {plugin_distribution(plugin)}"
             )
 
     def _stream(self, node: Node) -> DStream[Any]:

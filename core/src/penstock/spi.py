@@ -1,18 +1,71 @@
-"""The service provider interface: what plugins and other engines use of the runtime, beside ``penstock`` itself.
+"""What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-By topic: blocks, configuration, files, hosting receivers, listening, loading plugins, logging and errors, rate
-estimators, reading text, the runtime. Each name is imported when it is first used, as in ``penstock``.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, or shares what the first-party
+plugins use. A name here changes only with a new minor version and an entry in the changelog. Nothing in the core
+imports this module.
 """
 
 from typing import TYPE_CHECKING
 
-from penstock._exports import lazy_exports as lazy_exports
+from penstock._exports import lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    # Receivers by name: find what an installed plugin offers and create it from options and configuration.
+    "penstock.receive.from_plugin": "make_receiver receiver_spec",
+    "penstock.receive.pickling": "unpickled_copy",
+    # Rate control: create an installed estimator whose errors are contained.
+    "penstock.rate.guarded_estimator": "GuardedEstimator guarded make_estimator make_rate_estimator",
+    "penstock.rate.attribution": "attributed_ms",
+    # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
+    "penstock.blocks.arrow_form": "encode is_columnar is_pickled records",
+    "penstock.blocks.block": "BlockReference",
+    "penstock.blocks.block_file": "open_block_file write_block_file",
+    "penstock.blocks.block_transfer": "BlockServer",
+    "penstock.blocks.packing": "Packable pack",
+    "penstock.blocks.received_block_handler": "LocalBlockHandler",
+    "penstock.wire.token": "Token",
+    "penstock.worker.block_reader": "read_block",
+    # Schemas: from Arrow's types to Spark's, and from records to columns.
+    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.input_dstreams": "InputDStream",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.spark.rdds": "known_partitions",
+    # Sources: lines of text, and a queue between a client's callbacks and a receiver.
+    "penstock.receive.store_queue": "StoreQueue",
+    "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
+    # Files: directories of every file system that Arrow knows, and atomic writes.
+    "penstock.runtime.atomic_write": "atomic_write",
+    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.uri": "absolute_location connect is_remote",
+    # Options, logs and errors: option types, structured options, the core's keys, loggers and messages.
+    "penstock.conf": "OPTION_SECTIONS keys",
+    "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
+    "penstock.plugins.specs": "Option Spec options_of read_options structure_options",
+    "penstock.runtime.log": "get_logger throttle",
+    # Modules that import their public names when they are first used.
+    "penstock._exports": "lazy_exports",
+    # Plugins: entry points and hooks.
+    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin Plugins",
+    # Listeners: events by class, and a listener as the bus calls it.
+    "penstock.listen.events": "HOOK_OF Event",
+    "penstock.listen.registered_listener": "NotAListenerError register",
+    # The process: clocks, threads of the engine, what plugins must not change.
+    "penstock.runtime.clock": "Clock ManualClock",
+    "penstock.runtime.global_state": "GlobalState",
+    "penstock.runtime.threads": "EngineThread",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
-    # isort: off
-    # -- blocks: how records become Arrow and back, where blocks are stored, how tasks read them --
+    from penstock._exports import lazy_exports as lazy_exports
     from penstock.blocks.arrow_form import encode as encode
     from penstock.blocks.arrow_form import is_columnar as is_columnar
     from penstock.blocks.arrow_form import is_pickled as is_pickled
@@ -20,56 +73,37 @@ if TYPE_CHECKING:
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_file import open_block_file as open_block_file
     from penstock.blocks.block_file import write_block_file as write_block_file
-    from penstock.blocks.block_server import BlockServer as BlockServer
+    from penstock.blocks.block_transfer import BlockServer as BlockServer
+    from penstock.blocks.packing import Packable as Packable
+    from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
-    from penstock.wire.token import Token as Token
-    from penstock.worker.arrow_types import conform as conform
-    from penstock.worker.block_reader import read_block as read_block
-
-    # -- configuration --
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
-    from penstock.conf_table import keys as keys
+    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
-
-    # -- errors and logging --
+    from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
+    from penstock.errors import shortened as shortened
+    from penstock.errors import shown as shown
     from penstock.errors import summary_of as summary_of
     from penstock.errors import text_of as text_of
-    from penstock.runtime.log import get_logger as get_logger
-    from penstock.runtime.log import throttle as throttle
-
-    # -- files and directories of any file system --
-    from penstock.runtime.atomic_write import atomic_write as atomic_write
-    from penstock.storage.directory import Appender as Appender
-    from penstock.storage.directory import Directory as Directory
-    from penstock.storage.directory import Durability as Durability
-    from penstock.storage.uri import absolute_location as absolute_location
-    from penstock.storage.uri import connect as connect
-    from penstock.storage.uri import is_remote as is_remote
-
-    # -- graph: an input stream of one's own --
+    from penstock.graph.arguments import require_callable as require_callable
+    from penstock.graph.arguments import with_time as with_time
+    from penstock.graph.batch_input import BatchInput as BatchInput
+    from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.graph.dstream import node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
-    from penstock.graph.inputs import InputDStream as InputDStream
-
-    # -- hosting receivers --
-    from penstock.receive.from_plugin import make_receiver as make_receiver
-    from penstock.receive.from_plugin import receiver_spec as receiver_spec
-    from penstock.receive.pickling import unpickled_copy as unpickled_copy
-    from penstock.receive.store_queue import StoreQueue as StoreQueue
-
-    # -- listeners: events and how they are delivered --
-    from penstock.listen.events import HOOK_OF as HOOK_OF
-    from penstock.listen.events import Event as Event
-    from penstock.listen.events import callbacks_of as callbacks_of
-    from penstock.listen.streaming_listener import EventView as EventView
-    from penstock.listen.streaming_listener import is_streaming_listener as is_streaming_listener
-
-    # -- loading plugins and reading their options --
+    from penstock.graph.input_dstreams import InputDStream as InputDStream
+    from penstock.graph.node import Node as Node
+    from penstock.graph.outputs import ForEachDStream as ForEachDStream
     from penstock.hookspecs import API_VERSION as API_VERSION
     from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
     from penstock.hookspecs import GROUP as GROUP
     from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.listen.events import HOOK_OF as HOOK_OF
+    from penstock.listen.events import Event as Event
+    from penstock.listen.registered_listener import NotAListenerError as NotAListenerError
+    from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
     from penstock.plugins.discovery import LoadedPlugin as LoadedPlugin
@@ -79,23 +113,37 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import options_of as options_of
     from penstock.plugins.specs import read_options as read_options
     from penstock.plugins.specs import structure_options as structure_options
-
-    # -- rate estimators as a program guards them --
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
     from penstock.rate.guarded_estimator import guarded as guarded
     from penstock.rate.guarded_estimator import make_estimator as make_estimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
-
-    # -- reading text --
+    from penstock.receive.from_plugin import make_receiver as make_receiver
+    from penstock.receive.from_plugin import receiver_spec as receiver_spec
+    from penstock.receive.pickling import unpickled_copy as unpickled_copy
+    from penstock.receive.store_queue import StoreQueue as StoreQueue
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines
-
-    # -- runtime: clocks, threads, the state of the process --
+    from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.runtime.global_state import GlobalState as GlobalState
+    from penstock.runtime.log import get_logger as get_logger
+    from penstock.runtime.log import throttle as throttle
     from penstock.runtime.threads import EngineThread as EngineThread
-    # isort: on
+    from penstock.spark.rdds import known_partitions as known_partitions
+    from penstock.storage.directory import Appender as Appender
+    from penstock.storage.directory import Directory as Directory
+    from penstock.storage.directory import Durability as Durability
+    from penstock.storage.uri import absolute_location as absolute_location
+    from penstock.storage.uri import connect as connect
+    from penstock.storage.uri import is_remote as is_remote
+    from penstock.wire.token import Token as Token
+    from penstock.worker.arrow_types import as_value as as_value
+    from penstock.worker.arrow_types import conform as conform
+    from penstock.worker.arrow_types import describe_schema as describe_schema
+    from penstock.worker.arrow_types import require_values as require_values
+    from penstock.worker.arrow_types import spark_schema as spark_schema
+    from penstock.worker.block_reader import read_block as read_block

@@ -211,7 +211,7 @@ def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
     shared_jvm.prepare(PYSPARKS_DAEMON)
     arguments = ["demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
     output, error = tmp_path / "output", tmp_path / "error"
-    demo = Fork("penstock", arguments, cwd=tmp_path, env=shared_jvm.environment, stdout=output, stderr=error)
+    demo = Fork("penstock_cli", arguments, cwd=tmp_path, env=shared_jvm.environment, stdout=output, stderr=error)
     assert demo.wait(240) == 0, error.read_text()
     assert without_delays(error.read_text()) == []
     dashboard, *batches, totals, delays = output.read_text().splitlines()

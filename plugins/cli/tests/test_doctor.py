@@ -141,20 +141,20 @@ def test_unusable_java_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(None, "penstock-core[columnar]"), ("2.1.4", "pandas>=2.2,<3"), ("3.0.0", "pandas>=2.2,<3")],
+    [(None, "penstock-dataframes"), ("2.1.4", "'pandas>=2.2,<3'"), ("3.0.0", "'pandas>=2.2,<3'")],
 )
 def test_missing_or_unsuitable_pandas_is_a_warning(
     cli: Cli, versions: Versions, version: str | None, remedy: str
 ) -> None:
     versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
     result = cli("doctor")
-    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install '{remedy}'")
+    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install {remedy}")
     assert result.exit_code == 0
 
 
 def test_package_that_is_not_installed_has_no_version() -> None:
     assert version_of("penstock-no-such-distribution") is None
-    assert version_of("penstock") == __version__
+    assert version_of("penstock-core") == __version__
 
 
 def test_machine_without_plugins_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from penstock_cli.new import write_plugin
 
 Cli = Callable[..., Result]
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 KINDS = ("receiver", "rate-estimator", "listener", "block-store")
 
 

@@ -46,7 +46,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     def install(
         name: str, *requires: str, version: str = __version__, plugin: str = "", folder: Path | None = None
     ) -> None:
-        module, information = name.replace("-", "_"), f"{name.replace('-', '_')}-{version}.dist-info"
+        module = name.removesuffix("-core").replace("-", "_")
+        information = f"{name.replace('-', '_')}-{version}.dist-info"
         (installed / information).mkdir()
         files = {f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"}
         files[f"{information}/METADATA"] += "".join(f"Requires-Dist: {each}\n" for each in requires)
@@ -62,7 +63,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         for path, text in files.items():
             (installed / path).write_text(text)
 
-    install("penstock", "attrs>=1", 'pandas>=2; extra == "columnar"', "pyspark>=4")
+    install("penstock-core", "attrs>=1", "pyspark>=4")
     install("attrs", version="25.1.0")
     install("pyspark", version="4.3.0")
     return install
@@ -83,16 +84,16 @@ def test_core_is_packed_with_what_it_needs_and_without_pyspark(cli: Cli, tmp_pat
     result = cli("pack", "--output", str(archive))
     assert result.exit_code == 0, result.output
     assert packages(archive) == {"penstock", "attrs"}
-    assert f"penstock-{__version__}.dist-info/entry_points.txt" in members(archive)
+    assert f"penstock_core-{__version__}.dist-info/entry_points.txt" in members(archive)
     assert "penstock/data.bin" in members(archive)
-    assert not any(name.endswith((".pyx", "bin/penstock")) for name in members(archive))
+    assert not any(name.endswith((".pyx", "bin/penstock-core")) for name in members(archive))
     assert f"{archive}: 2 packages" in result.stdout
     assert f"spark-submit --archives {archive}#penstock --conf spark.executorEnv.PYTHONPATH=./penstock" in result.stdout
     assert pack.is_packed(archive)
 
 
 def test_all_plugins_are_packed_unless_some_are_named(world: Callable[..., None], cli: Cli, tmp_path: Path) -> None:
-    world("penstock-socket", "penstock==0.1.0", plugin="socket")
+    world("penstock-socket", "penstock-core==0.1.0", plugin="socket")
     world("acme-gauge", "attrs", version="7", plugin="gauge")
     archive = tmp_path / "p.tar.gz"
     cli("pack", "--output", str(archive))
@@ -100,14 +101,6 @@ def test_all_plugins_are_packed_unless_some_are_named(world: Callable[..., None]
     for name in ("gauge", "acme-gauge"):
         cli("pack", "--output", str(archive), name)
         assert packages(archive) == {"penstock", "attrs", "acme_gauge"}
-
-
-def test_extra_for_dataframes_is_packed_where_it_is_installed(
-    world: Callable[..., None], cli: Cli, tmp_path: Path
-) -> None:
-    world("pandas", version="2.3.0")
-    cli("pack", "--output", str(tmp_path / "p.tar.gz"))
-    assert packages(tmp_path / "p.tar.gz") == {"penstock", "attrs", "pandas"}
 
 
 def test_packages_of_the_program_come_with_theirs(world: Callable[..., None], cli: Cli, tmp_path: Path) -> None:
@@ -149,7 +142,7 @@ def test_editable_distribution_is_packed_from_its_folder(world: Callable[..., No
     [
         (["sockte"], "unknown plugin 'sockte'. Did you mean 'socket'?"),
         (["--requirement", "httpx"], "httpx is not installed here: pip install 'httpx'"),
-        (["--requirement", "penstock-socket"], "is installed here, but penstock-socket needs penstock==99"),
+        (["--requirement", "penstock-socket"], "is installed here, but penstock-socket needs penstock-core==99"),
         (["--requirement", "attrs>=90"], "attrs 25.1.0 is installed here, but the program needs attrs>=90"),
         (["--requirement", "no/such/file.txt"], "'no/such/file.txt' is neither a package nor a file"),
     ],
@@ -158,7 +151,7 @@ def test_editable_distribution_is_packed_from_its_folder(world: Callable[..., No
 def test_what_cannot_be_packed_is_refused_by_name(
     world: Callable[..., None], cli: Cli, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    world("penstock-socket", "penstock==99", plugin="socket")
+    world("penstock-socket", "penstock-core==99", plugin="socket")
     result = cli("pack", "--output", str(tmp_path / "p.tar.gz"), *arguments)
     assert result.exit_code == 1
     assert message in result.stderr
@@ -181,7 +174,7 @@ def test_distribution_whose_files_are_unknown_is_refused(world: Callable[..., No
 @pytest.mark.usefixtures("world")
 def test_packages_are_listed_when_verbose(cli: Cli, tmp_path: Path) -> None:
     result = cli("-v", "pack", "--output", str(tmp_path / "p.tar.gz"))
-    assert result.stdout.splitlines()[1:3] == ["  attrs 25.1.0", f"  penstock {__version__}"]
+    assert result.stdout.splitlines()[1:3] == ["  attrs 25.1.0", f"  penstock-core {__version__}"]
 
 
 def test_other_archives_are_not_taken_for_packed_ones(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from types import SimpleNamespace
 from penstock import BatchCompleted, BatchInfo
 from penstock.plugins.discovery import Plugins
 
-((listener, origin),) = [
-    each for each in Plugins().listeners(SimpleNamespace(batch_interval_ms=1000)) if "watch" in each[1]
+(listener,) = [
+    each for each in Plugins().listeners(SimpleNamespace(batch_interval_ms=1000)) if "watch" in each.origin
 ]
 print("before")
-listener.onBatchCompleted(BatchCompleted(BatchInfo(5000, {}, 5000, 5010, 5030, {})))
+listener.callbacks[BatchCompleted](BatchCompleted(BatchInfo(5000, {}, 5000, 5010, 5030, {})))
 print("after")
 """
 
@@ -49,4 +49,4 @@ def test_summary_follows_a_program_that_fails(cli: Callable[..., Result], tmp_pa
     app.write_text("raise SystemExit(3)")
     result = cli("run", "--watch", str(app))
     assert (result.exit_code, result.stdout) == (3, "no batches\n")
-    assert not any("watch" in origin for _listener, origin in Plugins().listeners(object()))
+    assert not any("watch" in listener.origin for listener in Plugins().listeners(object()))

@@ -151,7 +151,7 @@ def test_outlier_takes_no_headroom() -> None:
     loop = Loop(model()).settle()
     before = loop.estimator.state.excess
     loop.batch(times=5)
-    assert loop.estimator.state.cost.outstanding == 1
+    assert loop.estimator.state.cost.outliers == 1
     assert loop.estimator.state.excess == before
 
 
@@ -282,14 +282,14 @@ def test_clock_jump_is_tolerated() -> None:
     assert pickle.dumps(loop.estimator.state) == state
 
 
-def test_capacity_shown_before_a_cost_change_is_forgotten() -> None:
+def test_capacity_proven_before_a_cost_change_is_forgotten() -> None:
     loop = Loop(model()).settle()
-    before = loop.estimator.state.shown
+    before = loop.estimator.state.proven
     loop.record_ms *= 8
     for _ in range(2):
         loop.batch()
     assert "the cost has changed" in loop.estimator.reason
-    assert loop.estimator.state.shown < before / 4
+    assert loop.estimator.state.proven < before / 4
 
 
 def test_batch_is_a_fact_of_which_a_part_stays_however_late_the_next_one_is() -> None:
@@ -365,7 +365,8 @@ def test_unpickled_copy_continues_identically_and_shares_nothing(before: list[An
         now += later
         assert restored.compute(now, *batch) == estimator.compute(now, *batch)
     assert restored.state == estimator.state
-    assert restored.state.rates is not estimator.state.rates
+    restored.compute(now + 60_000, 1000, 500, 0)
+    assert restored.state != estimator.state
 
 
 def test_memory_and_time_stay_constant() -> None:

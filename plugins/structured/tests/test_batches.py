@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_structured.batches import end_of_batch, partitions_of
+from penstock_structured.batches import end_of_batch
 from penstock_structured.block_directory import NumberedBlock
 
 
@@ -50,10 +50,3 @@ def test_batches_of_limited_rows_take_every_block_once_in_order(rows: list[int],
         taken += [each.number for each in batch]
         start = end
     assert taken == [each.number for each in everything]
-
-
-@given(st.lists(st.integers(1, 50), max_size=20), st.integers(1, 1000))
-def test_partitions_hold_every_block_once_in_order_and_no_more_bytes_than_asked(rows: list[int], size: int) -> None:
-    parts = partitions_of(blocks(*rows), size)
-    assert [each.number for part in parts for each in part] == list(range(len(rows)))
-    assert all(len(part) == 1 or sum(each.num_bytes for each in part) <= size for part in parts)

@@ -137,17 +137,18 @@ def _stream(number: int, now_ms: int, batches: int, problems: Mapping[int, str])
 
 
 def graph() -> tuple[DStreamInfo, ...]:
-    """A graph with a union, a window and three output operations."""
+    """A graph with a union, a window and four output operations, one of which is of a plugin's class."""
     return (
-        DStreamInfo(0, "ReceiverInputDStream", "orders", "receiverStream at orders.py:12", (), 0),
-        DStreamInfo(1, "ReceiverInputDStream", "", "receiverStream at orders.py:13", (), 1),
+        DStreamInfo(0, "ReceiverInputDStream", "orders", "receiverStream at orders.py:12", (), 0, "input"),
+        DStreamInfo(1, "ReceiverInputDStream", "", "receiverStream at orders.py:13", (), 1, "input"),
         DStreamInfo(2, "UnionDStream", "", "union at orders.py:15", (0, 1)),
-        DStreamInfo(3, "FlatMappedDStream", "<b>words</b>", "flatMap at orders.py:20", (2,)),
+        DStreamInfo(3, "MapPartitionsDStream", "<b>words</b>", "flatMap at orders.py:20", (2,)),
         DStreamInfo(4, "ShuffledDStream", "", "reduceByKey at orders.py:22", (3,)),
-        DStreamInfo(5, "ForEachDStream", "", "write at orders.py:41", (4,)),
+        DStreamInfo(5, "ForEachDStream", "", "write at orders.py:41", (4,), role="output"),
         DStreamInfo(6, "WindowedDStream", "", "window at orders.py:50", (3,)),
-        DStreamInfo(7, "ForEachDStream", "", "pprint at orders.py:52", (6,)),
-        DStreamInfo(8, "ForEachDStream", "", "saveAsTextFiles at orders.py:60", (4,)),
+        DStreamInfo(7, "ForEachDStream", "", "pprint at orders.py:52", (6,), role="output"),
+        DStreamInfo(8, "ForEachDStream", "", "saveAsTextFiles at orders.py:60", (4,), role="output"),
+        DStreamInfo(9, "ForEachFrame", "", "foreachBatch at orders.py:70", (4,), role="output"),
     )
 
 

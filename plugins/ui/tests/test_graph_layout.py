@@ -9,7 +9,7 @@ from penstock_ui.dashboard.graph_layout import grouped, in_a_list, in_rows
 
 
 def node(number: int, *parents: int, at: str = "") -> DStreamInfo:
-    return DStreamInfo(number, "MappedDStream", "", at or f"map at app.py:{number}", parents)
+    return DStreamInfo(number, "MapPartitionsDStream", "", at or f"map at app.py:{number}", parents)
 
 
 def test_every_stream_is_below_its_parents() -> None:

@@ -244,8 +244,14 @@ def test_pages_stay_small_and_quick_with_a_thousand_receivers_and_ten_thousand_b
 
 def test_the_graph_is_drawn_for_wide_and_for_narrow_windows() -> None:
     found = read("/graph", snapshot(1, 5))
-    assert found.tags.count("rect") == found.tags.count("circle") == 9
+    assert found.tags.count("rect") == found.tags.count("circle") == 10
     assert "<b>words</b>" in found.text
+
+
+def test_every_output_operation_is_marked_in_the_graph_whatever_its_class() -> None:
+    state = snapshot(2, 5)
+    parts = render_parts(BY_PATH["/graph"], state, Query(), state.time_ms)
+    assert parts["graph"].count('class="output"') == 2 * 4
 
 
 def test_receivers_with_problems_are_marked_in_the_graph() -> None:

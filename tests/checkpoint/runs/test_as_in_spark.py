@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from tests.helpers.runs import INTERVAL_MS, Output, Run, Runs
 
 from penstock import DStream, StateSpec, StreamingContext
-from penstock.checkpoint import directory as directory_module
+from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.runtime.clock import ManualClock
 

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from tests.helpers.runs import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
 

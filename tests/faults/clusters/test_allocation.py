@@ -31,7 +31,7 @@ def test_executors_follow_the_load_and_the_receivers_is_never_released(tmp_path:
     slow = tmp_path / "slow"
     with standalone_cluster(tmp_path, workers=2) as url:
         command: list[str | Path] = ["run", "--master", url, "--properties-file", conf, PROGRAM, slow]
-        running = Running([sys.executable, "-m", "penstock", *command], tmp_path, sys.executable)
+        running = Running([sys.executable, "-m", "penstock_cli", *command], tmp_path, sys.executable)
 
         def executors() -> list[set[str]]:
             """Those of each batch since the receiver was started."""

@@ -42,7 +42,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `penstock pack` makes of the core."""
     path = tmp_path_factory.mktemp("packed") / "penstock.tar.gz"
     command: list[str | Path] = ["pack", "--output", path, "--exclude", "pandas", "--exclude", "numpy", "socket"]
-    subprocess.run([sys.executable, "-m", "penstock", *command], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "penstock_cli", *command], check=True, timeout=120)
     return path
 
 
@@ -118,7 +118,7 @@ def test_packed_program_survives_its_executor_and_stops_gracefully(
             conf,
         ]
         program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
-        running = Running([sys.executable, "-m", "penstock", "run", *command, *program], tmp_path, bare_python)
+        running = Running([sys.executable, "-m", "penstock_cli", "run", *command, *program], tmp_path, bare_python)
         try:
             (first,) = running.await_line(r"receiver on (\d+)")
             notes = tmp_path / "notes"
@@ -222,7 +222,7 @@ def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Pa
     command: list[str | Path] = ["run", "--master", "local[2]", "--properties-file", conf]
     # A batch that lacks the module, too, would end the program before the receiver's error is reported.
     program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint", "uncounted"]
-    running = Running([sys.executable, "-m", "penstock", *command, *program], tmp_path, bare_python)
+    running = Running([sys.executable, "-m", "penstock_cli", *command, *program], tmp_path, bare_python)
     try:
         assert running.process.wait(240) == 1
     finally:

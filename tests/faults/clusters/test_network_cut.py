@@ -61,7 +61,7 @@ def test_host_that_is_cut_off_and_returns_loses_nothing_and_receives_no_more(tmp
         with standalone_cluster(tmp_path, hosts=[driver, *workers]) as url:
             command: list[str | Path] = ["run", "--master", url, "--properties-file", conf]
             program: list[str | Path] = [PROGRAM, notes, checkpoint]
-            start = [*driver.command, sys.executable, "-m", "penstock", *command, *program]
+            start = [*driver.command, sys.executable, "-m", "penstock_cli", *command, *program]
             running = Running(start, tmp_path, sys.executable)
             try:
                 (first,) = running.await_line(r"receiver on (\d+)")

@@ -73,7 +73,7 @@ def start(shared_jvm: SharedJvm, tmp_path: Path) -> Iterator[Start]:
         given, is_first = [str(each) for each in arguments], not running
         kill_last()
         shared_jvm.prepare(CONF)
-        program, its = (path, given) if is_first else ("penstock", ["run", str(path), *given])
+        program, its = (path, given) if is_first else ("penstock_cli", ["run", str(path), *given])
         running.append(Program(program, its, tmp_path, shared_jvm.environment))
         return running[-1]
 

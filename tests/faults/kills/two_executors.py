@@ -25,7 +25,7 @@ from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import engine_of, kill, wait_for
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
-from penstock.blocks.leftovers import executor_process
+from penstock.blocks.block_directories import executor_process
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.rdds import LocatedPartition, located_rdd

@@ -1,20 +1,22 @@
 """The Arrow form of records: decoded records equal the encoded ones in type and value.
 
-Three forms. ``value``: records of exactly one of the types str, bytes, int, float and bool, as one typed column.
-``pickle``: anything else (mixed types, ints beyond 64 bits, lone surrogates, any object), pickled in groups into a
-binary column. ``columns``: a columnar batch as the receiver gave it. Called by receivers that store and by the tasks
-that read.
+There are three forms. ``value``: records of exactly one of the types str, bytes, int, float and bool, as one typed
+column. ``pickle``: anything else (mixed types, ints beyond 64 bits, lone surrogates, any object), pickled in groups
+into a binary column. ``columns``: the columnar batch of a ``store_arrow``.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from attrs import frozen
+
+from penstock.runtime.pickle_value import pickle_value
 
 _FORM = b"penstock.form"
 _VALUE, _PICKLE, _COLUMNS = b"value", b"pickle", b"columns"
@@ -25,47 +27,35 @@ _TYPES: dict[type, pa.DataType] = {
     float: pa.float64(),
     bool: pa.bool_(),
 }
-#: Records in a record batch. A reader holds one batch as Python objects at a time.
+#: Records per record batch. A reader holds one batch as Python objects at a time.
 ROWS_PER_BATCH = 16_384
-# Records in one pickle. They share its memo, which makes small records several times cheaper.
+# Records per pickle. They share its memo, which makes small records several times cheaper.
 _RECORDS_PER_PICKLE = 256
 
 
 @frozen
 class Column:
-    """Records as an Arrow column.
-
-    Attributes:
-        values: a typed value for each record, or pickled groups of records.
-        is_pickled: whether they are pickled.
-    """
+    """Records as an Arrow column: one typed value per record, or pickled groups of records."""
 
     values: pa.ChunkedArray
     is_pickled: bool
 
     def has_form_of(self, other: Column) -> bool:
-        """Return whether both fit into one table."""
+        """Whether both columns fit into one table."""
         return self.is_pickled == other.is_pickled and bool(self.values.type == other.values.type)
 
 
 def encode(records: Sequence[Any]) -> pa.Table:
-    """Encode records as a table.
-
-    Raises:
-        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
-    """
+    """Encode records as a table; raises the error of pickling if a record has no typed form and cannot be pickled."""
     return table([column(records)])
 
 
 def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
-    """Encode records as a column, in order.
+    """Encode records as a column, in order. Raises as ``encode``.
 
     Args:
         records: at least one, unless pickled.
-        pickled: pickle them whatever their type.
-
-    Raises:
-        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
+        pickled: pickle the records whatever their type.
     """
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
@@ -73,33 +63,28 @@ def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
             return Column(_column(records, data_type), is_pickled=False)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
             pass  # an int beyond 64 bits or a lone surrogate: no typed column holds it
-    runs = [_pickled(run) for run in _runs(records, _RECORDS_PER_PICKLE)]
+    runs = [pickle_value(list(run)) for run in _runs(records, _RECORDS_PER_PICKLE)]
     return Column(_column(runs, pa.large_binary()), is_pickled=True)
 
 
 def table(columns: Sequence[Column]) -> pa.Table:
     """Concatenate columns of one form, at least one, into a table."""
-    chunks, form = [chunk for each in columns for chunk in each.values.chunks], columns[0]
+    chunks, form = [chunk for part in columns for chunk in part.values.chunks], columns[0]
     values = pa.chunked_array(chunks, form.values.type)
     return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if form.is_pickled else _VALUE})
 
 
 def is_storable(record: Any) -> bool:
-    """Return whether a record can be encoded."""
+    """Whether a record can be encoded."""
     try:
-        _pickled([record])
+        pickle_value([record])
     except Exception:
         return False
     return True
 
 
 def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
-    """Mark a columnar batch as a block's table.
-
-    Raises:
-        TypeError: the batch is neither a RecordBatch nor a Table.
-        ValueError: it has no columns.
-    """
+    """Mark a columnar batch as a block's table; refuses one without columns."""
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
     if not isinstance(batch, pa.Table):
@@ -110,12 +95,12 @@ def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
 
 
 def is_columnar(table: pa.Table) -> bool:
-    """Return whether a block's table is a columnar batch as the receiver gave it."""
+    """Whether a block's table is the columnar batch of a ``store_arrow``."""
     return (table.schema.metadata or {}).get(_FORM) == _COLUMNS
 
 
 def is_pickled(schema: pa.Schema) -> bool:
-    """Return whether record batches of this schema hold pickled records."""
+    """Whether record batches of this schema contain pickled records."""
     return (schema.metadata or {}).get(_FORM) == _PICKLE
 
 
@@ -132,19 +117,19 @@ def num_records(batch: pa.RecordBatch) -> int:
 
 
 def piece(batches: Iterable[pa.RecordBatch], first: int, end: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield a piece of a block: the rows of the records from ``first`` to before ``end``; ``None``: of all that follow.
+    """Yield the rows of the records ``first`` to ``end`` (exclusive; ``None``: to the block's end).
 
-    A row of pickled records counts as a full one, so that nothing is decoded. Consecutive pieces have every row once.
+    Rows are not decoded: a row of pickled records counts as a full group. Consecutive pieces contain every row once.
     """
-    begun = 0
+    offset = 0
     for batch in batches:
-        each = _RECORDS_PER_PICKLE if is_pickled(batch.schema) else 1
-        start = max(-(-(first - begun) // each), 0)
-        stop = batch.num_rows if end is None else min(-(-(end - begun) // each), batch.num_rows)
+        records_per_row = _RECORDS_PER_PICKLE if is_pickled(batch.schema) else 1
+        start = max(math.ceil((first - offset) / records_per_row), 0)
+        stop = batch.num_rows if end is None else min(math.ceil((end - offset) / records_per_row), batch.num_rows)
         if start < stop:
             yield batch.slice(start, stop - start)
-        begun += batch.num_rows * each
-        if end is not None and begun >= end:
+        offset += batch.num_rows * records_per_row
+        if end is not None and offset >= end:
             return
 
 
@@ -155,7 +140,7 @@ def _decode(batch: pa.RecordBatch) -> Iterable[Any]:
     if batch.num_columns == 1:
         values: list[Any] = batch.column(0).to_pylist()
         return values
-    from pyspark.sql import Row  # only blocks with several columns need it, and it is slow to import
+    from pyspark.sql import Row  # slow to import, and only blocks with several columns need it
 
     names: Callable[..., Row] = Row(*batch.schema.names)
     return itertools.starmap(names, zip(*(column.to_pylist() for column in batch.columns), strict=True))
@@ -168,17 +153,6 @@ def _runs(values: Sequence[Any], length: int) -> Iterator[Sequence[Any]]:
 def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
     chunks: list[pa.Array] = []
     for run in _runs(values, ROWS_PER_BATCH):
-        array = pa.array(run, data_type)  # chunked by itself past 2 GiB
+        array = pa.array(run, data_type)  # a ChunkedArray past 2 GiB
         chunks.extend(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
     return pa.chunked_array(chunks, data_type)
-
-
-def _pickled(run: Sequence[Any]) -> bytes:
-    try:
-        return pickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes and functions of the program's main module are pickled by value, as Spark pickles functions.
-        from pyspark import cloudpickle
-
-        dumped: bytes = cloudpickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
-        return dumped

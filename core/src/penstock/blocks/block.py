@@ -1,7 +1,7 @@
 """A block: the records that a receiver stored together.
 
-Three values follow it: ``Block`` has the records and is not stored yet; ``StoredBlock`` describes the stored block to
-the driver; ``BlockReference`` is in a batch's partition and says where a task finds the block.
+A ``Block`` contains the records and is not stored yet. A ``StoredBlock`` describes the stored block to the driver. A
+``BlockReference`` is in a batch's partition and tells a task the block's location.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Block:
         stream_id: id of the receiver's input stream.
         num_records: number of records.
         table: the records in their Arrow form.
-        metadata: JSON values that the receiver gave with the records.
+        metadata: JSON values that the receiver passed with the records.
     """
 
     block_id: str
@@ -38,7 +38,7 @@ class Block:
         return arrow_form.records(self.table.to_batches())
 
     def stored(self, path: str, num_bytes: int, checksum: int | None = None) -> StoredBlock:
-        """Describe this block, now in a file."""
+        """The description of this block once it is in a file."""
         return StoredBlock(
             self.block_id, self.stream_id, self.num_records, num_bytes, path, self.metadata, checksum=checksum
         )
@@ -54,8 +54,8 @@ class StoredBlock:
         num_records: number of records.
         num_bytes: size of the file.
         path: the file's path on the host that stored it, or its URI if all hosts can read it.
-        metadata: JSON values that the receiver gave with the records.
-        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
+        metadata: JSON values that the receiver passed with the records.
+        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips the verification.
         arrival_ms: when the receiver got the earliest of the records; set when the block is reported to the driver.
     """
 
@@ -71,7 +71,7 @@ class StoredBlock:
 
 @frozen
 class BlockReference:
-    """Where a task finds a block.
+    """The location of a block, or of a piece of it, for a task.
 
     Attributes:
         block_id: unique in the application.
@@ -79,9 +79,9 @@ class BlockReference:
         num_records: number of records, for error messages.
         source: ``grpc://host:port`` of an endpoint on the block's host; empty if none is up.
         stream_id: id of the receiver's input stream.
-        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
-        records: the piece of the block that is meant: its first record, and the one after its last, ``None`` for all
-            that follow; ``None`` for the whole block.
+        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips the verification.
+        records: a piece of the block: the number of its first record, and of the record after its last (``None``: to
+            the block's end). ``None`` for the whole block.
     """
 
     block_id: str

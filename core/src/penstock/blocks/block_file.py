@@ -1,7 +1,7 @@
 """Block files: Arrow IPC, verified by their checksum before Arrow reads them.
 
-A local file is memory-mapped, a remote one is read through ``pyarrow.fs``. Arrow never sees a corrupt file, on which it
-may crash. Called by the threads that store and by the tasks that read.
+A local file is memory-mapped, a remote one is read through ``pyarrow.fs``. Arrow may crash on a corrupt file, and never
+sees one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import BlockDamagedError, BlockGoneError
 from penstock.storage import uri
 
-# A file holds one dictionary for each column, while each chunk of a column may have its own.
+# A file contains one dictionary per column, but every chunk of a column may have its own.
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 # A remote file up to this size is read once and verified in memory; a larger one is read twice, in pieces of this size.
 _IN_MEMORY_BYTES = 64 << 20
@@ -55,12 +55,12 @@ def open_block_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatc
     except FileNotFoundError:
         raise BlockGoneError(f"the block file {path} does not exist") from None
     if checksum is not None:
-        found = 0
+        actual = 0
         while piece := source.read_buffer(_IN_MEMORY_BYTES):
-            found = zlib.crc32(piece, found)
-        if found != checksum:
+            actual = zlib.crc32(piece, actual)
+        if actual != checksum:
             raise BlockDamagedError(
-                f"the block file {path} is damaged: its checksum is {found:08x}, and was {checksum:08x} when it was "
+                f"the block file {path} is damaged: its checksum is {actual:08x}, and was {checksum:08x} when it was "
                 "stored"
             )
         source.seek(0)
@@ -78,13 +78,14 @@ def _open_remote(path: str, *, verified: bool) -> Any:
 
 
 class _Summed:
-    """A file object for Arrow that counts and checksums what it passes on to another file."""
+    """A file object for Arrow that writes to another file, and counts and checksums the bytes."""
 
     closed = False
 
     def __init__(self, file: Any) -> None:
         self._file = file
-        self.num_bytes = self.checksum = 0
+        self.num_bytes = 0
+        self.checksum = 0
 
     def write(self, data: Any) -> None:
         self.checksum = zlib.crc32(data, self.checksum)
@@ -92,4 +93,4 @@ class _Summed:
         self._file.write(data)
 
     def close(self) -> None:
-        """Leave the file open: its owner closes it."""
+        """Leave the file open, because its owner closes it."""

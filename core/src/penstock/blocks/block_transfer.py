@@ -1,16 +1,21 @@
-"""Blocks over the wire: a host serves the files of its blocks, the tasks of other hosts fetch them."""
+"""Blocks over the wire: a host serves the files of its blocks, the tasks of other hosts fetch them.
+
+Also the messages by which a task asks the driver for a block's location, and reports lost blocks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 import pyarrow as pa
+from attrs import frozen
 
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.wire import client
-from penstock.wire.messages import StreamNotFoundError
-from penstock.wire.token import Token
+from penstock.wire.json_codec import StreamNotFoundError
+from penstock.wire.token import Tls, Token
 
 # The timeout for one block: a host that vanished must not hold a batch for ever.
 _FETCH_TIMEOUT_S = 300.0
@@ -20,11 +25,54 @@ RECEIVER_PORT_ADVICE = (
     "If that host runs, the driver and all executors must reach it at that address: let the port, which "
     "spark.penstock.receiver.port fixes, through firewalls"
 )
+_PORT_ADVICE = (
+    "The address must be this host's. spark.penstock.receiver.port and spark.port.maxRetries set the ports to try; "
+    "0 of the former lets the system choose"
+)
 
 
-def open_block(
-    open_file: Callable[[str], pa.ipc.RecordBatchFileReader], block_id: str
-) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+@frozen
+class FindBlock:
+    """Task to driver: the task's host, at ``address``, lacks the block's file. Answered by ``BlockSource``."""
+
+    block_id: str
+    address: str
+
+
+@frozen
+class BlockSource:
+    """The answer to ``FindBlock``.
+
+    Attributes:
+        source: ``grpc://host:port`` of an endpoint that serves the block; empty if there is none now.
+        is_gone: no endpoint serves the block, and none will.
+    """
+
+    source: str
+    is_gone: bool = False
+
+
+@frozen
+class LostBlock:
+    """A block that a task could not read, and the error message."""
+
+    block_id: str
+    stream_id: int
+    num_records: int
+    reason: str
+
+
+@frozen
+class BlocksLost:
+    """Task to driver: these blocks are lost."""
+
+    blocks: list[LostBlock]
+
+
+OpenFile = Callable[[str], pa.ipc.RecordBatchFileReader]
+
+
+def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     """Open a block for an endpoint, which sends it straight from its memory-mapped file.
 
     Args:
@@ -55,3 +103,38 @@ def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterato
         raise kind(
             f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}: {error}"
         ) from None
+
+
+class BlockServer:
+    """Serve the blocks of this host from construction until ``stop``, for engines without a ReceiverTracker.
+
+    Tasks on other hosts read the blocks with ``read_block`` and the server's token.
+
+    Args:
+        host: the address to listen on, which other hosts reach.
+        open_file: opens the file of a block by its id, on a thread of the server; raises ``BlockGoneError`` if there is
+            none.
+        conf: configuration by full key: ``spark.penstock.receiver.port``, ``spark.port.maxRetries`` and
+            ``spark.penstock.wire.tls.…`` apply.
+
+    Raises:
+        ConfigurationError: a value in ``conf`` is not valid, or a TLS file cannot be used.
+        WireError: the address is not this host's, or every port is in use.
+    """
+
+    def __init__(self, host: str, open_file: OpenFile, conf: Mapping[str, str] | None = None) -> None:
+        # Python workers import this module to fetch blocks; logging and configuration would slow them down.
+        from penstock.conf import Settings
+        from penstock.wire.endpoint import Endpoint, Ports
+
+        settings = Settings.parse(conf or {})
+        #: The token that callers must send.
+        self.token = Token.generate(Tls.of(settings))
+        ports = Ports(settings.receiver_port, settings.port_max_retries, _PORT_ADVICE)
+        self._endpoint = Endpoint(host, self.token, {}, partial(open_block, open_file), ports)
+        #: ``grpc://host:port``, or ``grpc+tls://host:port``.
+        self.location = self.token.location(host, self._endpoint.port)
+
+    def stop(self) -> None:
+        """Refuse new calls, finish those in progress, free the port. Idempotent."""
+        self._endpoint.stop()

@@ -1,9 +1,9 @@
-"""Where the blocks of receivers are stored: ``ReceivedBlockHandler`` and its two implementations.
+"""``ReceivedBlockHandler``: stores the blocks of receivers; with its two implementations.
 
-``LocalBlockHandler`` writes them to the executor's local directory. ``WriteAheadLogBlockHandler`` writes them to the
-receiver write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one
-Arrow IPC file, written once, which appears whole or not at all. Both implement the ``store`` hook, after all plugins.
-Any thread may store; the endpoint's threads read.
+``LocalBlockHandler`` writes to the executor's local directory. ``WriteAheadLogBlockHandler`` writes to the receiver
+write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one Arrow
+IPC file, written once, which appears whole or not at all. Both implement the ``store`` hook, after all plugins. Any
+thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = get_logger("received_block_handler")
 
 _HOME = "receivedData"
 _SUFFIX = ".arrow"
-# A name, never a path: what comes over the wire must not lead out of the directory.
+# A name, never a path: a message from the wire must not lead out of the directory.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
 
@@ -38,25 +38,21 @@ class ReceivedBlockHandler(Protocol):
     """Stores the blocks of receivers, and deletes them when no batch needs them."""
 
     def store(self, block: Block) -> StoredBlock | None:
-        """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error.
+        """Store a block, replacing one with the same id. Any other result than a ``StoredBlock`` is an error.
 
         Raises:
             OSError: the block cannot be written; no part of it remains.
         """
-        ...
 
     def delete(self, block_ids: Iterable[str]) -> object:
         """Delete blocks."""
-        ...
 
 
-class LocalBlockHandler:
-    """Blocks in a directory of this host, which all receivers of the run on this host share.
-
-    Each launch of a receiver finds the blocks of the others and of earlier launches.
+class LocalBlockHandler(ReceivedBlockHandler):
+    """Blocks in the run's directory on this host, which all launches of all receivers on this host share.
 
     Args:
-        directory: the directory of the run, created with the first block.
+        directory: created with the first block.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,11 +60,6 @@ class LocalBlockHandler:
 
     @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
-        """Write a block's file.
-
-        Raises:
-            OSError: the file cannot be written; no part of it remains.
-        """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
@@ -97,7 +88,7 @@ class LocalBlockHandler:
         return deleted
 
 
-class WriteAheadLogBlockHandler:
+class WriteAheadLogBlockHandler(ReceivedBlockHandler):
     """The receiver write-ahead log of one stream: the directory ``<checkpoint directory>/receivedData/<stream id>``.
 
     A block's checksum travels with its reference. The log survives the receiver, its executor and its host. The driver
@@ -106,56 +97,45 @@ class WriteAheadLogBlockHandler:
     Args:
         directory: a result of ``stream_directory``; created with the first block.
         durability: a value of ``spark.penstock.writeAheadLog.durability``.
-
-    Raises:
-        ConfigurationError: no file system answers to the directory's URI.
     """
 
     def __init__(self, directory: str, durability: str = "flush") -> None:
         self.directory = directory
-        self._files, self._syncs = Directory.of(directory), durability == "fsync"
+        self._files = Directory.of(directory)
+        self._syncs = durability == "fsync"
 
     @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
-        """Write a block's file.
-
-        Raises:
-            OSError: the file cannot be written; no part of it remains.
-            StoreError: the block's id is not of the form ``input-<stream>-<epoch>-<number>``.
-        """
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
             num_bytes, checksum = block_file.write_block_file(block.table, file)
         return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:
-        """Delete blocks; return how many existed. Failures are logged, and the files left."""
+        """Delete blocks; return how many existed. The files of failed deletions remain, and the failures are logged."""
         names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
-        return len(self._each("delete", names, self._files.delete))
+        return len(self._apply("delete", names, self._files.delete))
 
-    def sweep(self, known: Set[str]) -> list[str]:
-        """Delete blocks that were stored and never acknowledged, and unfinished files.
+    def sweep(self, needed: Set[str]) -> list[str]:
+        """Delete unknown blocks, which were never acknowledged, and unfinished files; return the names of the blocks.
 
-        For a driver that recovers, before it launches a receiver: a running one stores blocks that are not known yet.
+        A recovering driver calls this before it launches receivers, which store blocks that are not known yet.
 
         Args:
-            known: names of the files that are needed, as ``file_name`` gives them.
-
-        Returns:
-            The names of the deleted files.
+            needed: names of the files to keep, see ``file_name``.
         """
-        swept = self._each("delete", self._unknown(known), self._files.delete)
+        swept = self._apply("delete", self._unknown(needed), self._files.delete)
         if swept:
             log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
         return swept
 
-    def set_aside(self, known: Set[str], folder: str) -> list[str]:
+    def set_aside(self, needed: Set[str], folder: str) -> list[str]:
         """Move unknown blocks into a subdirectory, where nothing deletes them; return their names.
 
-        For a driver whose own write-ahead log is incomplete: these blocks may have been acknowledged. Unfinished files
-        were not, and are deleted.
+        A driver with an incomplete write-ahead log calls this, because the blocks may have been acknowledged.
+        Unfinished files were not acknowledged, and are deleted.
         """
-        moved = self._each("set aside", self._unknown(known), partial(self._files.move, folder=folder))
+        moved = self._apply("set aside", self._unknown(needed), partial(self._files.move, folder=folder))
         if moved:
             log.error(
                 "unknown blocks set aside",
@@ -165,8 +145,8 @@ class WriteAheadLogBlockHandler:
             )
         return moved
 
-    def _unknown(self, known: Set[str]) -> list[str]:
-        """This stream's blocks that are not known; deletes unfinished files."""
+    def _unknown(self, needed: Set[str]) -> list[str]:
+        """Delete unfinished files; return the names of this stream's other blocks."""
         stream_id = self.directory.rpartition("/")[2]
         try:
             self._files.delete_partial()
@@ -175,10 +155,10 @@ class WriteAheadLogBlockHandler:
             log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
-        return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
+        return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in needed]
 
-    def _each(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
-        """Call ``act`` for each file; return those that existed. Logs failures once, with the name of the action."""
+    def _apply(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
+        """Call ``act`` for every file; return the names of those that existed. Failures are logged together."""
         done, failed, reason = [], 0, ""
         for name in names:
             try:
@@ -199,11 +179,7 @@ def stream_directory(checkpoint_directory: str, stream_id: int) -> str:
 
 
 def file_name(block_id: str) -> str:
-    """The name of a block's file in the write-ahead log.
-
-    Raises:
-        StoreError: the id is not of the form ``input-<stream>-<epoch>-<number>``.
-    """
+    """The name of a block's file in the write-ahead log. The id must be ``input-<stream>-<epoch>-<number>``."""
     if not _LOGGED.fullmatch(block_id):
         raise StoreError(f"{block_id[:100]!r} is not the name of a block")
     return f"{block_id}{_SUFFIX}"

@@ -1,6 +1,6 @@
-"""``Checkpointer``: gathers the checkpoints of a run and deletes what no retained checkpoint refers to.
+"""``Checkpointer``: collects the checkpoints of a run and deletes files that no retained checkpoint refers to.
 
-Checkpoints are gathered on the generator's loop and written on the writer's thread, which also deletes.
+The generator's loop collects a checkpoint; the writer's thread writes it and deletes files.
 """
 
 from __future__ import annotations
@@ -32,13 +32,12 @@ class Checkpointer:
     """Writes the checkpoints of a run.
 
     Args:
-        program: the program to checkpoint.
         run: directory, logs and first checkpoint; all later checkpoints share the constant values of the first one.
         tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
         listeners: functions that return the values to save, by listener name.
         post: posts an event to the listeners; called on the writer's thread.
-        release_blocks: called on the writer's thread when no retained checkpoint needs blocks of batches strictly older
-            than the given time in ms.
+        release_blocks: called on the writer's thread with a time in ms: no retained checkpoint needs blocks of batches
+            strictly older than it.
     """
 
     def __init__(
@@ -50,9 +49,15 @@ class Checkpointer:
         post: Callable[[Event], None],
         release_blocks: Callable[[int], object],
     ) -> None:
-        self._graph, self._clock, self._run, self._tracker = program.graph, program.clock, run, tracker
-        self._listeners, self._post, self._release_blocks = listeners, post, release_blocks
-        self._directory, self._store = run.directory, run.directory.store
+        self._graph = program.graph
+        self._clock = program.clock
+        self._run = run
+        self._tracker = tracker
+        self._listeners = listeners
+        self._post = post
+        self._release_blocks = release_blocks
+        self._directory = run.directory
+        self._store = run.directory.store
         self._stream_ids = {stream.id for stream in self._graph.inputs}
         first = run.first
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
@@ -61,41 +66,38 @@ class Checkpointer:
         self.recoverable_ms: int | None = None
         self._number = first.number
         self._listener_values = dict(first.listeners)
-        # Listeners that failed to give their value the last time.
+        # Listeners whose last value could not be read.
         self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
         self._folders = list(first.folders)
         self._states = assign(self._graph.stateful_streams(), self._graph.streams())
         self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
-        # Files that no stream needs, each with the number of the first checkpoint that does not mention it.
+        # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
         self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
 
     @property
     def written_ms(self) -> int | None:
-        """When the content of the last checkpoint that was written was gathered; ``None`` before the first."""
+        """When the content of the last written checkpoint was collected; ``None`` before the first."""
         retained = self._store.retained
         return retained[-1].written_ms if retained else None
 
     @property
     def failures(self) -> int:
-        """The number of consecutive checkpoints that could not be written."""
         return self._writer.failures
 
     def start(self) -> None:
         """Write the first checkpoint on the calling thread, then start the writer's thread.
 
         Raises:
-            ConfigurationError: it cannot be written.
-            CheckpointError: it cannot be gathered: a source does not give its position.
-            WriteAheadLogError: the log of completed outputs cannot be written.
+            CheckpointError: the position of a source cannot be read.
         """
-        # With the positions of sources: what arrives before the first batch is new for a recovered run.
+        # With the positions of sources: data that arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
         try:
             oldest = self._store.write(first)
-            # Only now may this run delete what an earlier one has left.
+            # Only after this write may the run delete files of earlier runs.
             if self._run.completed_outputs is not None:
                 self._run.completed_outputs.start()
             self._clean_up(oldest)
@@ -107,30 +109,25 @@ class Checkpointer:
             self._directory.delete_folder(folder)
 
     def begin(self, zero_time_ms: int) -> None:
-        """Write a checkpoint with zero time, before the first batch is generated; on the calling thread.
-
-        Raises:
-            OSError: it cannot be written.
-            CheckpointError: it cannot be gathered.
-        """
-        self._store.write(self._gathered(zero_time_ms, zero_time_ms, (), -1))
+        """Write a checkpoint with zero time, before the first batch is generated; on the calling thread."""
+        self._store.write(self._collected(zero_time_ms, zero_time_ms, (), -1))
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Gather a checkpoint and have it written soon; a failure to gather it counts as a failure to write it."""
+        """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
-            self._writer.write(self._gathered(zero_time_ms, last_time_ms, pending, needed_ms))
+            self._writer.write(self._collected(zero_time_ms, last_time_ms, pending, needed_ms))
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
             self._writer.fail(error)
 
     def stop(self, timeout_s: float) -> bool:
-        """Write the waiting checkpoint and stop; say whether that was done within the timeout."""
+        """Write the waiting checkpoint and stop; return whether the writer ended within the timeout."""
         return self._writer.stop(timeout_s)
 
-    # -- gathering, on the generator's loop --
+    # -- collecting, on the generator's loop --
 
-    def _gathered(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
+    def _collected(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
         with self._lock:
             self._number += 1
             number = self._number
@@ -146,13 +143,13 @@ class Checkpointer:
             inputs=self._saved_inputs(),
             listeners=self._saved_listener_values(),
             folders=list(self._folders),
-            # Only this run: everything that was due before it started is in ``pending``.
+            # Only this run: every batch that was due before it started is in ``pending``.
             later_attempts=1,
             logged_events=self._run.logged_events(),
         )
 
     def _saved_listener_values(self) -> dict[str, Any]:
-        """Every listener's current value; the previous one of a listener that fails."""
+        """The listeners' current values; the previous value of a listener that fails."""
         for name, value in self._listeners.items():
             try:
                 # A copy, because the listener may change its value while the writer encodes it.
@@ -189,8 +186,8 @@ class Checkpointer:
     def _in_directory(self, path: str) -> str:
         """A path relative to the checkpoint directory, which may be moved between two runs."""
         for folder in self._folders:
-            _before, found, name = path.rpartition(f"/{folder}/")
-            if found:
+            _parent, separator, name = path.rpartition(f"/{folder}/")
+            if separator:
                 return f"{folder}/{name}"
         return path
 
@@ -206,7 +203,7 @@ class Checkpointer:
         self._forget_inputs()
 
     def _clean_up(self, oldest: Checkpoint) -> None:
-        """Delete what recovery from the oldest retained checkpoint does not need."""
+        """Delete files that a recovery from the oldest retained checkpoint does not need."""
         needed_ms = oldest.needed_ms
         if self._states:
             since_ms = restore_points(oldest, self._graph, self._states).oldest_ms
@@ -237,7 +234,7 @@ class Checkpointer:
             if not any(path.startswith(f"{folder}/") for path in paths):
                 self._directory.delete_folder(folder)
                 # A new list, because the generator's loop may be reading the old one.
-                self._folders = [each for each in self._folders if each != folder]
+                self._folders = [other for other in self._folders if other != folder]
 
     def _forget_inputs(self) -> None:
         """Forget input streams that no retained checkpoint has, and delete their blocks."""
@@ -259,6 +256,6 @@ def _position(name: str, stream: Any) -> dict[str, Any] | None:
     position = getattr(stream, "position", None)
     try:
         return None if position is None else position()
-    # Without its position, a recovered run would read the source's data twice, or not at all.
+    # Without the position, a recovered run would read the source's data twice, or not at all.
     except Exception as error:
         raise CheckpointError(f"input stream {name} does not give its position: {summary_of(error)}") from error

@@ -1,8 +1,7 @@
 """``CompletedOutputs``: the log of completed output operations, so that a recovered run does not repeat them.
 
-An output operation is logged before its batch can be complete. If the driver dies after the output and before the log
-entry, the output runs again; programs must tolerate that. Used on the job pool, the generator's loop and the writer's
-thread.
+An output operation is logged before its batch can be complete. If the driver dies between the output and the log entry,
+the output runs again, which programs must tolerate. The job pool, the generator's loop and the writer's thread use it.
 """
 
 from __future__ import annotations
@@ -14,43 +13,33 @@ from typing import TYPE_CHECKING
 
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.journal.segment import Event
-from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.journal.write_ahead_log import LogState, WriteAheadLog
 
 if TYPE_CHECKING:
     from penstock.graph.outputs import ForEachDStream
 
 
-class CompletedOutputs:
+class CompletedOutputs(LogState):
     """The completed output operations of this run and the one it recovers from.
 
     Args:
         wal: the log, recovered here and not started yet.
         names: names of the output operations, by output operation id.
-
-    Raises:
-        WriteAheadLogError: the log cannot be read, or is damaged.
     """
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
-        self._wal, self._names = wal, names
+        self._wal = wal
+        self._names = names
         self._completed: dict[int, set[str]] = {}
         self._lock = threading.Lock()
         wal.recover(self)
 
     def start(self) -> None:
-        """Open the log for writing.
-
-        Raises:
-            WriteAheadLogError: it cannot be written.
-        """
+        """Open the log for writing."""
         self._wal.start()
 
     def note(self, time_ms: int, output_op_id: int) -> None:
-        """Log that an output operation of a batch has completed.
-
-        Raises:
-            WriteAheadLogError: the log cannot be written.
-        """
+        """Log that an output operation of a batch has completed."""
         self._wal.append({"time": time_ms, "output": self._names[output_op_id]})
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
@@ -59,11 +48,7 @@ class CompletedOutputs:
             return self._names[output_op_id] in self._completed.get(time_ms, ())
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time.
-
-        Raises:
-            WriteAheadLogError: the log cannot be written.
-        """
+        """Forget batches strictly older than a time."""
         with self._lock:
             has_older = any(time_ms < before_ms for time_ms in self._completed)
         if has_older:
@@ -74,7 +59,6 @@ class CompletedOutputs:
         self._wal.close()
 
     def apply(self, event: Event) -> None:
-        """Apply an event of the log."""
         with self._lock:
             if "before" in event:
                 self._completed = {time: names for time, names in self._completed.items() if time >= event["before"]}
@@ -82,7 +66,6 @@ class CompletedOutputs:
                 self._completed.setdefault(event["time"], set()).add(event["output"])
 
     def events(self) -> list[Event]:
-        """The events that rebuild the log's state."""
         with self._lock:
             return [{"time": time, "output": name} for time, names in self._completed.items() for name in sorted(names)]
 
@@ -90,21 +73,21 @@ class CompletedOutputs:
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
     """Names by which a later run recognizes output operations, by output operation id.
 
-    The only operation of its kind on a stream with a program-given name is recognized by that name. The name of any
-    other contains its position, its function and the number of outputs. So after a change of the program an output may
-    be repeated, but it is never mistaken for another one.
+    If the program named the stream with ``setName`` and it has one output operation of the kind, that name is used. Any
+    other name contains position, function and the number of outputs. After a change of the program an output may be
+    repeated, but it is never mistaken for another one.
     """
-    counted = Counter(map(_given_name, outputs))
+    counted = Counter(map(_program_name, outputs))
     names = {}
-    for name, output in assign(outputs, outputs).items():
-        given = _given_name(output)
-        if not given or counted[given] > 1:
-            given = f"{name} of {len(outputs)}, {function_name(output.function)}, {output.call_site.short}"
-        names[output.output_op_id] = given
+    for position, output in assign(outputs, outputs).items():
+        name = _program_name(output)
+        if not name or counted[name] > 1:
+            name = f"{position} of {len(outputs)}, {function_name(output.function)}, {output.call_site.short}"
+        names[output.output_op_id] = name
     return names
 
 
-def _given_name(output: ForEachDStream) -> str:
-    """The name that the program gives; empty if it gives none."""
+def _program_name(output: ForEachDStream) -> str:
+    """The name from the program's ``setName``; empty without one."""
     (stream,) = output.parents
     return "" if stream.name is None else f"{output.call_site.operation} of {stream.name}"

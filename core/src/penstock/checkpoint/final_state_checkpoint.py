@@ -1,8 +1,7 @@
 """``FinalStateCheckpoint``: checkpoints the state of a program when a graceful stop has run every batch.
 
-It spares the next run from recomputing the state from input that may be gone. Without it, that run recovers from the
-older checkpointed RDDs. Each state is one cancellable Spark job on a thread that starts with the engine, because an
-interpreter at exit may start no thread.
+The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. Every state is
+one cancellable Spark job. The thread starts with the engine, because an interpreter at exit may start no thread.
 """
 
 from __future__ import annotations
@@ -26,21 +25,18 @@ log = get_logger("checkpoint")
 
 
 class FinalStateCheckpoint:
-    """Checkpoints states once. Any thread may call ``abandon``; the engine's thread calls the rest.
-
-    Args:
-        sc: runs the jobs.
-        streams: the stateful streams.
-    """
+    """Checkpoints states once. Any thread may call ``abandon``; the engine's thread calls the other methods."""
 
     def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
-        self._sc, self._streams = sc, streams
+        self._sc = sc
+        self._streams = streams
         self._group = f"penstock-final-state-{secrets.token_hex(4)}"
-        # Set when the thread should write, or end.
+        # Set by a request to write or to end.
         self._requested = threading.Event()
-        # Set when the thread has finished, or nobody waits for it any longer.
+        # Set when the thread has finished or is abandoned.
         self._over = threading.Event()
-        self._is_done = self._is_abandoned = False
+        self._is_done = False
+        self._is_abandoned = False
         self._thread = EngineThread("final-state-checkpoint", self._run)
 
     def start(self) -> None:
@@ -49,7 +45,7 @@ class FinalStateCheckpoint:
             self._thread.start()
 
     def write(self, deadline: float) -> None:
-        """Checkpoint every state; return when done, abandoned, or at the deadline (monotonic seconds)."""
+        """Checkpoint all states; return when done, abandoned, or at the deadline (monotonic seconds)."""
         if not self._streams:
             return
         self._requested.set()
@@ -82,6 +78,6 @@ class FinalStateCheckpoint:
     def _checkpoint(self, stream: StatefulDStream) -> None:
         try:
             stream.checkpoint_newest()
-        # The next run recovers from an older RDD and recomputes what followed it.
+        # The next run recovers from an older RDD and recomputes the later states.
         except Exception as error:
             log.warning("state not checkpointed", operation=stream.call_site.short, reason=failure.reason(error))

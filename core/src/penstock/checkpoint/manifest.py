@@ -1,4 +1,4 @@
-"""``Checkpoint``: everything that a run needs to recover from an earlier one, as values and JSON.
+"""``Checkpoint``: the values that a run needs to recover from an earlier run, and their JSON format.
 
 Reading a checkpoint executes no code: the program's pickled functions are in a file of their own.
 """
@@ -9,16 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import cattrs
 from attrs import asdict, field, frozen
 
 from penstock.errors import CheckpointError, other_version, summary_of
+from penstock.json_converter import structure
 
-#: Version of the JSON below; every other version is refused.
+#: Version of the checkpoint's JSON format; every other version is refused.
 FORMAT = 3
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
-#: Folder of the driver write-ahead log: received blocks, and the batch that each is allocated to.
+#: Folder of the driver write-ahead log: received blocks and their allocation to batches.
 BLOCK_LOG = "receivedBlockMetadata"
 #: Folder of the log of completed output operations.
 COMPLETED_OUTPUTS = "completedOutputs"
@@ -30,9 +30,9 @@ class SavedState:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the DStream method that made the stream.
+        operation: the DStream method that created the stream.
         call_site: function, file and line of the call in the program.
-        num_partitions: number of partitions in each of its RDDs.
+        num_partitions: number of partitions of its RDDs.
         partitioned_by: full name of the partition function.
         files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
         store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
@@ -53,8 +53,8 @@ class SavedInput:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the method that made the stream.
-        stream_id: the id under which its blocks are stored.
+        operation: the method that created the stream.
+        stream_id: the id in the names of its blocks.
         rate: the receiver's rate limit, records/s; ``None`` if it had none.
         position: position of its source, JSON values; ``None`` if the source has none.
     """
@@ -71,27 +71,25 @@ class Checkpoint:
     """A run at one moment.
 
     Attributes:
-        number: higher than that of every checkpoint written before in this directory.
-        written_ms: when it was gathered.
+        number: higher than the number of every earlier checkpoint in this directory.
+        written_ms: when it was collected.
         application: name of the Spark application.
         run: id of the run; a recovered run keeps it.
-        hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides in which partition a key is.
-        batch_interval_ms: the batch interval.
+        hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
         versions: Penstock's, PySpark's and Python's.
         zero_time_ms: the graph's zero time; -1 before it is known.
         last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
-        pending: generated batches that are not complete, each with the number of runs that have begun it.
-        needed_ms: recovery from here needs no blocks of batches strictly older than this.
-        states: one entry for each stateful stream.
-        inputs: the input streams.
+        pending: generated batches that are not complete, and the number of runs that have begun each.
+        needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches.
+        states: one entry per stateful stream.
         listeners: values that listeners have saved, by listener name.
         conf: the configuration in force, without secrets.
-        program: file of the pickled program; ``None`` if its own code rebuilds it.
-        folders: folders in the checkpoint directory that this run or an earlier one has written.
+        program: file of the pickled program; ``None`` if ``setupFunc`` rebuilds it.
+        folders: folders of this run and earlier ones in the checkpoint directory.
         next_stream_id: lower bound for the ids of new input streams; no input has had this id or a higher one.
         later_attempts: number of runs that may have begun batches younger than ``last_time_ms``.
         logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
-        launched_as: the application name given when the process was launched; empty if none was given.
+        launched_as: the application name at the launch of the process; empty if none was set.
     """
 
     number: int
@@ -125,12 +123,14 @@ class Checkpoint:
         try:
             return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            wrong = [f"the position of input stream {each.name}" for each in self.inputs if not _is_json(each.position)]
+            wrong = [
+                f"the position of input stream {saved.name}" for saved in self.inputs if not _is_json(saved.position)
+            ]
             raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is not valid JSON: {error}") from error
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
-        """Decode what ``to_json`` encoded.
+        """Decode the result of ``to_json``.
 
         Raises:
             CheckpointError: it has another format version, or is not a checkpoint.
@@ -141,7 +141,7 @@ class Checkpoint:
                 raise ValueError("it has no format version")
             if values["format"] != FORMAT:
                 raise CheckpointError(other_version("it", values["format"], FORMAT))
-            read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
+            read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
             return read
@@ -157,6 +157,3 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-_CONVERTER = cattrs.Converter(forbid_extra_keys=True)

@@ -1,8 +1,8 @@
 """``CheckpointStore``: the checkpoint files of one directory.
 
-Each checkpoint is one framed JSON document, ``checkpoint-<number>``, written once; pickled programs are files beside
-them. Recovery uses the newest sound checkpoint. The store keeps ten, as Spark does. Used on the program's thread before
-the start, then on the writer's thread.
+A checkpoint is one framed JSON document, ``checkpoint-<number>``, written once. Pickled programs are separate files.
+Recovery uses the newest sound checkpoint. The store keeps ten, as Spark does. The program's thread uses it before the
+start, then the writer's thread.
 """
 
 from __future__ import annotations
@@ -25,15 +25,11 @@ _PROGRAM = re.compile(r"program-[0-9a-f]{8}-\d+")
 
 
 class CheckpointStore:
-    """Reads and writes checkpoints.
-
-    Args:
-        directory: the checkpoint directory.
-        durability: when a write counts as done.
-    """
+    """Reads and writes the checkpoints of a directory."""
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
-        self._directory, self._sync = directory, durability is Durability.FSYNC
+        self._directory = directory
+        self._sync = durability is Durability.FSYNC
         #: The checkpoints that a later run may recover from, oldest first.
         self.retained: list[Checkpoint] = []
 
@@ -42,12 +38,11 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: there are checkpoints and none is sound; names each and its damage.
-            OSError: the directory cannot be read.
         """
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
             try:
-                found = self.read(name)
+                checkpoint = self.read(name)
             except CheckpointError as error:
                 damaged[name] = str(error)
                 continue
@@ -56,9 +51,9 @@ class CheckpointStore:
                     "newer checkpoints damaged, using an older one",
                     directory=self._directory.location(),
                     used=name,
-                    damaged=[f"{each}: {reason}" for each, reason in damaged.items()],
+                    damaged=[f"{newer}: {reason}" for newer, reason in damaged.items()],
                 )
-            return found
+            return checkpoint
         if damaged:
             raise CheckpointError(
                 f"Failed to read checkpoint from directory {self._directory.location()}: no checkpoint is sound. "
@@ -67,13 +62,9 @@ class CheckpointStore:
         return None
 
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write a checkpoint, then delete all but the newest ten; failed deletions are retried at the next write.
+        """Write a checkpoint, delete all but the newest ten, and return the oldest retained one.
 
-        Returns:
-            The oldest retained checkpoint.
-
-        Raises:
-            OSError: it cannot be written; nothing is deleted then.
+        Failed deletions are retried after the next write. A failed write deletes nothing.
         """
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
@@ -86,8 +77,8 @@ class CheckpointStore:
         return self.retained[0]
 
     def _delete_old(self) -> None:
-        retained = {_name(each) for each in self.retained}
-        programs = {each.program for each in self.retained}
+        retained = {_name(checkpoint) for checkpoint in self.retained}
+        programs = {checkpoint.program for checkpoint in self.retained}
         for old in self._directory.names():
             is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
@@ -96,14 +87,7 @@ class CheckpointStore:
         self._directory.delete_partial()
 
     def write_program(self, data: bytes) -> str:
-        """Write a pickled program; equal programs share one file.
-
-        Returns:
-            The file's name, which contains size and checksum of its content.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write a pickled program and return its file name; equal programs share one file."""
         name = _program_name(data)
         self._directory.write(name, data, sync=self._sync)
         return name
@@ -137,12 +121,12 @@ class CheckpointStore:
         except OSError as error:
             raise CheckpointError(f"it cannot be read: {error}") from error
         try:
-            found = read_frames(data)
+            frames = read_frames(data)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
-        if len(found.sound) != 1 or found.damages or found.truncated_at is not None:
+        if len(frames.sound) != 1 or frames.damages or frames.truncated_at is not None:
             raise CheckpointError("it is truncated or damaged: its checksum does not match")
-        return Checkpoint.from_json(found.sound[0].payload)
+        return Checkpoint.from_json(frames.sound[0].payload)
 
     def last_number(self) -> int:
         """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
@@ -150,7 +134,7 @@ class CheckpointStore:
 
 
 def unreadable(directory: str, error: OSError) -> CheckpointError:
-    """The error to raise if a checkpoint directory cannot be read."""
+    """The error for a checkpoint directory that cannot be read."""
     return CheckpointError(
         f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
         "another directory"
@@ -166,6 +150,8 @@ def _program_name(data: bytes) -> str:
 
 
 def _grouped(damaged: Mapping[str, str]) -> str:
-    """What is wrong with each file, those with the same damage together."""
-    names = {reason: [each for each, its in damaged.items() if its == reason] for reason in damaged.values()}
-    return "; ".join(f"{', '.join(each)}: {reason}" for reason, each in names.items())
+    """The damaged files, grouped by damage."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in damaged.items():
+        groups.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in groups.items())

@@ -1,7 +1,7 @@
-"""Stream names: how a recovered run finds the streams of the checkpoint in a program that may have changed.
+"""Stream names, by which a recovered run finds the checkpoint's streams in a program that may have changed.
 
-A stream's name is what the program gave with ``setName``, to the stream or to another one made in the same call. A
-stream without one is named after its operation and the number of unnamed streams of that operation before it.
+A stream's name is the argument of ``setName`` on the stream, or on another stream that the same call created. An
+unnamed stream is named after its operation and the number of earlier unnamed streams of that operation.
 """
 
 from __future__ import annotations
@@ -15,14 +15,11 @@ from penstock.graph.node import Node
 
 
 def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
-    """Give every stream a name.
+    """Name all streams, and return them by name, in their order.
 
     Args:
         streams: the streams to name.
-        among: streams that the program may have named.
-
-    Returns:
-        The streams by name, in their order.
+        among: all streams that the program may have named.
 
     Raises:
         ConfigurationError: two streams have the same name.
@@ -30,10 +27,10 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
     streams = list(streams)
     for stream in among:
         if stream.name is not None:
-            _pass_on(stream, {each.number for each in streams})
-    # The program may give an automatic name with setName, to say which stream a saved state belongs to.
+            _pass_on(stream, {wanted.number for wanted in streams})
+    # The program may set an automatic name with setName, to select the stream for a saved state.
     taken = {stream.name for stream in streams}
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     counted: Counter[str] = Counter()
     for stream in streams:
         name = stream.name
@@ -41,24 +38,24 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
             name = automatic(stream.call_site.operation, counted[stream.call_site.operation])
             counted[stream.call_site.operation] += 1
             name = None if name in taken else name
-        if name in found:
+        if name in by_name:
             raise ConfigurationError(
-                f"two streams have the name {name!r}, made by {found[name].call_site.short} and "
+                f"two streams have the name {name!r}, made by {by_name[name].call_site.short} and "
                 f"{stream.call_site.short}: checkpoints need distinct names; rename one with setName"
             )
-        found[name] = stream
-    return found
+        by_name[name] = stream
+    return by_name
 
 
 def _pass_on(stream: Node, wanted: set[int]) -> None:
-    """Give a stream's name to the nearest of the wanted streams that the same call made."""
+    """Give a stream's name to the nearest of the wanted streams that the same call created."""
     waiting = [stream]
     while waiting:
-        each = waiting.pop()
-        if each.number in wanted:
-            each.name = each.name or stream.name
+        node = waiting.pop()
+        if node.number in wanted:
+            node.name = node.name or stream.name
         else:
-            waiting.extend(parent for parent in each.parents if parent.call_site == stream.call_site)
+            waiting.extend(parent for parent in node.parents if parent.call_site == stream.call_site)
 
 
 def automatic(operation: str, number: int) -> str:
@@ -67,7 +64,7 @@ def automatic(operation: str, number: int) -> str:
 
 
 def is_automatic(name: str, operation: str) -> bool:
-    """Whether ``automatic`` gives this name."""
+    """Whether a name has the form of ``automatic``."""
     return name.startswith(f"{operation}-") and name[len(operation) + 1 :].isdecimal()
 
 

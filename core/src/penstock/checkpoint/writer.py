@@ -1,6 +1,6 @@
 """``CheckpointWriter``: writes checkpoints on a thread of its own.
 
-At most one checkpoint waits: a younger one replaces it, because it contains everything that the older one knew.
+At most one checkpoint waits. A younger one replaces it, because it covers everything in the older one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ class CheckpointWriter:
     """Writes checkpoints.
 
     Args:
-        store: receives the checkpoints.
-        clock: the engine's clock.
         on_written: called after a write with the oldest retained checkpoint, on the writer's thread.
         on_failures: called after a failure with the number of consecutive failures and the error, on the writer's
             thread.
@@ -41,7 +39,10 @@ class CheckpointWriter:
         on_written: Callable[[Checkpoint], object],
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
-        self._store, self._clock, self._on_written, self._on_failures = store, clock, on_written, on_failures
+        self._store = store
+        self._clock = clock
+        self._on_written = on_written
+        self._on_failures = on_failures
         self._next: Checkpoint | Exception | None = None
         self._stopping = False
         self._changed = threading.Condition()
@@ -54,19 +55,19 @@ class CheckpointWriter:
         self._thread.start()
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Have a checkpoint written, in place of one that waits; returns at once."""
+        """Queue a checkpoint, which replaces a waiting one; return at once."""
         with self._changed:
             self._next = checkpoint
             self._changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """Count a checkpoint that could not be gathered, unless another one waits; returns at once."""
+        """Count a checkpoint that could not be collected, unless another one waits; return at once."""
         with self._changed:
             self._next = self._next or error
             self._changed.notify_all()
 
     def stop(self, timeout_s: float) -> bool:
-        """Write the waiting checkpoint and stop; say whether that was done within the timeout."""
+        """Write the waiting checkpoint and stop; return whether the thread ended within the timeout."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -79,7 +80,8 @@ class CheckpointWriter:
     def _take(self) -> Checkpoint | Exception | None:
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None or self._stopping)
-            taken, self._next = self._next, None
+            taken = self._next
+            self._next = None
             return taken
 
     def _write(self, taken: Checkpoint | Exception) -> None:
@@ -116,6 +118,6 @@ class CheckpointWriter:
     def _clean_up(self, number: int, oldest: Checkpoint) -> None:
         try:
             self._on_written(oldest)
-        # The next write cleans up what this one could not.
+        # The next write tries again.
         except Exception as error:
             log.warning("old files not cleaned up", number=number, reason=str(error))

@@ -1,4 +1,4 @@
-"""``BatchInput``: what a batch is read from, as a DataFrame or as rows."""
+"""``BatchInput``: the input of a batch, which tasks read as columns or as rows."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
-from penstock.graph.dataframe_stream import DataFrameStream
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node, OnDriver
 from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
 from penstock.graph.operators.windows import WindowedDStream, window_durations
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from penstock.context import StreamingContext
+    from penstock.graph.dataframe_stream import DataFrameStream
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -57,7 +57,8 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     """
 
     def __init__(self, node: Node, ssc: StreamingContext) -> None:
-        self._node, self._ssc = node, ssc
+        self._node = node
+        self._ssc = ssc
 
     def context(self) -> StreamingContext:
         """The context that the stream belongs to."""
@@ -344,9 +345,10 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
         Raises:
             ConfigurationError: the schema is invalid, or needed because an operator made Python objects of the columns;
-                or pandas, which PySpark uses, is missing or too new.
+                or the plugin for DataFrames is not installed.
         """
-        return DataFrameStream.of_records(self._node, schema, self._derive)
+        stream: DataFrameStream = self._ssc._plugins.first_answer("dataframes", stream=self, schema=schema)
+        return stream
 
     @overload
     def foreachDataFrame(self, func: Callable[[DataFrame], object]) -> None: ...
@@ -359,7 +361,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
-            ConfigurationError: the stream has no schema; or pandas is missing or too new.
+            ConfigurationError: the stream has no schema, or the plugin for DataFrames is not installed.
         """
         self.toDF().foreachDataFrame(func)
 
@@ -405,6 +407,11 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
+
+
+def node_of(stream: DStream[Any]) -> Node:
+    """The node of the graph that computes a stream; plugins derive their own nodes from it."""
+    return stream._node
 
 
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from pyspark import RDD
 from pyspark.errors import AnalysisException
 
 from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
-from penstock.graph.job import Job
+from penstock.graph.call_site import CallSite
 from penstock.graph.node import Node
 from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
@@ -32,6 +32,21 @@ _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 _REPEATED = (AnalysisException, SchemaError, ResultTypeError)
 
 
+@frozen
+class Job:
+    """The job of one output operation in one batch.
+
+    Attributes:
+        output_op_id: id of the output operation.
+        call_site: the line of the program that registered the output operation.
+        run: runs the job, on a thread of the job pool.
+    """
+
+    output_op_id: int
+    call_site: CallSite
+    run: Callable[[], object] = field(repr=False)
+
+
 def generation_backoff(batch_interval_ms: int) -> Backoff:
     """The delays between attempts to generate a batch or one of its outputs."""
     return Backoff(batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
@@ -40,14 +55,19 @@ def generation_backoff(batch_interval_ms: int) -> Backoff:
 class ForEachDStream(Node):
     """An output operation: every RDD of the parent goes to a function of the program.
 
+    Subclasses that call the function with something else than an RDD override ``batch`` and ``call``.
+
     Args:
         parent: gives the RDDs.
-        function: called with the batch's datetime and RDD; subclasses call it with something else than an RDD.
+        function: called with the batch's datetime and RDD.
     """
+
+    role = "output"
 
     def __init__(self, parent: Node, function: Callable[[datetime, Any], object]) -> None:
         super().__init__(parent.graph, parents=(parent,))
-        self._parent, self.function = parent, function
+        self._parent = parent
+        self.function = function
         self.output_op_id = self.graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:
@@ -63,7 +83,7 @@ class ForEachDStream(Node):
         try:
             if self._runs_foreign_code:
                 self.graph.runtime.before_output(time_ms, self.output_op_id)
-            batch = self._batch(time_ms)
+            batch = self.batch(time_ms)
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
@@ -95,11 +115,12 @@ class ForEachDStream(Node):
 
         return self._job(fail)
 
-    def _batch(self, time_ms: int) -> Any:
-        """What the function is called with; ``None`` when the batch has no such thing."""
+    def batch(self, time_ms: int) -> Any:
+        """The argument of ``call`` for a batch; ``None`` for a time without a batch. Called under the graph's lock."""
         return self._parent.get_or_compute(time_ms)
 
-    def _call(self, time_ms: int, batch: Any) -> None:
+    def call(self, time_ms: int, batch: Any) -> None:
+        """Call the function. Runs on the job's thread."""
         self.function(self.datetime_of(time_ms), batch)
 
     def _job(self, run: Callable[[], object]) -> Job:
@@ -110,7 +131,7 @@ class ForEachDStream(Node):
         if completed is not None and completed.has(time_ms, self.output_op_id):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
             return
-        self._call(time_ms, batch)
+        self.call(time_ms, batch)
         self.graph.raise_state_errors()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
@@ -127,7 +148,7 @@ class ForEachDStream(Node):
             for stream in self._streams:
                 stream.before_retry()
             with graph.lock:
-                return self._batch(time_ms)
+                return self.batch(time_ms)
 
         try:
             batch = retry(

@@ -23,7 +23,7 @@ from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
 from penstock.worker.fused import CHECK_PAIRS, Kind, Step
-from penstock.worker.state_pairs import from_state_pairs
+from penstock.worker.state_elements import from_state_pairs
 
 if TYPE_CHECKING:
     from penstock.graph.dstream import DStream

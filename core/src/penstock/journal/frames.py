@@ -1,7 +1,6 @@
 """Frames: records with a checksum, in a file whose bytes may be damaged.
 
-Owns the format of one record (magic, version, length, checksum, payload) and the reading of many. A payload is returned
-only if its checksum matches. Opens no file. Runs on the calling thread.
+A frame is magic, version, length, checksum and payload. A payload is returned only if its checksum matches.
 
 The checksum is zlib's CRC-32 over version, length and payload: 0.15 µs for 250 bytes. CRC-32C would take 7 to 20 µs in
 Python, because neither the standard library nor Arrow offers it.
@@ -29,13 +28,7 @@ HEAD_BYTES = len(MAGIC) + _LENGTH.size + _CHECKSUM.size
 
 @frozen
 class Frame:
-    """A sound record.
-
-    Attributes:
-        start: offset of its first byte.
-        end: offset after its last byte.
-        payload: the record itself.
-    """
+    """A sound record; ``start`` and ``end`` are the offsets of its first byte and after its last byte."""
 
     start: int
     end: int
@@ -58,11 +51,7 @@ class Frames:
 
 
 def frame(payload: bytes) -> bytes:
-    """Frame a record.
-
-    Raises:
-        WriteAheadLogError: it is larger than ``MAX_PAYLOAD_BYTES``.
-    """
+    """Frame a record; refused if it is larger than ``MAX_PAYLOAD_BYTES``."""
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large; the limit is {MAX_PAYLOAD_BYTES}")
     head = _LENGTH.pack(VERSION, len(payload))
@@ -70,31 +59,27 @@ def frame(payload: bytes) -> bytes:
 
 
 def read_frames(buffer: bytes) -> Frames:
-    """Read all sound records of a buffer.
-
-    Raises:
-        WriteAheadLogError: a sound record has a version that this code does not know.
-    """
+    """Read all sound records of a buffer; refused if one of them has another format version."""
     sound: list[Frame] = []
     damages: list[tuple[int, int]] = []
     position = 0
     while position < len(buffer):
-        found = _sound_frame(buffer, position)
-        if found is None:
-            found = _next_sound_frame(buffer, position + 1)
-            if found is None:
+        record = _sound_frame(buffer, position)
+        if record is None:
+            record = _next_sound_frame(buffer, position + 1)
+            if record is None:
                 return Frames(tuple(sound), tuple(damages), truncated_at=position)
-            damages.append((position, found.start))
-        sound.append(found)
-        position = found.end
+            damages.append((position, record.start))
+        sound.append(record)
+        position = record.end
     return Frames(tuple(sound), tuple(damages))
 
 
 def _next_sound_frame(buffer: bytes, position: int) -> Frame | None:
     while (position := buffer.find(MAGIC, position)) >= 0:
-        found = _sound_frame(buffer, position)
-        if found is not None:
-            return found
+        record = _sound_frame(buffer, position)
+        if record is not None:
+            return record
         position += 1
     return None
 

@@ -1,7 +1,6 @@
 """Reading a write-ahead log: which events were committed, and whether any is missing.
 
-Owns the choice of the segments that count, and the judgement of damage. Changes nothing in the directory. Runs once, on
-the thread that recovers.
+Decides which segments count and what counts as damage. Changes no file.
 
 Why the result is right:
 
@@ -27,12 +26,12 @@ from penstock.storage.directory import Directory
 
 @frozen
 class Recovered:
-    """How sound a log is.
+    """The condition of a log.
 
     Attributes:
-        events: number of events that can be read, those of the state included.
-        truncated_bytes: bytes after the last sound record of the last segment: the driver died while it wrote.
-        damages: a message for each damage; empty unless damage is skipped.
+        events: number of readable events, including those of the state.
+        truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
+        damages: one message per damage; empty unless damage is skipped.
         lost: number of records known to be missing.
     """
 
@@ -57,8 +56,10 @@ class LogReader:
     """
 
     def __init__(self, directory: Directory, run: str, *, skips_damage: bool) -> None:
-        self._directory, self._run, self._skips_damage = directory, run, skips_damage
-        # Segments, newest first, of which nothing may ever have been acknowledged: the driver died as it began them.
+        self._directory = directory
+        self._run = run
+        self._skips_damage = skips_damage
+        # Segments, newest first, without any acknowledged event: the driver died when it began them.
         self._unfinished: list[Segment] = []
         self._damages: list[str] = []
         self._lost = 0
@@ -67,8 +68,8 @@ class LogReader:
         """Read the log.
 
         Returns:
-            The events of the state and those after it, in order; the number of the last event, 0 for none; and how
-            sound the log is.
+            The events of the state and those after it, in order; the number of the last event, 0 for none; and the
+            condition of the log.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
@@ -83,7 +84,7 @@ class LogReader:
         if not chain:
             return [], 0, Recovered(damages=tuple(self._damages))
         numbered = self._numbered(chain)
-        events = [*(base.state if base else ()), *(each.event for each in numbered)]
+        events = [*(base.state if base else ()), *(record.event for record in numbered)]
         last = chain[-1]
         last_number = max(last.first - 1, numbered[-1].number if numbered else 0)
         return events, last_number, Recovered(len(events), last.truncated_bytes, tuple(self._damages), self._lost)
@@ -114,7 +115,7 @@ class LogReader:
         return self._without_base(numbers, following)
 
     def _without_base(self, numbers: list[int], following: list[Segment]) -> tuple[Segment | None, list[Segment]]:
-        """No base is complete, which is sound only if the driver died as it began the very first segment."""
+        """Handle a log without a complete base, sound only if the driver died as it began the first segment."""
         bases = [segment for segment in self._unfinished if segment.header is not None]
         if bases:
             self._state_damaged(bases[0])
@@ -126,23 +127,23 @@ class LogReader:
         return None, following
 
     def _numbered(self, chain: list[Segment]) -> list[NumberedEvent]:
-        """The events that count: a segment's first number overrides the events of older segments from there on."""
-        found: list[NumberedEvent] = []
-        expected, before = chain[0].first, chain[0]
+        """The events that count: a segment's first number overrides older segments from that number onwards."""
+        events: list[NumberedEvent] = []
+        expected, previous = chain[0].first, chain[0]
         for segment in chain:
-            while found and found[-1].number >= segment.first:
-                found.pop()
+            while events and events[-1].number >= segment.first:
+                events.pop()
             if segment.first > expected:
-                between = (each for each in self._unfinished if before.number < each.number < segment.number)
-                self._events_missing(next(between, before), expected, segment.first)
-            expected, before = segment.first, segment
-            for each in segment.events:
-                if each.number > expected:
-                    self._events_missing(segment, expected, each.number)
-                if each.number >= expected:
-                    found.append(each)
-                    expected = each.number + 1
-        return found
+                between = (blank for blank in self._unfinished if previous.number < blank.number < segment.number)
+                self._events_missing(next(between, previous), expected, segment.first)
+            expected, previous = segment.first, segment
+            for event in segment.events:
+                if event.number > expected:
+                    self._events_missing(segment, expected, event.number)
+                if event.number >= expected:
+                    events.append(event)
+                    expected = event.number + 1
+        return events
 
     def _events_missing(self, segment: Segment, first: int, end: int) -> None:
         self._lost += end - first
@@ -162,7 +163,7 @@ class LogReader:
 
 
 def unknown_event(where: str, error: Exception) -> WriteAheadLogError:
-    """The error to raise if the state that a log's events build rejects one of them."""
+    """The error for an event that the owner's state rejects."""
     return WriteAheadLogError(
         f"the write-ahead log in {where} has an event that cannot be applied ({summary_of(error)}). If another version "
         "of Penstock wrote it, run that version"
@@ -170,5 +171,5 @@ def unknown_event(where: str, error: Exception) -> WriteAheadLogError:
 
 
 def how_to_continue() -> str:
-    """What to do about a damaged log, for error messages."""
+    """The remedy for a damaged log, for error messages."""
     return f"Restore the file, or continue without the lost records: {conf.key('on_damage')}=skip"

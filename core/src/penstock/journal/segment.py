@@ -1,7 +1,7 @@
 """A segment: one file of the write-ahead log.
 
-Owns the format of its records, which are JSON in frames: a header; then, if the header says so, the state at the time
-the segment was begun; then numbered events. It knows nothing of other segments. Runs on the calling thread.
+A segment consists of JSON records in frames: a header; the owner's state when the segment began, if the header says so;
+then numbered events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.errors import WriteAheadLogError, other_version
 from penstock.journal.frames import Frame, frame, read_frames
 from penstock.storage.directory import Directory
 
-#: What the log's owner appends: an object of JSON.
+#: A JSON object that the log's owner appends.
 Event = dict[str, Any]
 
 #: The number of a record that is part of the state; events are numbered from 1.
@@ -39,7 +39,7 @@ def segment_numbers(directory: Directory) -> list[int]:
 
 
 def encoded(event: Event) -> bytes:
-    """An event as JSON.
+    """Encode an event as JSON.
 
     Raises:
         TypeError: a value in it has no JSON form.
@@ -48,11 +48,7 @@ def encoded(event: Event) -> bytes:
 
 
 def event_record(number: int, event: bytes) -> bytes:
-    """Frame an encoded event with its number, or a part of the state with the number ``STATE``.
-
-    Raises:
-        WriteAheadLogError: it is too large.
-    """
+    """Frame an encoded event with its number; the number of a state record is ``STATE``."""
     return frame(b"[%d,%b]" % (number, event))
 
 
@@ -61,9 +57,9 @@ class Header:
     """The first record of a segment.
 
     Attributes:
-        run: the run that wrote the segment.
+        run: id of the run that wrote the segment.
         first: the number of its first event.
-        state: the number of state records before the events; ``None`` if the segment has no state.
+        state: the count of state records before the events; ``None`` if the segment has no state.
     """
 
     run: str
@@ -78,13 +74,7 @@ class Header:
 
 @frozen
 class NumberedEvent:
-    """An event that was read.
-
-    Attributes:
-        number: its position among all events of the run, from 1.
-        event: the owner's JSON object.
-        end: offset after its record.
-    """
+    """An event with its position among all events of the run, from 1, and the offset after its record."""
 
     number: int
     event: Event
@@ -96,13 +86,13 @@ class Segment:
     """The content of a segment's file.
 
     Attributes:
-        number: the segment's, from 0.
+        number: the segment's number, from 0.
         location: path or URI of the file.
-        header: its first record; ``None`` if that cannot be read.
+        header: the first record; ``None`` if it cannot be read.
         state: the sound state records.
         events: the sound events, in file order.
         damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
-        truncated_bytes: after the last sound record.
+        truncated_bytes: number of bytes after the last sound record.
     """
 
     number: int
@@ -115,7 +105,7 @@ class Segment:
 
     @property
     def has_state(self) -> bool:
-        """Whether the segment has a state, and all of it can be read."""
+        """Whether the segment has a complete state."""
         return self.header is not None and self.header.state == len(self.state)
 
     @property
@@ -130,7 +120,7 @@ class Segment:
 
     def end_before(self, number: int) -> int:
         """The offset at which a missing event should begin."""
-        ends = [each.end for each in self.events if each.number < number]
+        ends = [event.end for event in self.events if event.number < number]
         return ends[-1] if ends else self.damaged_at
 
     @classmethod
@@ -139,7 +129,7 @@ class Segment:
 
         Raises:
             OSError: the file cannot be read.
-            WriteAheadLogError: a sound record has a format that this code does not know.
+            WriteAheadLogError: a sound record has an unknown format.
         """
         name = segment_name(number)
         location = directory.location(name)
@@ -147,7 +137,7 @@ class Segment:
         try:
             frames = read_frames(data)
             header, records = _header(frames.sound)
-            numbered = [_event(each) for each in records]
+            numbered = [_event(record) for record in records]
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
         sound_bytes = len(data) if frames.truncated_at is None else frames.truncated_at
@@ -155,15 +145,15 @@ class Segment:
             number,
             location,
             header,
-            tuple(each.event for each in numbered if each.number == STATE),
-            tuple(each for each in numbered if each.number != STATE),
+            tuple(record.event for record in numbered if record.number == STATE),
+            tuple(record for record in numbered if record.number != STATE),
             frames.damages[0][0] if frames.damages else sound_bytes,
             len(data) - sound_bytes,
         )
 
 
 def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]]:
-    """The header, if the first record is one, and the other records."""
+    """The header, ``None`` if the first record is something else; and the other records."""
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
         return None, frames
@@ -172,8 +162,8 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
     return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
 
 
-def _event(found: Frame) -> NumberedEvent:
-    number, event = json.loads(found.payload)
+def _event(record: Frame) -> NumberedEvent:
+    number, event = json.loads(record.payload)
     if not isinstance(number, int) or not isinstance(event, dict):
-        raise TypeError(f"the record at byte {found.start} is not an event")
-    return NumberedEvent(number, event, found.end)
+        raise TypeError(f"the record at byte {record.start} is not an event")
+    return NumberedEvent(number, event, record.end)

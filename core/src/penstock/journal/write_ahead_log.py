@@ -2,8 +2,8 @@
 
 Owns the segments of one directory and the thread that writes them. The thread writes all pending events at once,
 commits them, applies them to the owner's state in that order, and then acknowledges them. Appending has no timeout:
-each appender waits, so their number bounds the pending events. The state belongs to the owner: the same events build it
-in a running and in a recovered run, and each base segment begins with it.
+appenders wait, so their number bounds the pending events. The state belongs to the owner. The same events build it in a
+running and in a recovered run, and every base segment begins with it.
 """
 
 from __future__ import annotations
@@ -39,20 +39,18 @@ from penstock.storage.directory import Appender, Directory, Durability
 
 log = get_logger("write_ahead_log")
 
-# A new base segment is begun after this many bytes of events, or as many as the state has if that is more.
+# A new base segment begins after this many bytes of events, or after as many bytes as the state has if that is more.
 _ROLL_BYTES = 16 << 20
 
 
 class LogState(Protocol):
-    """The state that the events build. Called by one thread at a time: first the recovering one, then the writer."""
+    """The state that the events build. First the recovering thread calls it, then only the writer's thread."""
 
     def apply(self, event: Event) -> None:
         """Apply a committed event."""
-        ...
 
     def events(self) -> list[Event]:
         """Events that rebuild this state from an empty one."""
-        ...
 
 
 @frozen
@@ -76,9 +74,7 @@ class WriteAheadLog:
     Args:
         directory: contains only this log.
         run: id of the run. Events of other runs are not recovered, and ``start`` deletes them.
-        settings: in force.
-        clock: gives the age of segments.
-        known: number of the run's events that a checkpoint counted as committed.
+        checkpointed: number of the run's events that a checkpoint counted as committed.
         substitute: event to apply if some of these are missing at the end and damage is skipped.
     """
 
@@ -88,14 +84,17 @@ class WriteAheadLog:
         run: str,
         settings: Settings,
         clock: Clock,
-        known: int = 0,
+        checkpointed: int = 0,
         substitute: Event | None = None,
     ) -> None:
-        self._directory, self._run, self._clock = directory, run, clock
-        self._known, self._substitute = known, substitute
+        self._directory = directory
+        self._run = run
+        self._clock = clock
+        self._checkpointed = checkpointed
+        self._substitute = substitute
         self._skips_damage = settings.on_damage == "skip"
         self._durability = Durability(settings.durability)
-        self._tries, self._no_delay = settings.driver_wal_max_failures, Backoff(first_ms=0, longest_ms=0)
+        self._attempts = settings.driver_wal_max_failures
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
         self._closes = settings.driver_wal_close_after_write or not directory.can_append
         self._state: LogState | None = None
@@ -104,7 +103,8 @@ class WriteAheadLog:
         self._next_segment = 0
         self._appender: Appender | None = None
         self._needs_base = False
-        self._state_bytes = self._event_bytes = 0
+        self._state_bytes = 0
+        self._event_bytes = 0
         self._base_ms = -math.inf
         # The condition guards these.
         self._changed = threading.Condition()
@@ -117,18 +117,18 @@ class WriteAheadLog:
         """Apply all events of the run to an empty state, which becomes the log's. Changes no file.
 
         Raises:
-            WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped, or events that a
-                checkpoint counted are missing; nothing was applied then. Or the state rejects an event.
+            WriteAheadLogError: a file is unreadable or damaged and damage is not skipped, or events that a checkpoint
+                counted are missing; nothing was applied then. Or the state rejects an event.
         """
         where = self._directory.location()
-        events, last, found = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
-        if found.truncated_bytes:
-            log.warning("unfinished last write ignored", directory=where, num_bytes=found.truncated_bytes)
-        for damage in found.damages:
+        events, last, recovered = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
+        if recovered.truncated_bytes:
+            log.warning("unfinished last write ignored", directory=where, num_bytes=recovered.truncated_bytes)
+        for damage in recovered.damages:
             log.error("damaged records skipped", damage=damage)
-        if last < self._known:
-            missing = self._skip_missing(last)
-            found = evolve(found, damages=(*found.damages, missing), lost=found.lost + self._known - last)
+        if last < self._checkpointed:
+            damages = (*recovered.damages, self._skip_missing(last))
+            recovered = evolve(recovered, damages=damages, lost=recovered.lost + self._checkpointed - last)
             if self._substitute is not None:
                 events.append(self._substitute)
         for event in events:
@@ -137,19 +137,20 @@ class WriteAheadLog:
             except (ValueError, TypeError, LookupError) as error:
                 raise unknown_event(where, error) from error
         # A number that a checkpoint counted is never used again.
-        self._next_number, self._state = max(last, self._known) + 1, state
-        return found
+        self._next_number = max(last, self._checkpointed) + 1
+        self._state = state
+        return recovered
 
     def _skip_missing(self, last: int) -> str:
         """Report, or refuse, that events are missing at the end; return the message."""
         missing = (
             f"the write-ahead log in {self._directory.location()} ends with event {last}, "
-            f"and a checkpoint knows of {self._known}"
+            f"and a checkpoint knows of {self._checkpointed}"
         )
         # Without durability a missing end is expected; it is still counted and logged.
         if not self._skips_damage and self._durability is not Durability.NONE:
             raise WriteAheadLogError(f"{missing}: its files are damaged or gone. {how_to_continue()}")
-        log.error("missing events skipped", damage=missing, events=self._known - last)
+        log.error("missing events skipped", damage=missing, events=self._checkpointed - last)
         return missing
 
     @property
@@ -171,7 +172,7 @@ class WriteAheadLog:
         assert self._state is not None, "recover comes first"
 
         def begin() -> None:
-            # Number 0 is given to the first segment of all: if a later one is alone, another is missing.
+            # Only the very first segment has number 0, so a lone later segment shows that another is missing.
             self._next_segment = max(segment_numbers(self._directory), default=-1) + 1
             self._begin_base()
 
@@ -183,9 +184,6 @@ class WriteAheadLog:
 
         Args:
             event: a JSON object: text, numbers, lists, and objects with text keys.
-
-        Raises:
-            WriteAheadLogError: it was not committed, or that is unknown; it was not applied. It may be appended again.
         """
         pending = _Pending(event, encoded(event), Future())
         if len(pending.text) > MAX_PAYLOAD_BYTES - 32:
@@ -207,17 +205,21 @@ class WriteAheadLog:
             timeout_s: limit for that wait; after it, the appenders that wait for that write fail, too.
         """
         with self._changed:
-            was_closed, self._closed = self._closed, True
-            pending, self._queue = self._queue, []
+            was_closed = self._closed
+            self._closed = True
+            pending = self._queue
+            self._queue = []
             self._changed.notify_all()
-        for each in pending:
-            each.settle(WriteAheadLogError("the write-ahead log was closed before this event was written"))
+        for waiting in pending:
+            waiting.settle(WriteAheadLogError("the write-ahead log was closed before this event was written"))
         if was_closed or not self._thread.ident:
             return
         if not self._thread.finish(timeout_s):
             log.warning("last write not finished", directory=self._directory.location(), timeout_s=timeout_s)
-            for each in list(self._in_write):
-                each.settle(WriteAheadLogError("the write-ahead log was closed; whether it has this event is unknown"))
+            for unknown in list(self._in_write):
+                unknown.settle(
+                    WriteAheadLogError("the write-ahead log was closed; whether it has this event is unknown")
+                )
 
     # -- on the writer's thread; ``_begin_base`` and ``_retried`` first on that of ``start`` --
 
@@ -231,8 +233,8 @@ class WriteAheadLog:
             except BaseException as error:
                 log.exception("write failed unexpectedly", directory=self._directory.location())
                 self._close_segment()
-                for each in group:
-                    each.settle(WriteAheadLogError(f"the write-ahead log's writer failed: {text_of(error)}"))
+                for pending in group:
+                    pending.settle(WriteAheadLogError(f"the write-ahead log's writer failed: {text_of(error)}"))
         self._close_segment()
 
     def _take(self) -> list[_Pending]:
@@ -240,22 +242,23 @@ class WriteAheadLog:
         with self._changed:
             self._in_write = []
             self._changed.wait_for(lambda: self._queue or self._closed)
-            self._in_write, self._queue = self._queue, []
+            self._in_write = self._queue
+            self._queue = []
             return self._in_write
 
     def _write(self, group: list[_Pending]) -> None:
-        data = b"".join(event_record(number, each.text) for number, each in enumerate(group, self._next_number))
+        data = b"".join(event_record(number, pending.text) for number, pending in enumerate(group, self._next_number))
         try:
             self._retried(lambda: self._commit(data))
         except WriteAheadLogError as error:
             log.error("events refused", count=len(group), reason=str(error))
-            for each in group:
-                each.settle(error)
+            for pending in group:
+                pending.settle(error)
             return
         self._next_number += len(group)
         self._event_bytes += len(data)
-        for each in group:
-            self._apply(each)
+        for pending in group:
+            self._apply(pending)
 
     def _retried(self, write: Callable[[], None]) -> None:
         def attempt() -> None:
@@ -267,11 +270,12 @@ class WriteAheadLog:
                 raise
 
         try:
-            retry(attempt, self._no_delay, retries=self._tries - 1, retry_if=lambda error: isinstance(error, OSError))
+            no_delay = Backoff(first_ms=0, longest_ms=0)
+            retry(attempt, no_delay, retries=self._attempts - 1, retry_if=lambda error: isinstance(error, OSError))
         except OSError as error:
             raise WriteAheadLogError(
                 f"the write-ahead log in {self._directory.location()} cannot be written, "
-                f"{self._tries} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
+                f"{self._attempts} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
                 f"{conf.key('driver_wal_max_failures')} sets the number of attempts"
             ) from error
 
@@ -304,14 +308,14 @@ class WriteAheadLog:
         try:
             self._begin_base()
         except Exception as error:
-            # Part of the new segment may exist and count: nothing may be appended to an older one.
+            # Part of the new segment may exist and count, so nothing may be appended to an older one.
             self._close_segment()
             self._note_base(self._state_bytes)
             directory = self._directory.location()
             log.warning("base segment not written, the log grows", directory=directory, reason=text_of(error))
 
     def _begin_base(self) -> None:
-        """Begin a segment with the state, which needs no older one, and delete the older ones."""
+        """Begin a segment with the state, which replaces all older segments, and delete those."""
         assert self._state is not None
         events = self._state.events()
         number, name = self._next_segment, self._take_name()
@@ -321,7 +325,7 @@ class WriteAheadLog:
             for record in self._state_records(events):
                 appender.write(record)
                 num_bytes += len(record)
-            # Flushed even without durability: the segments deleted next were, too.
+            # Flushed even without durability, because the segments that are deleted next were flushed too.
             appender.commit(Durability.FLUSH if self._durability is Durability.NONE else self._durability)
             if self._closes:
                 appender.close()
@@ -340,7 +344,7 @@ class WriteAheadLog:
             yield event_record(STATE, encoded(event))
 
     def _delete_before(self, number: int) -> None:
-        # Oldest first: after an interruption the rest is still complete, or visibly incomplete.
+        # Oldest first: after an interruption the remaining segments are complete or visibly incomplete.
         try:
             for old in segment_numbers(self._directory):
                 if old < number:
@@ -352,14 +356,16 @@ class WriteAheadLog:
         if self._appender is not None:
             _close(self._appender)
             self._appender = None
-            # Without durability, acknowledged events may be lost with it: only a base makes up for them.
+            # Without durability, acknowledged events may be lost with the segment: only a base replaces them.
             self._needs_base = self._durability is Durability.NONE
 
     def _note_base(self, num_bytes: int) -> None:
-        self._state_bytes, self._event_bytes, self._base_ms = num_bytes, 0, self._clock.monotonic_ms()
+        self._state_bytes = num_bytes
+        self._event_bytes = 0
+        self._base_ms = self._clock.monotonic_ms()
 
     def _take_name(self) -> str:
-        """A name that no segment has had: the file of a failed attempt may exist."""
+        """A new file name, because the file of a failed attempt may exist."""
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
 

@@ -6,7 +6,7 @@ Field names are Spark's. Times are milliseconds since the epoch, delays are mill
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -280,8 +280,3 @@ Event = (
 
 #: Event class → name of the callback and hook.
 HOOK_OF: dict[type, str] = {kind: f"on{kind.__name__}" for kind in Event.__args__}
-
-
-def callbacks_of(target: object) -> dict[str, Callable[[Any], object]]:
-    """The ``on…`` methods of an object by name; none for an object that is not a listener."""
-    return {hook: callback for hook in HOOK_OF.values() if callable(callback := getattr(target, hook, None))}

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import re
-from collections.abc import Iterable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import attrs
@@ -21,13 +21,24 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError, shown, summary_of, text_of
+from penstock.errors import (
+    ConfigurationError,
+    PenstockError,
+    PluginError,
+    UnknownNameError,
+    plugin_distribution,
+    shown,
+    summary_of,
+    text_of,
+)
 from penstock.hookspecs import API_VERSION, GROUP
-from penstock.listen.events import HOOK_OF, callbacks_of
+from penstock.listen.events import HOOK_OF
+from penstock.listen.registered_listener import RegisteredListener, register
 from penstock.plugins.extra_listeners import extra_listeners
 from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
+from penstock.version import __version__
 
 log = get_logger("plugins")
 
@@ -42,17 +53,10 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional: list[importlib.metadata.EntryPoint] = []
-#: First-party names → the distribution that offers them, for the error when it is not installed.
-_FIRST_PARTY = {
-    "receivers": {
-        "file": "penstock-file",
-        "raw-socket": "penstock-socket",
-        "socket": "penstock-socket",
-        "socket-stream": "penstock-socket",
-        "synthetic": "penstock-synthetic",
-    },
-    "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
-}
+# A requirement of one version of the core; its marker.
+_PINNED_CORE = re.compile(
+    r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
+)
 
 
 @define
@@ -184,20 +188,34 @@ class Plugins:
             key: the configuration key that has the name, for the message.
 
         Raises:
-            UnknownNameError: no plugin offers it; names the nearest, and the distribution of a first-party name.
+            UnknownNameError: no plugin offers it; names the nearest, or how to install one.
         """
         try:
             return self._specs[hook][name]
         except KeyError:
-            distribution = _FIRST_PARTY.get(hook, {}).get(name)
-            advice = [f"It is set by {key}."] if key else []
-            if distribution is not None:
-                advice.append(f"Its plugin is not installed, or not loaded: pip install {distribution}")
+            advice = [f"It is set by {key}."] * bool(key)
+            if not get_close_matches(name, self._specs[hook], cutoff=0.5):
+                advice.append(how_to_install(hook, name))
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
+
+    def first_answer(self, hook: str, **arguments: Any) -> Any:
+        """Call a hook that one plugin answers.
+
+        Raises:
+            ConfigurationError: no plugin answers; names the distribution to install, after the hook.
+        """
+        answer = getattr(self.manager.hook, hook)(**arguments)
+        if answer is not None:
+            return answer
+        record = next((record for record in self.loaded if record.name == hook), None)
+        if record is None:
+            raise ConfigurationError(f"no installed plugin offers {hook}: pip install {plugin_distribution(hook)}")
+        reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
+        raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Where options of working plugins are set, and which there are.
@@ -218,43 +236,44 @@ class Plugins:
                 known[f"spark.penstock.{each.name}."] = None
         return known
 
-    def listeners(self, context: object, extra: Sequence[str] = ()) -> list[tuple[object, str]]:
+    def listeners(self, context: object, extra: Sequence[str] = ()) -> list[RegisteredListener]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
 
         Args:
             context: goes to the hook.
             extra: the value of ``spark.streaming.extraListeners``.
 
-        Returns:
-            Each listener with its plugin, distribution and version.
-
         Raises:
-            ConfigurationError: an extra listener cannot be imported or made, or its plugin offers none.
+            ConfigurationError: an extra listener cannot be imported or created, or its plugin offers none.
         """
-        found: list[tuple[object, str]] = []
+        listeners: list[RegisteredListener] = []
+        offering: set[str] = set()
         for record in self._working():
-            if any(hook in HOOK_OF.values() for hook in record.hooks):
-                found.append((self._as_listener(record), record.origin))
-            if "listeners" not in record.hooks:
-                continue
+            own = {hook: self._positional_caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
+            offered = [register(record.plugin, record.origin, own)] if own else []
+            offered += self._offered_listeners(record, context) if "listeners" in record.hooks else []
+            listeners += offered
+            offering |= {record.name} if offered else set()
+        return listeners + extra_listeners(extra, offering, context)
+
+    def _offered_listeners(self, record: LoadedPlugin, context: object) -> list[RegisteredListener]:
+        """Call a plugin's hook ``listeners``; log what is not a listener."""
+        try:
+            items = [item for result in self._caller(record, "listeners")(context=context) for item in result]
+        except (PenstockError, KeyboardInterrupt):
+            # A PenstockError: the program's configuration is wrong, not the plugin; the start must fail with it.
+            raise
+        except BaseException:
+            log.exception("plugin's listeners left out", plugin=record.origin)
+            return []
+        listeners = []
+        for item in items:
+            # A third-party object may raise when it is asked for its methods.
             try:
-                results = self._caller(record, "listeners")(context=context)
-                offered = [item for result in results for item in result]
-            except PenstockError:
-                # The program's configuration is wrong, not the plugin: the start must fail with this message.
-                raise
-            except KeyboardInterrupt:
-                raise
-            except BaseException:
-                log.exception("plugin's listeners left out", plugin=record.origin)
-                continue
-            for item in offered:
-                if _is_listener(item):
-                    found.append((item, record.origin))
-                else:
-                    log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
-        offering = {record.name for record in self._working() if any(label == record.origin for _item, label in found)}
-        return found + extra_listeners(extra, offering, context)
+                listeners.append(register(item, record.origin))
+            except Exception:
+                log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
+        return listeners
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
         """The plugin that offers a spec."""
@@ -270,11 +289,11 @@ class Plugins:
         others = [plugin for plugin in self.manager.get_plugins() if plugin is not record.plugin]
         return self.manager.subset_hook_caller(hook, others)
 
-    def _as_listener(self, record: LoadedPlugin) -> object:
-        """A plugin that implements ``on…`` hooks, as a listener."""
-        callers = {hook: self._caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
-        callbacks = {hook: _with_positional_event(caller) for hook, caller in callers.items()}
-        return SimpleNamespace(never_drop=bool(getattr(record.plugin, "never_drop", False)), **callbacks)
+    def _positional_caller(self, record: LoadedPlugin, hook: str) -> Callable[[object], object]:
+        """Call a hook with one argument as the bus calls listeners; pluggy takes keywords only."""
+        caller = self._caller(record, hook)
+        (argument,) = caller.spec.argnames
+        return lambda event: caller(**{argument: event})
 
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
@@ -284,6 +303,7 @@ class Plugins:
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
+        _check_core_version(entry_point.dist)
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
@@ -333,6 +353,32 @@ class Plugins:
                     raise UnknownNameError("hook", caller.name, _hook_names())
 
 
+def how_to_install(hook: str, name: str) -> str:
+    """Advice for a name that no working plugin offers: the distribution that is probably missing."""
+    # Estimators come together with the controller that calls them.
+    plugin = "rate" if hook == "rate_estimators" else name
+    missing = "Its plugin is not installed, or not loaded"
+    if LEGAL_NAME.fullmatch(plugin) and "-" not in plugin:
+        return f"{missing}: pip install {plugin_distribution(plugin)}"
+    return f"{missing}: `penstock plugins list` shows those that are"
+
+
+def _check_core_version(distribution: importlib.metadata.Distribution | None) -> None:
+    """Refuse a plugin that needs another version of the core, before any of it is imported."""
+    requires: list[str] = []
+    # Metadata that cannot be read pins nothing.
+    with contextlib.suppress(Exception):
+        requires = list(distribution.requires or ()) if distribution is not None else []
+    for match in filter(None, map(_PINNED_CORE.fullmatch, requires)):
+        version, marker = match.groups()
+        if version != __version__ and "extra" not in (marker or ""):
+            assert distribution is not None
+            raise PluginError(
+                f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
+                f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
+            )
+
+
 def _check_made_from_options(kind: str, spec: Any) -> None:
     """Refuse a spec from whose options and factory nothing can be made."""
     if not callable(spec.factory):
@@ -347,18 +393,5 @@ def _check_made_from_options(kind: str, spec: Any) -> None:
         ) from error
 
 
-def _is_listener(item: object) -> bool:
-    try:
-        return bool(callbacks_of(item))
-    except Exception:
-        return False
-
-
 def _hook_names() -> list[str]:
     return [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
-
-
-def _with_positional_event(caller: Any) -> Any:
-    """Call a one-argument hook as the bus calls listeners; pluggy takes keywords only."""
-    (argument,) = caller.spec.argnames
-    return lambda event: caller(**{argument: event})

@@ -8,57 +8,52 @@ from importlib import import_module
 from typing import Any
 
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
-from penstock.listen.events import HOOK_OF, callbacks_of
+from penstock.listen.registered_listener import NO_CALLBACK, NotAListenerError, RegisteredListener, register
 
 _KEY = "spark.streaming.extraListeners"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-def extra_listeners(names: Iterable[str], plugins: Collection[str], context: object) -> list[tuple[object, str]]:
-    """Import or make the listeners.
+def extra_listeners(names: Iterable[str], plugins: Collection[str], context: object) -> list[RegisteredListener]:
+    """Import or create the listeners.
 
     Args:
         names: dotted paths (``package.module.Class``), or names of plugins, which have no dot.
         plugins: the names of the plugins that offer listeners; these have been added already.
         context: the ``ListenerContext``, for classes and functions that take an argument.
 
-    Returns:
-        Each listener with the path that names it.
-
     Raises:
-        ConfigurationError: an object cannot be imported or made, or is no listener, or no plugin offers listeners under
-            a name.
+        ConfigurationError: an object cannot be imported or created, or is no listener, or no plugin offers listeners
+            under a name.
     """
-    found: list[tuple[object, str]] = []
+    listeners = []
     for name in dict.fromkeys(names):
         if "." in name:
-            found.append((_listener(name, context), name))
+            listeners.append(_import_listener(name, context))
         elif name not in plugins:
             advice = f"It is set by {_KEY}: name a plugin that offers listeners, or give package.module.Class"
             raise UnknownNameError("listener plugin", name, plugins, advice=advice)
-    return found
+    return listeners
 
 
-def _listener(path: str, context: object) -> object:
+def _import_listener(path: str, context: object) -> RegisteredListener:
     module, _, attribute = path.replace(":", ".").rpartition(".")
+    # The module and the class are the program's: they may raise anything.
     try:
         target = getattr(import_module(module), attribute)
-        listener = _made(target, context) if isinstance(target, type) or inspect.isroutine(target) else target
-        callbacks = callbacks_of(listener)
-    # What the module and the class do is the program's: they may raise anything.
+        if isinstance(target, type) or inspect.isroutine(target):
+            target = target(context) if _needs_argument(target) else target()
+        return register(target, path)
+    except NotAListenerError:
+        raise ConfigurationError(f"{_KEY}={path}: {NO_CALLBACK}") from None
     except Exception as error:
         raise ConfigurationError(
             f"{_KEY}={path}: {summary_of(error)}; give package.module.Class of a module that the driver can import"
         ) from error
-    if not callbacks:
-        raise ConfigurationError(f"{_KEY}={path}: it has none of the methods {', '.join(HOOK_OF.values())}")
-    return listener
 
 
-def _made(target: Any, context: object) -> object:
-    """Call a class or function, with the context if it needs an argument."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    takes_one = any(
-        each.kind in kinds and each.default is inspect.Parameter.empty
-        for each in inspect.signature(target).parameters.values()
+def _needs_argument(target: Any) -> bool:
+    return any(
+        parameter.kind in _POSITIONAL and parameter.default is inspect.Parameter.empty
+        for parameter in inspect.signature(target).parameters.values()
     )
-    return target(context) if takes_one else target()

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from attrs import frozen
 
 from penstock.listen.events import BatchInfo, ReceiverInfo
-from penstock.listen.listener_counts import ListenerCounts
+from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.specs import RateEstimator
 
 T = TypeVar("T")
+
+#: What a node does in the graph: it brings records in, computes a stream from others, or runs jobs on its parent.
+Role: TypeAlias = Literal["input", "transformation", "output"]
 
 
 @frozen
@@ -36,11 +39,12 @@ class DStreamInfo:
 
     Attributes:
         number: position in the order in which the program made its streams.
-        type: the class, such as ``MappedDStream`` or ``ForEachDStream`` (an output operation).
+        type: the class, such as ``ReceiverInputDStream``; for people, because a plugin may add classes of its own.
         name: given by ``setName``; empty when there is none.
         call_site: file and line where the program made it.
         parents: numbers of the streams it is computed from; empty for an input stream.
         stream_id: an input stream's id in ``BatchInfo.streamIdToInputInfo``; ``None`` for all others.
+        role: ``input``, ``transformation`` or ``output`` (an output operation).
     """
 
     number: int
@@ -49,6 +53,7 @@ class DStreamInfo:
     call_site: str
     parents: tuple[int, ...]
     stream_id: int | None = None
+    role: Role = "transformation"
 
 
 @frozen

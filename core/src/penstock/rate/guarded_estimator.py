@@ -12,13 +12,14 @@ from numbers import Real
 from typing import Any, TypeVar
 
 import attrs
-import cattrs
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
+from penstock.json_converter import structure, unstructure
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
+from penstock.rate.rate_limits import lowest
 from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class GuardedEstimator(RateEstimator):
         kind = type(self.estimator.state)
         if not attrs.has(kind):
             return False
-        self.estimator.state = cattrs.structure(saved, kind)
+        self.estimator.state = structure(saved, kind)
         self._saved, self.initial_rate = saved, None
         return True
 
@@ -98,7 +99,7 @@ class GuardedEstimator(RateEstimator):
         state = self.estimator.state
         if not attrs.has(type(state)):
             return None
-        saved = cattrs.unstructure(state)
+        saved = unstructure(state)
         # A value that JSON cannot hold would fail every checkpoint. Encoding takes longer than looking at the types.
         if not _is_json(saved):
             json.dumps(saved)
@@ -176,8 +177,7 @@ def configured_first_rate(settings: Settings) -> float | None:
     """The first rate that the program configured, records/s; ``None`` when it leaves that to the estimator."""
     if not settings.is_set("initial_rate_per_s"):
         return None
-    rate = min(settings.initial_rate_per_s, settings.max_rate_per_s)
-    return rate if math.isfinite(rate) else None
+    return lowest(settings.initial_rate_per_s, settings.max_rate_per_s)
 
 
 def _rate(answer: object) -> float | None:

@@ -22,7 +22,7 @@ from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceive
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
-from penstock.wire.messages import Reply, from_json, to_json
+from penstock.wire.json_codec import Reply, from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from attrs import field, frozen
 
 from penstock.blocks.block import StoredBlock
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 R = TypeVar("R", bound=Reply)
 

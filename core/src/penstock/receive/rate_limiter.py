@@ -6,7 +6,6 @@ the rate, and no permits are earned. Callers wait on their own threads; ``stop``
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from attrs import define
 
 from penstock.errors import ReceiverStoppedError
+from penstock.rate.rate_limits import lowest
 from penstock.runtime.clock import Clock
 
 _LONGEST_WAIT_MS = 3_600_000.0
@@ -42,8 +42,8 @@ class RateLimiter:
 
     Args:
         clock: its monotonic time counts.
-        max_rate: records/s that no update exceeds; infinite for no limit.
-        initial_rate: records/s until the first update.
+        max_rate: records/s that no update exceeds; ``None`` for no limit.
+        initial_rate: records/s until the first update; ``None`` for no limit.
         burst_ms: permits are saved for this long; at least one record may always pass.
         hold: entered by a caller while it waits.
     """
@@ -51,13 +51,13 @@ class RateLimiter:
     def __init__(
         self,
         clock: Clock,
-        max_rate: float,
-        initial_rate: float,
+        max_rate: float | None,
+        initial_rate: float | None,
         burst_ms: int,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._clock, self._max_rate, self._burst_ms, self._hold = clock, max_rate, burst_ms, hold
-        self._rate = min(initial_rate, max_rate)
+        self._rate = lowest(initial_rate, max_rate)
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned, self._used = 1.0, 0.0
         self._earned_at_ms = clock.monotonic_ms()
@@ -69,22 +69,22 @@ class RateLimiter:
     @property
     def rate(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
-        return None if math.isinf(self._rate) else self._rate
+        return self._rate
 
     @property
     def burst(self) -> int | None:
         """The most records that pass at once, ``None`` for no limit."""
-        return None if math.isinf(self._rate) else int(self._burst())
+        return None if self._rate is None else int(self._burst(self._rate))
 
-    def update(self, rate: float) -> None:
-        """Set the rate, at most the maximum. A rate of zero or less, or NaN, is ignored."""
-        if not rate > 0:
+    def update(self, rate: float | None) -> None:
+        """Set the rate, at most the maximum; ``None`` for the maximum. Zero or less, or NaN, is ignored."""
+        if rate is not None and not rate > 0:
             return
         with self._lock:
             self._earn()
-            self._rate = min(rate, self._max_rate)
-            if not math.isinf(self._rate):
-                self._resize()
+            self._rate = lowest(rate, self._max_rate)
+            if self._rate is not None:
+                self._resize(int(self._burst(self._rate)))
             self._earn()
             self._wake()
 
@@ -123,17 +123,17 @@ class RateLimiter:
         Raises:
             ReceiverStoppedError: the limiter is stopped and not all of them may pass without waiting.
         """
-        if math.isinf(self._rate) and not self._pauses:
+        if self._rate is None and not self._pauses:
             return wanted
         with self._lock:
             self._earn()
-            if math.isinf(self._rate):
+            if self._rate is None:
                 if not self._holds:
                     return wanted
                 count, reserved = wanted, 0.0
             else:
                 reserved = self._requests[-1].ticket if self._requests else self._used
-                count = min(wanted, int(self._burst()))
+                count = min(wanted, int(self._burst(self._rate)))
                 # All or nothing: part of a batch would be stored again by a receiver that resumes before the batch.
                 if self._stopped and self._earned - reserved + _ROUNDING < count:
                     raise ReceiverStoppedError(
@@ -146,7 +146,7 @@ class RateLimiter:
             while request.granted is None:
                 with self._lock:
                     self._earn()
-                    wait_ms = _LONGEST_WAIT_MS if self._holds else (request.ticket - self._earned) / self._rate * 1000
+                    wait_ms = self._wait_ms(request)
                     changed = self._changed
                 if request.granted is None:
                     # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
@@ -155,20 +155,25 @@ class RateLimiter:
             raise ReceiverStoppedError(
                 "the receiver was stopped while it waited for its rate limit: these records were not stored"
             )
-        return wanted if math.isinf(self._rate) else request.granted
+        return wanted if self._rate is None else request.granted
 
     @property
     def _holds(self) -> bool:
         return bool(self._pauses) and not self._stopped
 
-    def _burst(self) -> float:
-        return max(1.0, self._rate * self._burst_ms / 1000)
+    def _burst(self, rate: float) -> float:
+        return max(1.0, rate * self._burst_ms / 1000)
 
-    def _resize(self) -> None:
+    def _wait_ms(self, request: _Request) -> float:
+        if self._holds or self._rate is None:
+            return _LONGEST_WAIT_MS
+        return (request.ticket - self._earned) / self._rate * 1000
+
+    def _resize(self, burst: int) -> None:
         """Reduce the waiting requests to the burst, which may have become smaller."""
         ticket = self._used
         for request in self._requests:
-            request.count = min(request.count, int(self._burst()))
+            request.count = min(request.count, burst)
             request.ticket = ticket = ticket + request.count
 
     def _earn(self) -> None:
@@ -176,15 +181,15 @@ class RateLimiter:
         since_ms, self._earned_at_ms = self._earned_at_ms, self._clock.monotonic_ms()
         if self._holds:
             return
-        unlimited = math.isinf(self._rate)
-        if not unlimited:
-            earned = self._earned + (self._earned_at_ms - since_ms) * self._rate / 1000
-            self._earned = min(earned, self._used + self._burst())
-        while self._requests and (unlimited or self._earned >= self._requests[0].ticket - _ROUNDING):
+        rate = self._rate
+        if rate is not None:
+            earned = self._earned + (self._earned_at_ms - since_ms) * rate / 1000
+            self._earned = min(earned, self._used + self._burst(rate))
+        while self._requests and (rate is None or self._earned >= self._requests[0].ticket - _ROUNDING):
             request = self._requests.popleft()
             request.granted = request.count
             # Records that pass without a limit use no permits.
-            self._used = self._used if unlimited else request.ticket
+            self._used = self._used if rate is None else request.ticket
 
     def _wake(self) -> None:
         self._changed.set()

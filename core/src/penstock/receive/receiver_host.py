@@ -7,7 +7,6 @@ until the sink has taken them.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterRec
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reply)
@@ -100,7 +99,7 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._supervisor.update(rate=math.inf if rate is None else rate)
+        self._supervisor.update(rate=rate)
 
     def pause(self) -> None:
         """Make every store of the receiver wait until ``resume``."""

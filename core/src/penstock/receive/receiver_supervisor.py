@@ -44,7 +44,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import traceback_of
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
@@ -196,12 +196,12 @@ class ReceiverSupervisor:
         if self._obey(desired):
             self._notify_rate()
 
-    def update(self, number: int = 0, *, rate: float | None = None, paused: bool | None = None) -> None:
+    def update(self, number: int = 0, *, rate: float | None = 0.0, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
 
         Args:
             number: the desired state's number; 0 where the caller keeps the order itself.
-            rate: records/s; ``None`` leaves it unchanged, and so does a rate of 0 or less.
+            rate: records/s, ``None`` for no limit; a rate of 0 or less leaves it unchanged.
             paused: hold every store; ``None`` leaves that unchanged.
         """
         if self._apply(number, rate, paused):
@@ -383,7 +383,7 @@ class ReceiverSupervisor:
     # -- helpers --
 
     def _obey(self, desired: UpdateRateLimit) -> bool:
-        return self._apply(desired.number, math.inf if desired.rate is None else desired.rate, desired.paused)
+        return self._apply(desired.number, desired.rate, desired.paused)
 
     def _apply(self, number: int, rate: float | None, paused: bool | None) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""
@@ -393,8 +393,7 @@ class ReceiverSupervisor:
             self._desired_number, before = number, self._limiter.rate
             if paused is not None:
                 self._pause(paused, "driver")
-            if rate is not None:
-                self._limiter.update(rate)
+            self._limiter.update(rate)
             return self._limiter.rate != before
 
     def _pause(self, paused: bool, reason: str) -> None:

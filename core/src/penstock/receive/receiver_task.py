@@ -21,7 +21,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.blocks import leftovers
+from penstock.blocks import block_directories
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
@@ -70,7 +70,7 @@ class Driver:
 
     location: str
     token: Token
-    process: leftovers.Process | None = None
+    process: block_directories.Process | None = None
 
 
 @frozen
@@ -115,7 +115,7 @@ class ReceiverTask:
                 receiver_id=f"{type(self.receiver).__name__}-{self.stream_id}",
                 epoch=self.epoch,
             )
-            leftovers.sweep()
+            block_directories.sweep()
             with recording(self._secrets):
                 _Launch(self).run()
         return iter(())
@@ -237,7 +237,7 @@ def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | Non
         handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
         return handler, None if is_remote(task.log_directory) else Path(task.log_directory)
     directory = local_directory(task.run_id)
-    leftovers.claim(directory, task.driver.process)
+    block_directories.claim(directory, task.driver.process)
     return LocalBlockHandler(directory), directory
 
 
@@ -248,7 +248,7 @@ def local_directory(run_id: str) -> Path:
     # above it, where a cluster makes one, is the application's: all its executors on this host share it until the end.
     if root.name.startswith("blockmgr-") and root.parent.name.startswith(_APPLICATION_DIRECTORIES):
         root = root.parent
-    return root / leftovers.PARENT / run_id
+    return root / block_directories.PARENT / run_id
 
 
 def _disk_bytes(directory: Path) -> int:

@@ -20,8 +20,8 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
     """Write a file under a temporary name, then move it to its own.
 
     A reader finds the old file or the new one, never a part. If the block raises, the temporary file is deleted and the
-    old file stays. Every call has a temporary name of its own, so concurrent writers cannot mix their bytes; the last
-    one wins.
+    old file stays. Every call has its own temporary name, so concurrent writers cannot mix their bytes; the last writer
+    wins.
 
     Args:
         path: the file to create or replace; its directory must exist.
@@ -36,7 +36,6 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        # What writes it truncates it.
         os.close(private(partial, os.O_WRONLY | os.O_CREAT))
         yield partial
         if sync:
@@ -52,16 +51,12 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 
 def private(path: str | Path, flags: int) -> int:
-    """Open a file that only this user can read, if this creates it: the ``opener`` of ``open``."""
+    """An ``opener`` for ``open``: a file that it creates can be read by this user only."""
     return os.open(path, flags, 0o600)
 
 
 def make_private(path: Path) -> None:
-    """Create a directory that only this user can enter, and those above it that are missing; keep one that exists.
-
-    Raises:
-        OSError: it cannot be created, or is a file.
-    """
+    """Create a directory, and its missing parents, that only this user can enter. An existing directory is kept."""
     if not path.parent.exists():
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -73,11 +68,7 @@ def is_partial(name: str) -> bool:
 
 
 def fsync(path: Path) -> None:
-    """Return when the disk has a file's bytes, or a directory's names.
-
-    Raises:
-        OSError: the path cannot be opened, or the disk reports an error.
-    """
+    """Return when the disk has a file's bytes, or a directory's names."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -15,7 +15,7 @@ from penstock.errors import ConfigurationError, shown
 
 
 def milliseconds(seconds: float) -> int:
-    """Convert seconds, as programs give them, to whole milliseconds, as the engine counts."""
+    """Convert the public API's seconds to the engine's whole milliseconds."""
     return round(seconds * 1000)
 
 
@@ -42,54 +42,46 @@ def iso_time(time_ms: int) -> str:
 
 
 class Clock(Protocol):
-    """What the engine needs to know about time."""
+    """The engine's source of time."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch; batch times are multiples of the batch interval on it."""
-        ...
 
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary moment; never goes back when the wall clock is set."""
-        ...
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
         """Wait until ``now_ms() >= time_ms`` or ``cancelled`` is set."""
-        ...
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         """Wait until ``duration_ms`` have passed on the monotonic clock or ``cancelled`` is set."""
-        ...
 
     def wake(self) -> None:
         """Make all waits check their ``cancelled`` events."""
-        ...
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The machine's clocks."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Monotonic clock, milliseconds."""
         return time.monotonic_ns() / 1e6
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Wait on the wall clock; a change of the clock takes effect within a second."""
+        # At most a second at a time, so that a change of the wall clock soon takes effect.
         while not cancelled.is_set() and (left_ms := time_ms - time.time_ns() / 1e6) > 0:
             cancelled.wait(min(left_ms / 1000, 1.0))
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
-        """Wait on the monotonic clock."""
         cancelled.wait(max(duration_ms, 0) / 1000)
 
     def wake(self) -> None:
-        """Does nothing: setting the event wakes the waiter."""
+        """Do nothing: setting the event wakes the waiter."""
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that only ``advance`` moves: tests need no sleeping and are deterministic.
 
     Args:
@@ -99,16 +91,14 @@ class ManualClock:
     def __init__(self, time_ms: int = 0) -> None:
         self._time_ms = time_ms
         self._condition = threading.Condition()
-        # Each current wait, and the time it waits for.
+        # The due time of every current wait.
         self._waits: dict[object, float] = {}
 
     def now_ms(self) -> int:
-        """The current time of this clock."""
         with self._condition:
             return self._time_ms
 
     def monotonic_ms(self) -> float:
-        """The current time of this clock, which never goes back."""
         return float(self.now_ms())
 
     def advance(self, duration_ms: int) -> None:
@@ -126,12 +116,10 @@ class ManualClock:
             self._condition.notify_all()
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Wait until ``advance`` has moved the clock to this time."""
         with self._condition:
             self._wait_until(time_ms, cancelled)
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
-        """Wait until ``advance`` has moved the clock by this duration."""
         with self._condition:
             self._wait_until(self._time_ms + duration_ms, cancelled)
 
@@ -147,7 +135,6 @@ class ManualClock:
             self._waits.pop(wait, None)
 
     def wake(self) -> None:
-        """Make all waits check their ``cancelled`` events."""
         with self._condition:
             self._condition.notify_all()
 

@@ -26,7 +26,7 @@ class EventLoop(Generic[E]):
     Args:
         name: the thread's name.
         on_receive: handles one event, on the loop's thread.
-        on_error: called with what a handler raised; the loop continues.
+        on_error: called with the error of a handler; the loop continues.
         clock: times the delayed events.
     """
 
@@ -37,7 +37,8 @@ class EventLoop(Generic[E]):
         on_error: Callable[[BaseException], None],
         clock: Clock | None = None,
     ) -> None:
-        self._on_receive, self._on_error = on_receive, on_error
+        self._on_receive = on_receive
+        self._on_error = on_error
         # None ends the loop.
         self._events: queue.SimpleQueue[E | None] = queue.SimpleQueue()
         self._thread = EngineThread(name, self._run)
@@ -50,11 +51,7 @@ class EventLoop(Generic[E]):
         return self._thread.ident in (None, threading.get_ident())
 
     def start(self) -> None:
-        """Start the thread.
-
-        Raises:
-            StreamingStateError: the loop was started or stopped before.
-        """
+        """Start the thread; refused if the loop was started or stopped before."""
         if self._stopped or self._thread.ident is not None:
             raise StreamingStateError(f"the event loop {self._thread.name} can be started only once")
         self._thread.start()
@@ -92,7 +89,8 @@ class _DelayedPosts(Generic[E]):
     """Posts events when they are due, in the order of their due times. Its thread starts with the first event."""
 
     def __init__(self, name: str, post: Callable[[E], None], clock: Clock) -> None:
-        self._post, self._clock = post, clock
+        self._post = post
+        self._clock = clock
         # Due time on the monotonic clock, order of addition, event.
         self._heap: list[tuple[float, int, E]] = []
         self._order = itertools.count()

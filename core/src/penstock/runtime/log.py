@@ -42,12 +42,11 @@ class LogThrottle:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or SystemClock()
-        # For each identity, oldest first: when it last passed (ms, monotonic), and the number suppressed since.
+        # By identity, oldest first: when the event last passed (ms, monotonic), and the number suppressed since.
         self._passed: OrderedDict[tuple[Any, ...], tuple[float, int]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> str:
-        """Pickle the process's throttle by name, so that a program may send a logger to an executor."""
         return "throttle"
 
     def reset(self, clock: Clock | None = None) -> None:
@@ -135,9 +134,9 @@ def add_process_fields(
 def begin_with_the_program(
     _logger: Any, _method: str, event_dict: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Structlog processor: a traceback begins with the program's own frame, as a listener's does."""
-    given = event_dict.get("exc_info")
-    error = given if isinstance(given, BaseException) else sys.exception() if given is True else None
+    """Structlog processor that removes the frames of PySpark and Penstock above the program's from tracebacks."""
+    info = event_dict.get("exc_info")
+    error = info if isinstance(info, BaseException) else sys.exception() if info is True else None
     if error is not None:
         event_dict["exc_info"] = (type(error), error, from_the_program(error.__traceback__))
     return event_dict
@@ -148,9 +147,9 @@ _json = structlog.processors.JSONRenderer(default=str)
 
 
 def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
-    """Structlog processor that writes an event in the process's format: for people, or as one JSON object in a line.
+    """Structlog processor that writes an event in the process's format: console text or one line of JSON.
 
-    The fields that many events have come first, the others by name.
+    The fields that many events share come first, the others follow by name.
     """
     event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(sorted(event_dict.items()))
     if _Process.format == "json":
@@ -159,7 +158,7 @@ def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> 
             if isinstance(value, float) and not math.isfinite(value):
                 event_dict[name] = str(value)
         return _json(logger, method, event_dict)
-    # A person who reads these lines has found the log of this application.
+    # Redundant on the application's own console.
     event_dict.pop("app_id", None)
     return _console(logger, method, event_dict)
 
@@ -209,12 +208,13 @@ def configure(level: str, format: Format = "console", levels: Mapping[str, str] 
         levels: the levels of single components, by name; all others have ``level``.
         fields: added to every event that has none of that name.
     """
-    _Process.format, _Process.fields = format, fields
+    _Process.format = format
+    _Process.fields = fields
     _Process.set_levels(levels or {})
     logger = logging.getLogger(_ROOT)
     logger.setLevel(level)
-    lowest = min(logging.getLevelNamesMapping()[each] for each in (level, *_Process.levels.values()))
-    # Without any handler the standard library prints warnings only: lower levels need one.
+    lowest = min(logging.getLevelNamesMapping()[name] for name in (level, *_Process.levels.values()))
+    # Without any handler the standard library prints warnings and errors only.
     if lowest < logging.WARNING and not logger.hasHandlers():
         handler = _StandardError()
         handler.setFormatter(logging.Formatter("%(message)s"))
@@ -229,7 +229,7 @@ def set_level(level: str) -> None:
 
 
 class _StandardError(logging.StreamHandler[Any]):
-    """Writes to what ``sys.stderr`` is at the time, as the standard library does without handlers."""
+    """Writes to the current ``sys.stderr``, as the standard library does without handlers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr

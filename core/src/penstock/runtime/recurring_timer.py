@@ -21,7 +21,7 @@ class RecurringTimer:
         period_ms: time between two ticks.
         callback: called with the nominal time of the tick, ms since the epoch.
         name: part of the thread's name.
-        on_error: called with what a callback raised.
+        on_error: called with the error of a callback.
         skip_missed: fire only the last of several ticks that are due.
         on_missed: called with the number of missed ticks, once for each delay of the timer.
     """
@@ -37,8 +37,12 @@ class RecurringTimer:
         skip_missed: bool = False,
         on_missed: Callable[[int], None] = lambda _count: None,
     ) -> None:
-        self._clock, self._period_ms, self._callback, self._on_error = clock, period_ms, callback, on_error
-        self._skip_missed, self._on_missed = skip_missed, on_missed
+        self._clock = clock
+        self._period_ms = period_ms
+        self._callback = callback
+        self._on_error = on_error
+        self._skip_missed = skip_missed
+        self._on_missed = on_missed
         self._thread = EngineThread(f"RecurringTimer - {name}", self._run)
         self._cancelled = threading.Event()
         self._stopped = False
@@ -93,7 +97,8 @@ class RecurringTimer:
             return
         self._catch_up()
         contain_errors(lambda: self._callback(self._next_ms), self._on_error)
-        self._previous_ms, self._next_ms = self._next_ms, self._next_ms + self._period_ms
+        self._previous_ms = self._next_ms
+        self._next_ms = self._next_ms + self._period_ms
 
     def _catch_up(self) -> None:
         missed = max(self._clock.now_ms() - self._next_ms, 0) // self._period_ms

@@ -1,4 +1,4 @@
-"""Retrying: how long to wait before the next attempt, and the one loop that makes the attempts."""
+"""Retries: the delays between attempts, and the one loop that makes the attempts."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 
 def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: random.Random) -> float:
-    """The delay before the next attempt: it doubles with each failure, with jitter so that retries are not in step.
+    """The delay before the next attempt: doubled by each failure, with jitter so that clients do not retry in step.
 
     Args:
         failures: number of failures before this one.
         first_ms: nominal delay after the first failure.
         longest_ms: maximum nominal delay.
-        rng: source of the jitter; the delay is between half of and its whole nominal length.
+        rng: source of the jitter; the delay is 50 to 100 % of the nominal one.
     """
     return min(first_ms * 2.0 ** min(failures, 60), longest_ms) * rng.uniform(0.5, 1.0)
 
 
 class Backoff:
-    """Counts failures since the last success, and gives the delay after each.
+    """Counts failures since the last success, and computes the next delay.
 
     Args:
         first_ms: nominal delay after the first failure.
@@ -35,7 +35,8 @@ class Backoff:
     """
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
-        self._first_ms, self._longest_ms = first_ms, longest_ms
+        self._first_ms = first_ms
+        self._longest_ms = longest_ms
         self._rng = rng or random.Random()
         self._failures = 0
 
@@ -69,20 +70,14 @@ def retry(
     """Call ``action`` until it returns, waiting between the attempts.
 
     Args:
-        action: called at each attempt.
-        backoff: gives the delays.
+        action: one attempt.
+        backoff: computes the delays.
         retries: maximum attempts after the first.
         timeout_ms: no attempt starts later than this after the call.
         retry_if: whether an error is worth another attempt.
         on_retry: called with the error and the delay in ms before each wait.
         clock: times the delays and the timeout.
         stop: ends the wait and the attempts when set (with ``clock.wake()``).
-
-    Returns:
-        What ``action`` returned.
-
-    Raises:
-        BaseException: the last attempt's error, when no further attempt is made.
     """
     clock, stop = clock or SystemClock(), stop or threading.Event()
     started_ms, attempts = clock.monotonic_ms(), 0

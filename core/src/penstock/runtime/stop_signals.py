@@ -30,12 +30,11 @@ class StopSignals:
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
         self._on_signal = on_signal
-        # Reentrant: a handler may interrupt another put. None ends the thread.
+        # A SimpleQueue is reentrant: a handler may interrupt another put. None ends the thread.
         self._queue: SimpleQueue[int | None] = SimpleQueue()
         self._thread: EngineThread | None = None
         self._closed = False
-        # The previous handlers.
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     def install(self) -> None:
         """Set the handlers; signals that the program ignores stay ignored. Does nothing off the main thread."""
@@ -44,13 +43,13 @@ class StopSignals:
         self._thread = EngineThread("streaming-signals", self._report)
         self._thread.start()
         for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.getsignal(number)
-            if before in (signal.SIG_IGN, None):
+            previous = signal.getsignal(number)
+            if previous in (signal.SIG_IGN, None):
                 log.info("signal handler not set", signal=number.name, reason="ignored or handled outside Python")
                 continue
-            if _is_programs(before):
+            if _is_programs(previous):
                 log.info("signal handler set before the program's own", signal=number.name)
-            self._before[number] = before
+            self._previous[number] = previous
             signal.signal(number, self._handle)
 
     def override_pysparks_interrupt(self) -> None:
@@ -60,16 +59,16 @@ class StopSignals:
         stop would come too late.
         """
         if threading.current_thread() is threading.main_thread() and _is_pysparks(signal.getsignal(signal.SIGINT)):
-            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+            self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def restore(self) -> None:
         """Restore the previous handlers, except where the program has set its own since. Main thread only."""
         if threading.current_thread() is not threading.main_thread():
             return
-        while self._before:
-            number, before = self._before.popitem()
+        while self._previous:
+            number, previous = self._previous.popitem()
             if signal.getsignal(number) in (self._handle, signal.default_int_handler):
-                signal.signal(number, before)
+                signal.signal(number, previous)
         self.close()
 
     def close(self) -> None:
@@ -80,16 +79,16 @@ class StopSignals:
             self._thread.finish()
 
     def _handle(self, number: int, frame: Any) -> None:
-        before: Any = self._before.get(number)
+        previous: Any = self._previous.get(number)
         if not self._closed:
             self._queue.put(number)
-        # Unless a later handler of the program's calls this one.
+        # A handler that the program set later may call this one.
         elif signal.getsignal(number) == self._handle:
-            signal.signal(number, self._before.pop(number))
+            signal.signal(number, self._previous.pop(number))
             signal.raise_signal(number)
             return
-        if _is_programs(before):
-            before(number, frame)
+        if _is_programs(previous):
+            previous(number, frame)
 
     def _report(self) -> None:
         while (number := self._queue.get()) is not None:

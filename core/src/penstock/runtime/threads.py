@@ -30,10 +30,7 @@ def on_engine_thread() -> bool:
 
 
 def contain_errors(action: Callable[[], object], on_error: Callable[[BaseException], object]) -> None:
-    """Call ``action`` and report what it raises to ``on_error``; an error of that callback is logged.
-
-    For loops that no callback may end.
-    """
+    """Call ``action`` and pass its error to ``on_error``, whose own error is logged: no callback may end a loop."""
     try:
         action()
     except BaseException as error:

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import re
 import traceback
+from functools import cache
 from types import TracebackType
 
-#: A line of a traceback that names a file of PySpark or Penstock. A folder of the program may be named penstock, too.
-#: In an archive of `penstock pack` the package is penstock/penstock.
-INTERNAL = re.compile(
-    r'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/penstock)/)'
-)
+from penstock.errors import text_of
+
+# Packages whose code is not the program's: Penstock, and plugins that define kinds of streams.
+_packages = {"penstock"}
 
 
-def from_the_program(found: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of PySpark and Penstock above the program's; all if it has none of those."""
-    frame = found
-    while frame is not None and INTERNAL.match(f'  File "{frame.tb_frame.f_code.co_filename}"'):
+def add_package(name: str) -> None:
+    """Have tracebacks leave out the code of a package above that of the program."""
+    _packages.add(name)
+    _pattern.cache_clear()
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    # A folder of the program may be named penstock, too. In an archive of `penstock pack` it is penstock/penstock.
+    names = "|".join(map(re.escape, sorted(_packages)))
+    return re.compile(
+        rf'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/(?:{names}))/)'
+    )
+
+
+def is_internal(line: str) -> bool:
+    """Whether a line of a traceback names a file of PySpark, of Penstock or of a plugin that defines streams."""
+    return _pattern().match(line) is not None
+
+
+def from_the_program(whole: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of PySpark and Penstock above the program's; unchanged without program frames."""
+    frame = whole
+    while frame is not None and is_internal(f'  File "{frame.tb_frame.f_code.co_filename}"'):
         frame = frame.tb_next
-    return frame or found
+    return frame or whole
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or its type if it has none. Some errors of Arrow contain a C++ stack."""
+    return next(iter(text_of(error).splitlines()), "") or type(error).__name__
 
 
 def raised_at(error: BaseException) -> str:
-    """Where an exception that was caught had been raised: ``model.py:12 in compute``."""
+    """Where a caught exception was raised: ``model.py:12 in compute``."""
     *_, frame = traceback.extract_tb(error.__traceback__)
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}"
 
 
 def traceback_of(error: BaseException) -> str:
-    """An exception with its causes and its traceback from the program's first frame on."""
+    """An exception with its causes, and its traceback from the program's first frame onwards."""
     return "".join(traceback.format_exception(type(error), error, from_the_program(error.__traceback__)))

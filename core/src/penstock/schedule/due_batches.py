@@ -1,7 +1,4 @@
-"""``DueBatches``: the batches that are due and not generated yet, oldest first.
-
-The generator's loop changes it; the thread that stops the generator waits on it.
-"""
+"""``DueBatches``: the queue of batches that are due and not generated yet, oldest first."""
 
 from __future__ import annotations
 
@@ -12,19 +9,20 @@ from collections.abc import Iterable
 
 
 class DueBatches:
-    """The queue of due batches, and the youngest batch that was generated.
+    """The queue of due batches, and the youngest generated batch.
 
-    A recovered run has *late* batches, due before it started: they come first, and at most a given number of batches
-    may be pending while one of them is generated.
+    A recovered run has *late* batches, which were due before it started. They come first, and are generated only while
+    few batches are pending. The generator's loop changes the queue; the thread that stops the generator waits on it.
     """
 
     def __init__(self) -> None:
-        # The first one stays in the queue while it is being generated.
+        # The first batch stays in the queue while it is being generated.
         self._due: deque[int] = deque()
         self._changed = threading.Condition()
         #: Whether ``abandon`` was called.
         self.is_abandoned = False
-        self._late_until_ms, self._late_max_pending = -1, 0
+        self._late_until_ms = -1
+        self._late_max_pending = 0
         self._skippable: frozenset[int] = frozenset()
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
         self.generated_ms = -1
@@ -34,16 +32,17 @@ class DueBatches:
         self._due.append(time_ms)
 
     def add_late(self, times_ms: Iterable[int], until_ms: int, max_pending: int, skippable: Iterable[int]) -> None:
-        """Add the late batches of a recovered run.
+        """Add the late batches of a recovered run, oldest first.
 
         Args:
-            times_ms: the batches, oldest first.
-            until_ms: batches up to this time are late.
-            max_pending: do not generate a late batch while this many are pending.
-            skippable: late batches that may be skipped if they have no data.
+            times_ms: the batches.
+            until_ms: the time of the youngest late batch.
+            max_pending: do not generate a late batch while this many batches are pending.
+            skippable: late batches to skip if they have no data.
         """
         self._due.extend(times_ms)
-        self._late_until_ms, self._late_max_pending = until_ms, max_pending
+        self._late_until_ms = until_ms
+        self._late_max_pending = max_pending
         self._skippable = frozenset(skippable)
 
     @property
@@ -56,12 +55,12 @@ class DueBatches:
 
     @property
     def late(self) -> list[int]:
-        """The late batches that are not generated yet. Any thread."""
+        """The late batches in the queue. Any thread."""
         return [time_ms for time_ms in list(self._due) if time_ms <= self._late_until_ms]
 
     @property
     def max_pending(self) -> int:
-        """Maximum pending batches while the first one is generated, if it is late; 0 for no limit."""
+        """Limit of pending batches for the generation of the first due batch; 0 for none."""
         return self._late_max_pending if self._due and self._due[0] <= self._late_until_ms else 0
 
     @property
@@ -70,11 +69,11 @@ class DueBatches:
         return bool(self._due) and self._due[0] in self._skippable
 
     def skip_first(self) -> int:
-        """Remove the oldest due batch without generating it; return its time."""
+        """Remove the oldest due batch without generating it; return its time in ms."""
         return self._due.popleft()
 
     def first_generated(self) -> None:
-        """Remove the oldest due batch, which has been generated: its jobs are submitted."""
+        """Remove the oldest due batch, whose jobs are submitted."""
         with self._changed:
             self.generated_ms = max(self.generated_ms, self._due.popleft())
             self._changed.notify_all()

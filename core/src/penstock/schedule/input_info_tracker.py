@@ -1,7 +1,7 @@
-"""``InputInfoTracker``: what each input stream gave to each batch.
+"""``InputInfoTracker``: the input streams' reports about the data of every batch.
 
-Written under the graph's lock, by the generator's loop and by jobs that retry a generation; read by the generator's and
-the scheduler's loop.
+The generator's loop, and jobs that retry a generation, write under the graph's lock. The generator's and the
+scheduler's loop read.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ class InputInfoTracker:
     """The reports by batch and stream, until the batch is cleaned up."""
 
     def __init__(self) -> None:
-        # By batch and stream: the report, and what counts the records when the batch's jobs have ended.
+        # By batch and stream: the report, and the function that counts the records when the batch's jobs have ended.
         self._reported: dict[int, dict[int, tuple[StreamInputInfo, Callable[[], int] | None]]] = {}
         self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
-        """Report what a stream gave to a batch.
+        """Report the data of a stream in a batch, once per stream and batch.
 
         Args:
             batch_time_ms: the batch.
             info: the report, before the records are read.
-            count: gives the exact number of records when the batch's jobs have ended.
-
-        Raises:
-            StreamingStateError: the stream has reported for that batch already.
+            count: returns the exact number of records when the batch's jobs have ended.
         """
         with self._lock:
             of_batch = self._reported.setdefault(batch_time_ms, {})
@@ -57,9 +54,9 @@ class InputInfoTracker:
         infos = {}
         for stream_id, (info, count) in self._of_batch(batch_time_ms).items():
             infos[stream_id] = info
-            # Most likely a plugin's function.
             try:
                 infos[stream_id] = info if count is None else evolve(info, numRecords=count())
+            # The function is usually a plugin's.
             except Exception as error:
                 log.warning(
                     "records not counted", batch_time=batch_time_ms, stream_id=stream_id, reason=failure.reason(error)

@@ -1,8 +1,8 @@
 """``JobGenerator``: generates a batch at every tick of the timer.
 
-Its loop does everything that concerns a batch as a whole, one event at a time: it allocates received blocks, has the
-graph generate the jobs, and cleans up after completed batches. The loop never runs a job and never waits: a batch that
-has to wait stays among the due batches.
+Its loop handles batches as a whole, one event at a time: it allocates received blocks, asks the graph to generate the
+jobs, and cleans up after completed batches. The loop never runs a job and never blocks: a batch that has to wait stays
+among the due batches.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.job import Job
-from penstock.graph.outputs import generation_backoff
+from penstock.graph.outputs import Job, generation_backoff
 from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
@@ -32,7 +31,7 @@ from penstock.spark import failure
 
 log = get_logger("job_generator")
 
-# Time that a stop gives the loop to finish its current event.
+# Time for the loop's current event to finish during a stop.
 _LAST_EVENT_S = 5.0
 _THROTTLE_S = 60
 
@@ -42,56 +41,48 @@ class ReceiverInput(Protocol):
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Allocate all unallocated blocks to a batch."""
-        ...
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
-        """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
-        ...
+        """Forget the batches strictly older than a time; ``delete`` says whether to delete their blocks too."""
 
     def processed(self, until_ms: int) -> None:
         """Note that all batches up to a time are complete."""
-        ...
 
     def pause(self, paused: bool) -> None:
         """Pause the receivers, or let them resume."""
-        ...
 
     @property
     def has_unallocated_blocks(self) -> bool:
         """Whether a block is not allocated to any batch yet."""
-        ...
 
     @property
     def last_allocated_ms(self) -> int:
         """The last batch that blocks were allocated to; -1 for none."""
-        ...
 
 
 class Checkpoints(Protocol):
     """Where checkpoints are written."""
 
     def begin(self, zero_time_ms: int) -> None:
-        """Write zero time, before the first batch is generated."""
-        ...
+        """Write a checkpoint with zero time, before the first batch is generated."""
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Have a checkpoint written; returns at once.
+        """Queue a checkpoint for writing; return at once.
 
         Args:
             last_time_ms: the youngest batch.
             pending: batches that are not complete.
-            needed_ms: blocks of batches strictly older than this are no longer needed.
+            needed_ms: no batch needs blocks of strictly older batches.
         """
-        ...
 
 
 @frozen
 class RecoveredBatches:
-    """What the checkpoint says about batches.
+    """The batches in a checkpoint.
 
     Attributes:
         zero_time_ms: zero time of the graph.
-        last_time_ms: the youngest batch that was generated.
+        last_time_ms: the youngest generated batch.
         pending: generated batches that were not complete.
         state_ms: states are recomputed for all batches after this one; ``None`` without state.
     """
@@ -112,12 +103,12 @@ class JobGenerator:
 
     Args:
         settings: the configuration in force.
-        clock: gives the batch times.
+        clock: times the batches.
         graph: generates the jobs.
         scheduler: runs the jobs.
         batch_input: allocates the receivers' blocks.
         on_error: called with errors outside of a batch.
-        checkpoints: written when a batch is generated and when one completes; ``None`` for no checkpoints.
+        checkpoints: saved when a batch is generated or completes; ``None`` for no checkpoints.
     """
 
     def __init__(
@@ -130,13 +121,18 @@ class JobGenerator:
         on_error: Callable[[BaseException], None],
         checkpoints: Checkpoints | None = None,
     ) -> None:
-        self._settings, self._clock, self._graph, self._scheduler = settings, clock, graph, scheduler
-        self._batch_input, self._checkpoints, self._on_error = batch_input, checkpoints, on_error
+        self._settings = settings
+        self._clock = clock
+        self._graph = graph
+        self._scheduler = scheduler
+        self._batch_input = batch_input
+        self._checkpoints = checkpoints
+        self._on_error = on_error
         # With the write-ahead log on, a later run may read the blocks of this one.
         self._retains_blocks = checkpoints is not None and settings.wal_enabled
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
-        # In real time, also under a manual clock: retries are short, and nobody would advance the clock for them.
-        # Its events are calls. After each, the due batches are generated.
+        # The loop's events are calls; after every call the due batches are generated. The loop uses real time even
+        # under a manual clock, because retries are short and nobody would advance the clock for them.
         self._loop: EventLoop[Callable[[], None]] = EventLoop("JobGenerator", self._handle, on_error)
         self._timer = RecurringTimer(
             clock,
@@ -149,7 +145,8 @@ class JobGenerator:
         )
         self._due = DueBatches()
         self._backoff = generation_backoff(graph.batch_interval_ms)
-        self._backing_off = self._paused = False
+        self._backing_off = False
+        self._paused = False
         self._completed_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
@@ -168,7 +165,7 @@ class JobGenerator:
         else:
             start_ms = self._recover(recovered, start_ms)
         self._loop.start()
-        # Begins to generate the late batches.
+        # Starts the generation of late batches.
         self._loop.post(self._retry_allocation)
         self._timer.start(start_ms)
 
@@ -185,7 +182,7 @@ class JobGenerator:
         self._graph.start(recovered.zero_time_ms)
         due = recovered.due(start_ms, interval_ms)
         if recovered.state_ms is not None:
-            # State has to pass through the completed batches after the checkpointed one as well.
+            # State must also be recomputed for the completed batches after the checkpointed RDD.
             until_ms = due[0] if due else start_ms
             self._graph.advance_state(range(recovered.state_ms + interval_ms, until_ms, interval_ms))
         log.info("batches recovered", due=len(due), pending=len(recovered.pending), first_tick=start_ms)
@@ -199,12 +196,12 @@ class JobGenerator:
         return start_ms
 
     def abandon(self) -> None:
-        """Generate no further batch, and end every wait of ``stop``. From any thread."""
+        """Generate no further batch, and end the waits of ``stop``. Any thread."""
         self._timer.interrupt()
         self._due.abandon()
 
     def stop(self, deadline: float | None, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
-        """Stop the timer, and generate what is due.
+        """Stop the timer and generate the due batches.
 
         Args:
             deadline: monotonic seconds until which batches may be generated and run, so that all received data is
@@ -212,7 +209,7 @@ class JobGenerator:
             on_progress: called with the number of remaining batches.
 
         Returns:
-            Whether every batch is complete and, with a deadline, every block was in one.
+            Whether every batch is complete and, with a deadline, every block was allocated to a batch.
         """
         if deadline is None:
             last_ms = self._timer.stop(interrupt=True)
@@ -224,19 +221,16 @@ class JobGenerator:
             all_generated = self._due.await_generated(last_ms, deadline)
             all_generated = all_generated and not self._batch_input.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, on_progress) and all_generated
-        # What fails from now on fails because of the stop, which cuts retries short.
+        # Later failures are a consequence of the stop, which cuts retries short.
         self._scheduler.abandon()
         self._graph.stop()
         self._loop.stop(_LAST_EVENT_S)
         return done
 
     def _tick_for_remaining_blocks(self, last_ms: int) -> int:
-        """Tick for blocks without a batch and for allocated batches that were not generated.
+        """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms.
 
-        There are such blocks if the clock was set back, or if the write-ahead log could not be written.
-
-        Returns:
-            The last tick in ms.
+        Such blocks exist if the clock was set back, or if the write-ahead log could not be written.
         """
         interval_ms = self._graph.batch_interval_ms
         until_ms = max(self._due.generated_ms, self._batch_input.last_allocated_ms)
@@ -247,19 +241,17 @@ class JobGenerator:
         return last_ms
 
     def batch_completed(self, time_ms: int) -> None:
-        """Note that a batch is complete. From any thread."""
+        """Clean up after a completed batch. Any thread."""
         self._loop.post(partial(self._clear_metadata, time_ms))
 
     def release_blocks(self, before_ms: int) -> None:
-        """Note that no checkpoint needs blocks of batches strictly older than a time. From any thread."""
+        """Delete blocks of batches strictly older than a time, which no checkpoint needs. Any thread."""
         self._loop.post(partial(self._batch_input.clean_up, before_ms, delete=self._settings.unpersist))
 
     def _tick(self, time_ms: int) -> None:
-        """Note that a batch is due. From any thread."""
         self._loop.post(partial(self._add_due, time_ms))
 
     def _on_missed(self, count: int) -> None:
-        """Log missed ticks; on the timer's thread."""
         log.warning("ticks missed", count=count, policy=self._settings.late_ticks, throttle_s=_THROTTLE_S)
 
     # -- on the loop --
@@ -272,14 +264,13 @@ class JobGenerator:
             self._generate_due()
 
     def _add_due(self, time_ms: int) -> None:
-        """Add a due batch; report that the program has stopped the SparkContext."""
         self._due.add(time_ms)
-        # A job that was submitted while the SparkContext stopped may never end, and so never fail.
+        # Reported here because a job that was submitted while the SparkContext stopped may never end.
         if self._graph.is_spark_stopped:
             self._on_error(StreamingStateError("the SparkContext was stopped"))
 
     def _retry_allocation(self) -> None:
-        """Allocate the blocks of the oldest due batch again."""
+        # The loop generates the due batches after every event.
         self._backing_off = False
 
     def _generate_due(self) -> None:
@@ -311,7 +302,7 @@ class JobGenerator:
         self._batch_input.pause(paused)
 
     def _allocate(self, time_ms: int) -> BatchFailedError | None:
-        """Allocate blocks to a batch. If that fails, a retry is posted; the error of the last retry is returned."""
+        """Allocate blocks to a batch; on failure post a retry, and return the error of the last retry."""
         try:
             self._batch_input.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
@@ -322,7 +313,7 @@ class JobGenerator:
                 self._loop.post_later(self._backoff.next_ms(), self._retry_allocation)
                 return None
             self._backoff.reset()
-            # The blocks stay unallocated, and are in the next batch.
+            # The blocks stay unallocated and go into the next batch.
             return _not_generated(time_ms, error, f"allocating its blocks failed after {attempts} attempts")
         self._backoff.reset()
         return None
@@ -332,7 +323,7 @@ class JobGenerator:
             with bound_fields(batch_time=time_ms):
                 self._scheduler.submit(self._job_set(time_ms, error))
         finally:
-            # Only now: a batch that is neither due nor pending counts as complete.
+            # Not earlier, because a batch that is neither due nor pending counts as complete.
             self._due.first_generated()
             self.save()
 
@@ -343,7 +334,7 @@ class JobGenerator:
                 started_ms = self._clock.monotonic_ms()
                 jobs = self._graph.generate_jobs(time_ms)
                 self._log_if_slow(time_ms, self._clock.monotonic_ms() - started_ms)
-            # The program's functions run here; one that raises SystemExit must not end the loop's thread.
+            # The program's functions run here, and may raise SystemExit, which must not end the loop's thread.
             except BaseException as caught:
                 error = _not_generated(time_ms, caught, "generating its jobs failed")
         if error is not None:
@@ -377,8 +368,8 @@ class JobGenerator:
         self.save()
 
     def _needed(self) -> tuple[int, int]:
-        """Two times in ms: blocks of strictly older batches are not needed; all batches up to it are complete."""
-        # A batch passes from the due ones to the scheduler, so they are asked in that order.
+        """Two times in ms: no batch needs blocks before the first; all batches up to the second are complete."""
+        # A batch moves from the due batches to the scheduler, so they are queried in that order.
         due_ms = self._due.first
         scheduled_ms = self._scheduler.oldest_needed
         oldest_ms = done_ms = self._completed_ms
@@ -388,10 +379,10 @@ class JobGenerator:
         return oldest_ms - self._graph.max_input_remember_ms, done_ms
 
     def save(self) -> None:
-        """Have a checkpoint written; on the loop, or when it has ended. Without effect if the start failed."""
+        """Queue a checkpoint; on the loop, or after its end. Without effect if the start failed."""
         if self._checkpoints is None or self._due.generated_ms < 0:
             return
-        # A batch that is generated or completes between these steps counts as it was before; that does no harm.
+        # A batch that is generated or completes between these steps counts with its previous state, which is harmless.
         last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
         pending = sorted({*self._due.late, *self._scheduler.pending_batches})
         self._checkpoints.save(last_ms, pending, needed_ms)

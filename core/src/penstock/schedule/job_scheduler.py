@@ -1,8 +1,7 @@
 """``JobScheduler``: runs the jobs of batches and posts the events about them.
 
-Jobs run on the threads of a pool, first in, first out; what follows from their start and end runs on the scheduler's
-loop. A batch with failed jobs is complete when all its jobs have ended. A dropped batch is complete too: it failed
-without having started.
+Jobs run on the threads of a pool, first in, first out; the loop handles their start and end. A batch with failed jobs
+is complete when all its jobs have ended. A dropped batch, which failed without having started, is complete too.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import partial
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import (
     BatchCompleted,
     BatchInfo,
@@ -52,8 +51,8 @@ class JobScheduler:
 
     Args:
         settings: the configuration in force.
-        clock: gives the times of events.
-        set_properties: called on the job's thread before each job.
+        clock: times the events.
+        set_properties: called on the job's thread before a job.
         post: posts an event to the listeners.
         on_error: called with the error of every failed job.
         on_give_up: called with the reason when the program must stop.
@@ -68,25 +67,28 @@ class JobScheduler:
         on_error: Callable[[BaseException], None],
         on_give_up: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._set_properties, self._post = clock, set_properties, post
-        self._on_error, self._on_give_up = on_error, on_give_up
+        self._clock = clock
+        self._set_properties = set_properties
+        self._post = post
+        self._on_error = on_error
+        self._on_give_up = on_give_up
         drops = settings.on_max_pending_batches == "drop-oldest"
-        # With this many pending batches, each new one drops the oldest that has not started; 0: never.
+        # With this many pending batches, a new batch drops the oldest batch that has not started; 0: never.
         self._drop_at = settings.max_pending_batches if drops else 0
         self._max_failed = settings.max_failed_batches
-        #: What each input stream gave to each batch.
         self.input_info = InputInfoTracker()
-        # Its events are calls: a job has started or completed, a batch was dropped.
+        # Events are calls: a job has started or completed, a batch was dropped.
         self._loop: EventLoop[Callable[[], None]] = EventLoop("JobScheduler", lambda call: call(), on_error)
         self._pool = [
             EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(settings.concurrent_jobs)
         ]
-        # Guarded by the condition, down to `_abandoned`.
+        # The condition guards these attributes down to `_abandoned`.
         self._jobs: deque[tuple[JobSet, Job]] = deque()
         self._pending: dict[int, JobSet] = {}
         self._dropped: list[int] = []
         self._changed = threading.Condition()
-        self._stopped = self._abandoned = False
+        self._stopped = False
+        self._abandoned = False
         self._consecutive_failures = 0
         self._last_error: BaseException | None = None
         #: Number of dropped batches; these do not count as failed.
@@ -94,11 +96,7 @@ class JobScheduler:
         self._on_batch_completed: Callable[[int], None] = lambda _time_ms: None
 
     def start(self, on_batch_completed: Callable[[int], None]) -> None:
-        """Start the loop and the pool.
-
-        Args:
-            on_batch_completed: called with the time in ms of each completed batch.
-        """
+        """Start the loop and the pool; ``on_batch_completed`` is called with the time in ms of a completed batch."""
         self._on_batch_completed = on_batch_completed
         self._loop.start()
         for thread in self._pool:
@@ -144,17 +142,15 @@ class JobScheduler:
     def oldest_needed(self) -> int | None:
         """The oldest batch whose data may still be read; ``None`` if there is none.
 
-        It may be a dropped one: the next batch that runs computes what windows and state need from it.
+        It may be a dropped batch, whose part of windows and state the next batch computes.
         """
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
 
     def await_pending(self, deadline: float, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
-        """Wait until no batch is pending, until the deadline, or until ``abandon``; return whether none is pending.
+        """Wait until no batch is pending, a deadline (monotonic s) or ``abandon``; return whether none is pending.
 
-        Args:
-            deadline: monotonic seconds.
-            on_progress: called with the number of remaining batches whenever it has decreased.
+        ``on_progress`` is called with the number of remaining batches whenever it has decreased.
         """
         reported = len(self.pending_batches)
         while True:
@@ -172,7 +168,7 @@ class JobScheduler:
             reported = left
 
     def abandon(self) -> None:
-        """End every wait for pending batches; batches that fail from now on are not complete."""
+        """End the waits for pending batches; batches that fail from now on are not complete."""
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
@@ -210,11 +206,11 @@ class JobScheduler:
             with bound_fields(batch_time=job_set.time_ms, output_op_id=job.output_op_id):
                 self._set_properties(job_set.time_ms, job.output_op_id)
                 job.run()
-        # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
+        # An error of the program, SystemExit included, fails this job only: the pool's thread must survive.
         except BaseException as caught:
             error = caught.with_traceback(from_the_program(caught.__traceback__))
         ended_ms = self._clock.now_ms()
-        # Not on the loop: Spark may take a while to publish which executor failed.
+        # Not on the loop, because Spark may publish the failed executor late.
         reason = "" if error is None else failure.reason(error)
         self._loop.post(partial(self._on_job_completed, job_set, job, ended_ms, error, reason))
 
@@ -238,8 +234,8 @@ class JobScheduler:
             self._complete(job_set)
 
     def _complete(self, job_set: JobSet) -> None:
-        # A batch that failed after `abandon` is not complete: a recovered run generates it again. This is decided here,
-        # because a callback below may call `abandon` as a consequence of this batch.
+        # A batch that failed after `abandon` is not complete: a recovered run generates it again. Decided here, because
+        # a callback below may call `abandon` as a consequence of this batch.
         is_complete = not self._abandoned or bool(job_set.info().succeeded)
         try:
             info = job_set.info()
@@ -253,7 +249,7 @@ class JobScheduler:
             )
             self._post(BatchCompleted(info))
             self._count(info)
-        # A callback that fails does not keep the batch pending.
+        # A failed callback does not keep the batch pending.
         finally:
             with self._changed:
                 if is_complete:
@@ -309,7 +305,7 @@ class JobScheduler:
 
 
 def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException, reason: str) -> BatchFailedError:
-    """A job's error with batch and output operation; one that names them already is returned as it is."""
+    """A job's error with batch and output operation; a BatchFailedError names them already."""
     if isinstance(error, BatchFailedError):
         return error
     where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {iso_time(job_set.time_ms)}"

@@ -1,7 +1,4 @@
-"""``JobSet``: the jobs of one batch, their times, and the outcome of each output operation.
-
-Once it is submitted, only the scheduler's loop changes it.
-"""
+"""``JobSet``: the jobs of one batch, their times, and the outcomes of its output operations."""
 
 from __future__ import annotations
 
@@ -9,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 
 @define
 class JobSet:
-    """The jobs of one batch.
+    """The jobs of one batch. After the submission, only the scheduler's loop changes it.
 
     Attributes:
         time_ms: batch time.
         jobs: in the order of the program's outputs.
         input_info: the input streams' reports, by stream id.
-        submission_ms: when it was submitted.
-        final_info: gives the input info when all jobs have ended.
-        has_begun: whether one of its jobs has started; guarded by the scheduler's lock.
+        submission_ms: when the batch was submitted.
+        final_info: returns the input info when all jobs have ended.
+        has_begun: whether a job has started; guarded by the scheduler's lock.
     """
 
     time_ms: int
@@ -45,7 +42,7 @@ class JobSet:
         }
 
     def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
-        """Record that a job has started; say whether it is the batch's first."""
+        """Record the start of a job; the second result says whether it is the batch's first."""
         first = self._start_ms is None
         if first:
             self._start_ms = now_ms
@@ -53,17 +50,17 @@ class JobSet:
         return self._operations[output_op_id], first
 
     def end_job(self, output_op_id: int, now_ms: int, failure: str | None) -> tuple[OutputOperationInfo, bool]:
-        """Record that a job has ended; say whether it was the batch's last."""
+        """Record the end of a job; the second result says whether it was the batch's last."""
         self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, failureReason=failure)
         last = all(operation.endTime is not None for operation in self._operations.values())
         if last:
             self._end_ms = now_ms
-            # Earlier info stays: the input info of a late batch may have been cleaned up.
+            # The final info of a late batch may have been cleaned up: the earlier info stays.
             self.input_info = {**self.input_info, **self.final_info()}
         return self._operations[output_op_id], last
 
     def info(self) -> BatchInfo:
-        """The batch's current state, as listeners see it."""
+        """The batch's current state for listeners."""
         return BatchInfo(
             self.time_ms, self.input_info, self.submission_ms, self._start_ms, self._end_ms, dict(self._operations)
         )

@@ -98,19 +98,19 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
         number: the number of partitions.
         read: the partition function that reads the blocks of a partition.
         count: the partition function that gives the number of records.
-        blocks: the same as one value, from which DataFrames are read.
+        blocks: the same as one value, from which columns are read.
     """
 
     def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function, blocks: Any = None) -> None:
         super().__init__(slots, read)
-        self._number, self._count, self.blocks = number, count, blocks
+        self._number = number
+        self._count = count
+        self.blocks = blocks
 
     def getNumPartitions(self) -> int:
-        """The number of partitions."""
         return self._number
 
     def count(self) -> int:
-        """The number of records, which the tasks count without making Python objects of them."""
         return sum(self.mapPartitionsWithIndex(self._count).collect())
 
 
@@ -148,10 +148,10 @@ class PartitionSlots:
         return any(rdd._jrdd is java_rdd for rdd in self._made.values())
 
 
-def is_known_empty(rdd: RDD[Any]) -> bool:
-    """Whether an RDD is made of a batch without blocks; asks the JVM nothing."""
+def known_partitions(rdd: RDD[Any]) -> int | None:
+    """The number of partitions of an RDD that is computed from blocks, else ``None``; asks the JVM nothing."""
     first = first_of(rdd)
-    return isinstance(first, BlocksRDD) and first.getNumPartitions() == 0
+    return first.getNumPartitions() if isinstance(first, BlocksRDD) else None
 
 
 def first_of(rdd: RDD[Any]) -> RDD[Any]:

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, private
+from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 
 _HIDDEN = "."
@@ -41,7 +42,7 @@ class Appender:
 
     Args:
         file: open for writing.
-        errors: the errors of the file system as OSErrors, around each use of the file.
+        errors: a context manager that turns the errors of the file system into OSErrors.
         sync_name: returns when the disk has a local file's name; ``None`` for a remote file, which has no fsync.
     """
 
@@ -51,7 +52,9 @@ class Appender:
         errors: Callable[[], AbstractContextManager[None]] = nullcontext,
         sync_name: Callable[[], None] | None = None,
     ) -> None:
-        self._file, self._errors, self._sync_name = file, errors, sync_name
+        self._file = file
+        self._errors = errors
+        self._sync_name = sync_name
         self._is_named = False
 
     def write(self, data: bytes) -> None:
@@ -64,10 +67,10 @@ class Appender:
             self._file.write(data)
 
     def commit(self, durability: Durability) -> None:
-        """Make durable what was written so far.
+        """Make everything written so far durable.
 
         Raises:
-            OSError: whether the data is durable is unknown.
+            OSError: it is unknown whether the data is durable.
         """
         if durability is Durability.NONE:
             return
@@ -76,7 +79,6 @@ class Appender:
             if self._sync_name is not None and durability is Durability.FSYNC:
                 os.fsync(self._file.fileno())
                 if not self._is_named:
-                    # A file whose name is lost is lost.
                     self._sync_name()
                     self._is_named = True
 
@@ -155,11 +157,11 @@ class Directory(ABC):
 
     @abstractmethod
     def append(self, name: str) -> Appender:
-        """Begin a new file, to be written record by record."""
+        """Create a file to be written record by record."""
 
     @abstractmethod
     def delete_partial(self) -> None:
-        """Delete temporary files that killed writers left. Call it only while nobody writes to the directory."""
+        """Delete the temporary files of killed writers. Nobody may write to the directory meanwhile."""
 
 
 class LocalDirectory(Directory):
@@ -167,28 +169,23 @@ class LocalDirectory(Directory):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Directories whose entries the disk may not have yet: another process may have created this one.
+        # Directories whose entries may not be on disk yet. Another process may have created this directory.
         self._unsynced = {path.parent}
 
     def location(self, name: str = "") -> str:
-        """Its path."""
         return str(self._path / name)
 
     def child(self, name: str) -> LocalDirectory:
-        """A subdirectory."""
         return LocalDirectory(self._path / name)
 
     def names(self) -> list[str]:
-        """The regular files in it, sorted, without hidden ones."""
         return [name for name in self._all_names() if not name.startswith(_HIDDEN)]
 
     def read(self, name: str) -> bytes:
-        """Read a whole file."""
         return (self._path / name).read_bytes()
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
-        """Write a whole file, which appears whole or not at all."""
         self._make()
         if sync:
             self._sync_parents()
@@ -196,7 +193,6 @@ class LocalDirectory(Directory):
             yield file
 
     def delete(self, name: str) -> bool:
-        """Delete a file; return whether it existed."""
         try:
             (self._path / name).unlink()
         except FileNotFoundError:
@@ -204,7 +200,6 @@ class LocalDirectory(Directory):
         return True
 
     def move(self, name: str, folder: str) -> bool:
-        """Move a file into a subdirectory; return whether the file existed."""
         (self._path / folder).mkdir(mode=0o700, exist_ok=True)
         try:
             (self._path / name).replace(self._path / folder / name)
@@ -213,12 +208,10 @@ class LocalDirectory(Directory):
         return True
 
     def append(self, name: str) -> Appender:
-        """Begin a new file; raises FileExistsError if it exists."""
         self._make()
         return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
 
     def delete_partial(self) -> None:
-        """Delete temporary files that killed writers left."""
         for name in filter(is_partial, self._all_names()):
             self.delete(name)
 
@@ -241,10 +234,10 @@ class LocalDirectory(Directory):
         make_private(self._path)
 
     def _sync_parents(self) -> None:
-        # Several threads may run this. A directory is removed from the set once it is synced, so none returns earlier.
-        for each in sorted(list(self._unsynced)):  # noqa: C414  # copied first: a set may not change while it is sorted
-            fsync(each)
-            self._unsynced.discard(each)
+        # Several threads may run this. A directory leaves the set after it was synced, so no thread returns too early.
+        for folder in sorted(list(self._unsynced)):  # noqa: C414  # another thread may change the set
+            fsync(folder)
+            self._unsynced.discard(folder)
 
 
 class RemoteDirectory(Directory):
@@ -262,34 +255,31 @@ class RemoteDirectory(Directory):
     can_append = False
 
     def __init__(self, filesystem: Any, path: str, location: str) -> None:
-        self._filesystem, self._path, self._location = filesystem, path.rstrip("/"), location.rstrip("/")
-        self._is_made = False
+        self._filesystem = filesystem
+        self._path = path.rstrip("/")
+        self._location = location.rstrip("/")
+        self._exists = False
 
     def location(self, name: str = "") -> str:
-        """Its URI."""
         return f"{self._location}/{name}" if name else self._location
 
     def child(self, name: str) -> RemoteDirectory:
-        """A subdirectory."""
         return RemoteDirectory(self._filesystem, f"{self._path}/{name}", f"{self._location}/{name}")
 
     def names(self) -> list[str]:
-        """The files in it, sorted."""
         from pyarrow import fs
 
         with self._errors():
-            found = self._filesystem.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
-        return sorted(info.base_name for info in found if info.type is fs.FileType.File)
+            infos = self._filesystem.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type is fs.FileType.File)
 
     def read(self, name: str) -> bytes:
-        """Read a whole file."""
         with self._errors(name), self._filesystem.open_input_file(f"{self._path}/{name}") as file:
             data: bytes = file.read()
             return data
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
-        """Write a whole file, in one put."""
         stream = self._open(name)
         try:
             yield stream
@@ -297,8 +287,8 @@ class RemoteDirectory(Directory):
                 stream.close()
         except BaseException:
             # The directory may have been removed: a retry creates it again.
-            self._is_made = False
-            # Closing may make a whole file of a part.
+            self._exists = False
+            # Closing may publish the partial file, which is therefore deleted.
             with suppress(OSError), self._errors(name):
                 stream.close()
             with suppress(OSError):
@@ -306,7 +296,6 @@ class RemoteDirectory(Directory):
             raise
 
     def delete(self, name: str) -> bool:
-        """Delete a file; return whether it existed."""
         with self._errors(name):
             try:
                 self._filesystem.delete_file(f"{self._path}/{name}")
@@ -315,7 +304,6 @@ class RemoteDirectory(Directory):
         return True
 
     def move(self, name: str, folder: str) -> bool:
-        """Move a file into a subdirectory; return whether the file existed."""
         with self._errors(name):
             self._filesystem.create_dir(f"{self._path}/{folder}", recursive=True)
             try:
@@ -325,7 +313,6 @@ class RemoteDirectory(Directory):
         return True
 
     def append(self, name: str) -> Appender:
-        """Begin a new file, which replaces one of the same name when it is closed."""
         return Appender(self._open(name), partial(self._errors, name))
 
     def delete_partial(self) -> None:
@@ -333,22 +320,22 @@ class RemoteDirectory(Directory):
 
     def _open(self, name: str) -> Any:
         with self._errors(name):
-            if not self._is_made:
+            if not self._exists:
                 self._filesystem.create_dir(self._path, recursive=True)
-                self._is_made = True
+                self._exists = True
             try:
-                # By default Arrow compresses what it writes to a name that ends in .gz.
+                # By default Arrow compresses files whose names end in .gz.
                 return self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
             except BaseException:
-                self._is_made = False
+                self._exists = False
                 raise
 
     @contextmanager
     def _errors(self, name: str = "") -> Iterator[None]:
-        """Make every error of Arrow's an OSError that names the file."""
+        """Turn the errors of Arrow into OSErrors that name the file."""
         try:
             yield
         except OSError:
             raise
         except (ValueError, pa.ArrowException) as error:
-            raise OSError(f"{self.location(name)}: {uris.first_line(error)}") from error
+            raise OSError(f"{self.location(name)}: {first_line(error)}") from error

@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from penstock.errors import ConfigurationError, text_of
+from penstock.errors import ConfigurationError
+from penstock.runtime.tracebacks import first_line
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -23,7 +24,7 @@ _DEFAULT_HDFS = "hdfs:///"
 
 
 def absolute_location(text: str) -> str:
-    """Normalize what a user wrote: a path becomes absolute, a ``file:`` URI a path, ``s3a:`` becomes ``s3:``.
+    """Normalize a user's text: a path becomes absolute, a ``file:`` URI a path, ``s3a:`` becomes ``s3:``.
 
     Args:
         text: a local path, or a URI; a ``file:`` URI may be percent-encoded and may name ``localhost``.
@@ -35,11 +36,7 @@ def absolute_location(text: str) -> str:
 
 
 def location_of_hadoop(uri: str) -> str:
-    """Normalize a URI as Hadoop prints it: the same, but Hadoop percent-encodes nothing and decodes nothing.
-
-    Raises:
-        ConfigurationError: the URI is empty.
-    """
+    """Normalize a URI as Hadoop prints it: Hadoop neither percent-encodes nor decodes."""
     return _absolute(uri, unquotes=False)
 
 
@@ -60,7 +57,7 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
 
     try:
         if uri.startswith(_DEFAULT_HDFS):
-            # Arrow looks into core-site.xml only when asked for this host, which it does not take from a URI.
+            # Arrow reads core-site.xml only for this host name, which it does not accept in a URI.
             return fs.HadoopFileSystem("default", port=0), unquote(uri.removeprefix("hdfs://"))
         system, path = fs.FileSystem.from_uri(uri)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -69,11 +66,6 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
             "reaches: file:, hdfs:, s3:, gs:, abfs:"
         ) from error
     return system, str(path)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's text; Arrow appends its C++ stack to some. The error's type if it has no text."""
-    return next(iter(text_of(error).splitlines()), "") or type(error).__name__
 
 
 def _absolute(text: str, *, unquotes: bool) -> str:

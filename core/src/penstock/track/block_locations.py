@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.blocks.block import BlockReference, StoredBlock
-from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
+from penstock.blocks.block_transfer import BlockSource, FindBlock, LostBlock
 from penstock.receive.messages import CleanUpBlocks
 from penstock.storage.uri import is_remote
 from penstock.track.batch_partitions import Located

@@ -101,15 +101,8 @@ class ServeLonger:
 
 
 @frozen
-class RateEstimate:
-    """The rate estimator has set a rate, records/s. The limit that follows from all estimates is a ``RateLimit``."""
-
-    rate: float
-
-
-@frozen
 class RateLimit:
-    """Rate limit that the receiver should obey from now on, records/s; ``None`` for no limit."""
+    """The rate limit for the receiver has changed, records/s; ``None`` for no limit."""
 
     rate: float | None
 
@@ -172,7 +165,7 @@ class Stop:
 
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-Demand = Move | ServeLonger | RateEstimate | RateLimit | Pause | Tick | Stop
+Demand = Move | ServeLonger | RateLimit | Pause | Tick | Stop
 LifecycleEvent = LaunchEvent | Demand | ExecutorLost | ProblemFound | BacklogFull
 
 # -- effects: what the tracker is to do --

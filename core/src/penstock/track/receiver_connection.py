@@ -17,7 +17,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.track.receiver_tracking_info import BlockLocation
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 log = get_logger("receiver_connection")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.blocks.block_directories import Process
 from penstock.blocks.block_transfer import RECEIVER_PORT_ADVICE
-from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import installed, origin_of

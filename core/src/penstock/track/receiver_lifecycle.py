@@ -45,7 +45,7 @@ from penstock.track.receiver_tracking_info import (
     Stopping,
     Waiting,
 )
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000
@@ -109,8 +109,6 @@ class _Transition:
                 self._move(event.serve_ms)
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case lifecycle.RateEstimate():
-                self._set(estimate=event.rate)
             case lifecycle.RateLimit():
                 self._desire(event.rate)
             case lifecycle.Pause():
@@ -171,10 +169,10 @@ class _Transition:
             self._back_off(launch, self.record.candidates)
 
     def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
-        settings = self.record.settings
+        policy = self.record.policy
         relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
         rng = random.Random(f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}")
-        delay_ms = delay_ms_after(relaunches, settings.relaunch_delay_ms, settings.max_relaunch_delay_ms, rng)
+        delay_ms = delay_ms_after(relaunches, policy.delay_ms, policy.max_delay_ms, rng)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
@@ -349,7 +347,7 @@ class _Transition:
             self._check_launch_timeout(state)
 
     def _check_launch_timeout(self, state: Scheduled) -> None:
-        timeout_ms = self.record.settings.launch_timeout_ms
+        timeout_ms = self.record.policy.launch_timeout_ms
         if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
@@ -384,15 +382,15 @@ class _Transition:
         """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
-        settings, name = self.record.settings, self.record.name
-        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(settings.max_restarts + 1) :])
+        policy, name = self.record.policy, self.record.name
+        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(policy.max_failures + 1) :])
         if not self.record.exceeds_budget(self._now_ms):
             return
         often = (
-            f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s "
+            f"more than {policy.max_failures} failures within {policy.window_ms / 1000:g} s "
             f"({conf.key('max_restarts')}); the last one: {self.record.last_end.message}"
         )
-        if settings.on_receiver_failure == "restart":
+        if policy.on_failure == "restart":
             if not self.record.unhealthy:
                 self._set(unhealthy=True)
                 self._log("error", "receiver unhealthy", reason=often)
@@ -402,7 +400,7 @@ class _Transition:
         self._log("error", "receiver given up", reason=often)
         given_up = f"receiver {name} is given up: {often}"
         self._note_error(given_up)
-        if settings.on_receiver_failure == "fail-application":
+        if policy.on_failure == "fail-application":
             self._do(lifecycle.FailApplication(given_up))
 
     def _note_error(self, message: str, error: str = "") -> None:

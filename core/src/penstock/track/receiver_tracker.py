@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.messages import BlocksLost, FindBlock
+from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.conf import Settings
 from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
@@ -39,7 +39,7 @@ from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.track.batch_partitions import PartitionBounds, pack
+from penstock.track.batch_partitions import PartitionBounds, partitions_of
 from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
@@ -47,7 +47,7 @@ from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint, Ports
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 from penstock.worker.block_reader import ReadBlocks
 
 log = get_logger("receiver_tracker")
@@ -246,9 +246,8 @@ class ReceiverTracker:
             self._tracked.loop.post(lambda: self._tracked.estimate_rate(stream_id, rate))
 
     def rates(self) -> dict[int, float]:
-        """The rates that were set, records/s, by stream id."""
-        records = self._tracked.records.items()
-        return {stream_id: record.estimate for stream_id, record in records if record.estimate is not None}
+        """Return the rates that were set, records/s, by stream id."""
+        return dict(self._tracked.rate_limits.estimates)
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
         """Set the rates of the recovered run; call it before ``prepare`` starts the loop."""
@@ -306,9 +305,9 @@ class ReceiverTracker:
         return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
+        """The blocks that a batch has from some streams, as partitions of references."""
         blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
-        return pack(self._locations.references(blocks), slots, self._bounds)
+        return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""

@@ -188,6 +188,39 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
+@frozen
+class RelaunchPolicy:
+    """The configuration of a receiver's relaunches.
+
+    Attributes:
+        max_failures: the restart budget: failures within the window before ``on_failure`` applies.
+        window_ms: period over which failures count.
+        on_failure: ``restart``, ``stop-stream`` or ``fail-application``.
+        delay_ms: delay before the first relaunch.
+        max_delay_ms: maximum delay.
+        launch_timeout_ms: maximum time from launch to registration; 0 for no timeout.
+    """
+
+    max_failures: int
+    window_ms: int
+    on_failure: str
+    delay_ms: int
+    max_delay_ms: int
+    launch_timeout_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> RelaunchPolicy:
+        """Return the configured policy."""
+        return cls(
+            max_failures=settings.max_restarts,
+            window_ms=settings.restart_window_ms,
+            on_failure=settings.on_receiver_failure,
+            delay_ms=settings.relaunch_delay_ms,
+            max_delay_ms=settings.max_relaunch_delay_ms,
+            launch_timeout_ms=settings.launch_timeout_ms,
+        )
+
+
 _Launched = Scheduled | Overdue | Refused | Active | Moving | Restarting | Stopping | Ending
 State = Waiting | _Launched | BackingOff | GivenUp | Stopped
 
@@ -202,10 +235,9 @@ class ReceiverTrackingInfo:
     Attributes:
         stream_id: id of the input stream.
         name: ``<class>-<stream id>``.
-        settings: hold the restart budget, the delays of relaunches and the launch timeout.
+        policy: restart budget, delays of relaunches and launch timeout.
         state: position in the life cycle.
         epoch: number of the last launch.
-        estimate: the last rate that was set, records/s; ``None`` before the first.
         pause_reasons: why the receiver pauses; none while it does not.
         desired: rate limit and pause that follow from these.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
@@ -230,10 +262,9 @@ class ReceiverTrackingInfo:
 
     stream_id: int
     name: str
-    settings: Settings
+    policy: RelaunchPolicy
     state: State = Waiting()
     epoch: int = 0
-    estimate: float | None = None
     pause_reasons: frozenset[str] = frozenset()
     desired: DesiredState = DesiredState()
     sent: int = 0
@@ -301,10 +332,10 @@ class ReceiverTrackingInfo:
 
     def exceeds_budget(self, now_ms: float) -> bool:
         """Whether more failures than the restart budget allows happened within its window."""
-        failures_ms, settings = self.failures_ms, self.settings
-        return len(failures_ms) > settings.max_restarts and now_ms - failures_ms[0] < settings.restart_window_ms
+        failures_ms = self.failures_ms
+        return len(failures_ms) > self.policy.max_failures and now_ms - failures_ms[0] < self.policy.window_ms
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
     """The record of a receiver that was never launched in this run."""
-    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", settings, **fields)
+    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy.of(settings), **fields)

@@ -26,7 +26,7 @@ from penstock.runtime.tracebacks import traceback_of
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_lifecycle import no_launch, step
 from penstock.track.receiver_tracking_info import new_record
-from penstock.wire.messages import Reply
+from penstock.wire.json_codec import Reply
 
 log = get_logger("relaunching_receiver_host")
 

@@ -7,16 +7,15 @@ it starts, the thread that creates the tracker does.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
+from penstock.rate.rate_limits import RateLimits
 from penstock.receive.messages import CleanUpBlocks
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
@@ -94,12 +93,14 @@ class TrackedReceivers:
             self._on_loop_error,
             skip_missed=True,
         )
+        #: Changed on the loop only.
+        self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
         # Jobs that have not ended, by stream id and epoch.
         self._jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
         # completed batch, which is written by the thread that completes it.
         self._started_ms = self._rebalanced_ms = self._serve_asked_ms = self._batch_ms = 0.0
-        self.limit_rates()
+        self._limit_rates(self.rate_limits.limits())
 
     # -- on any thread --
 
@@ -179,7 +180,7 @@ class TrackedReceivers:
                     getattr(log, effect.level)(effect.event, **fields, **effect.context)
         if record.is_given_up and not before.is_given_up:
             # The other receivers get its share of the application's maximum rate.
-            self.limit_rates()
+            self._limit_rates(self.rate_limits.give_up(stream_id))
         return answer
 
     def step_all(self, event: lifecycle.LifecycleEvent) -> None:
@@ -282,45 +283,9 @@ class TrackedReceivers:
 
     def estimate_rate(self, stream_id: int, rate: float) -> None:
         """Use an estimated rate, records/s, for a receiver."""
-        self.step(stream_id, lifecycle.RateEstimate(rate))
-        if not math.isinf(self._launcher.settings.max_total_rate_per_s):
-            self.limit_rates()
-        elif not self._records[stream_id].is_given_up:
-            # No other receiver is concerned: with a thousand of them, a batch brings a thousand estimates.
-            self._limit_rates({stream_id: rate})
+        self._limit_rates(self.rate_limits.estimate(stream_id, rate))
 
-    def limit_rates(self) -> None:
-        """Work out the rate limit of each receiver from all estimates, and have the receivers obey."""
-        self._limit_rates({each: record.estimate for each, record in self._records.items() if not record.is_given_up})
-
-    def _limit_rates(self, estimates: Mapping[int, float | None]) -> None:
-        for stream_id, limit in rate_limits(self._launcher.settings, estimates).items():
+    def _limit_rates(self, limits: Mapping[int, float | None]) -> None:
+        for stream_id, limit in limits.items():
             if limit != self._records[stream_id].desired.rate:
                 self.step(stream_id, lifecycle.RateLimit(limit))
-
-
-def rate_limits(settings: Settings, estimates: Mapping[int, float | None]) -> dict[int, float | None]:
-    """The rate limit of each receiver, records/s, ``None`` for no limit.
-
-    Changes reach receivers one by one: until all have obeyed, together they may exceed the application's maximum.
-
-    Args:
-        settings: hold the initial rate and the maxima, infinite for none.
-        estimates: by stream id; ``None`` before the first estimate.
-    """
-    wanted = {
-        stream_id: min(settings.initial_rate_per_s if rate is None else rate, settings.max_rate_per_s)
-        for stream_id, rate in estimates.items()
-    }
-    total = settings.max_total_rate_per_s
-    limits = wanted if math.isinf(total) else shares(wanted, total)
-    return {stream_id: None if math.isinf(rate) else rate for stream_id, rate in limits.items()}
-
-
-def shares(wanted: Mapping[int, float], total: float) -> dict[int, float]:
-    """Divide a total: no share exceeds what is wanted, and one that is below it is as large as any other."""
-    rest, given = total, {}
-    for number, (stream_id, rate) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
-        given[stream_id] = min(rate, rest / (len(wanted) - number))
-        rest -= given[stream_id]
-    return given

@@ -18,7 +18,8 @@ import pyarrow.flight as flight
 
 from penstock.errors import WireError
 from penstock.runtime.retry import Backoff, retry
-from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
+from penstock.runtime.tracebacks import first_line
+from penstock.wire.json_codec import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import Token
 
 R = TypeVar("R")
@@ -38,12 +39,13 @@ class Client:
     """
 
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True, advice: str = "") -> None:
-        self.location, self._advice = location, advice
+        self.location = location
+        self._advice = advice
         self._retry = retry
         self._headers = token.headers()
         self._timeout_ms = timeout_ms
-        # None once closed. Closing the connection during a call would crash the process. It closes itself with its last
-        # reference, and each call has one.
+        # None once closed. Closing the connection during a call would crash the process. Every call holds a reference,
+        # and the connection closes with its last reference.
         self._client: Any = flight.FlightClient(location, **token.client_arguments())
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
@@ -73,10 +75,10 @@ class Client:
                 retry_if=lambda error: isinstance(error, _NOT_REACHED),
             )
         except _NOT_REACHED as error:
-            reason = f"no answer from {self.location} to {action.type}: {_first_line(error)}"
+            reason = f"no answer from {self.location} to {action.type}: {first_line(error)}"
             raise WireError(_with_advice(reason, self._advice)) from None
         except (pa.ArrowException, flight.FlightError) as error:
-            raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
+            raise WireError(f"{self.location} refused {action.type}: {first_line(error)}") from None
 
     def close(self) -> None:
         """Close the connection after the calls in progress; returns at once. Idempotent."""
@@ -104,18 +106,11 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:
         kind = StreamNotFoundError if getattr(error, "extra_info", None) == NOT_FOUND else WireError
-        raise kind(_with_advice(_first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
+        raise kind(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
 
 
 def address_towards(location: str) -> str:
-    """Return the address by which this host reaches an endpoint: loopback for one on the same machine.
-
-    Args:
-        location: ``grpc://host:port`` of the endpoint.
-
-    Raises:
-        WireError: its name is unknown on this host, or there is no route to it.
-    """
+    """Return this host's address towards an endpoint: loopback if the endpoint is on this machine."""
     parts = urlsplit(location)
     reason: OSError = OSError("no address")
     # A name may have addresses of a family that this host has no route for.
@@ -139,7 +134,3 @@ def _addresses(host: str | None, port: int | None) -> list[Any]:
 
 def _with_advice(reason: str, advice: str) -> str:
     return f"{reason}. {advice}" if advice else reason
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

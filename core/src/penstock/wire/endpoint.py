@@ -20,12 +20,12 @@ from attrs import frozen
 from penstock.errors import WireError
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
-from penstock.wire.messages import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
+from penstock.wire.json_codec import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
 
-# A message with a million block ids has half of this.
+# Twice the size of a message with a million block ids.
 _MAX_MESSAGE_BYTES = 64 << 20
 # Minimum time between two log lines about refused calls: callers without the token must not fill the log.
 _THROTTLE_S = 10
@@ -44,9 +44,9 @@ class Ports:
     """The ports that an endpoint may listen on.
 
     Attributes:
-        first: 0 for any.
-        retries: how many of the following ones to try while they are in use.
-        advice: the remedy when none is free.
+        first: the preferred port; 0 for any.
+        retries: the number of following ports to try while ports are in use.
+        advice: the remedy when no port is free.
     """
 
     first: int = 0
@@ -66,7 +66,7 @@ ANY_PORT = Ports()
 
 
 def _why_not(host: str, port: int) -> str:
-    """Why nothing can listen on an address and port; empty if it can."""
+    """The reason why nothing can listen on an address and port; empty if it is free."""
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, _protocol, _name, address = found[0]
@@ -86,7 +86,7 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
         self._refused = 0
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-        if not self._token.is_shown_by(headers):
+        if not self._token.authenticates(headers):
             self._refused += 1
             log.warning("call without the application's token refused", refused=self._refused, throttle_s=_THROTTLE_S)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
@@ -105,10 +105,10 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     Args:
         host: the address to listen on.
-        token: the token that callers must show, with its TLS files.
-        handlers: message class → handler, which returns the reply, or ``None`` for ``Reply()``.
+        token: the token that callers must send, with its TLS files.
+        handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
-        ports: which ports to try.
+        ports: the ports to try.
 
     Raises:
         WireError: the address is not this host's, or every port is in use.
@@ -124,12 +124,12 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     ) -> None:
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream or _no_stream
-        # One message at a time: hundreds of threads that decode at once would leave the interpreter to no other thread.
+        # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
         self._decoding = threading.Lock()
-        # Calls that showed the token but did not carry a message for this endpoint.
+        # Authenticated calls without a valid message for this endpoint.
         self._refused_messages = 0
-        # The endpoint answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C,
-        # before receivers have deregistered.
+        # The constructor below starts to answer. Flight's ``serve`` is never called: it ends the server at the first
+        # Ctrl-C, before receivers have deregistered.
         arguments = {"middleware": {"token": _TokenCheck(token)}, **token.server_arguments()}
         reason = ""
         for port in ports.numbers():
@@ -149,7 +149,6 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self.shutdown()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
-        """Handle one message."""
         kind, handler = self._handlers.get(action.type, (None, None))
         try:
             if kind is None or handler is None:
@@ -166,7 +165,6 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         yield flight.Result(to_json(handler(message) or Reply()))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Serve one stream."""
         try:
             schema, batches = self._open_stream(ticket.ticket.decode("utf-8", "replace"))
         except StreamNotFoundError as error:

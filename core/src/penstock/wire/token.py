@@ -36,7 +36,7 @@ class Tls:
         certificate: this host's, valid for the address at which other hosts reach it.
         key: the certificate's private key.
         authority: the certificate authority that signed every host's certificate.
-        mutual: whether callers must show a certificate of the authority, too.
+        mutual: whether callers must also present a certificate of the authority.
     """
 
     certificate: str
@@ -46,11 +46,7 @@ class Tls:
 
     @classmethod
     def of(cls, settings: Settings) -> Tls | None:
-        """Return the configured files, ``None`` if none is set.
-
-        Raises:
-            ConfigurationError: only some of the three are set, or ``check`` refuses them.
-        """
+        """The configured files, ``None`` if none is set; refuses an incomplete or unusable set."""
         paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
         if not any(paths.values()):
             return None
@@ -63,11 +59,7 @@ class Tls:
         return tls
 
     def check(self) -> None:
-        """Check that two processes with this host's files could connect.
-
-        Raises:
-            ConfigurationError: a file cannot be read, has expired, or does not fit the others; names them and the host.
-        """
+        """Check that two processes with this host's files could connect; the error names the files and the host."""
         files = {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
         for name, path in files.items():
             try:
@@ -82,14 +74,14 @@ class Tls:
             )
 
     def _fault(self) -> str:
-        """Why these files let no two processes connect, found by a handshake in memory; empty if they do."""
+        """The reason why these files let no two processes connect; empty if a handshake in memory succeeds."""
         import ssl  # neither the Python workers that import this module, nor programs without TLS need it
 
         try:
             server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             server.load_cert_chain(self.certificate, self.key)
             client.load_verify_locations(self.authority)
-            # The address of this host is not known yet.
+            # The host's address is not known at this point.
             client.check_hostname = False
             to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
             ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
@@ -110,7 +102,7 @@ class Token:
 
     Attributes:
         secret: the bearer token of every call.
-        tls: the TLS files; ``None`` for plain connections, as on one machine.
+        tls: the TLS files; ``None`` for unencrypted connections, as on one machine.
     """
 
     secret: str = field(repr=False)
@@ -122,17 +114,13 @@ class Token:
         return cls(secrets.token_urlsafe(32), tls)
 
     def location(self, host: str, port: int) -> str:
-        """Return the URI of an endpoint; the host may be an IPv6 address."""
+        """Return the URI of an endpoint."""
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"
         return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
 
     def server_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight server.
-
-        Raises:
-            ConfigurationError: a file cannot be read on this host.
-        """
+        """Return the TLS arguments of a Flight server."""
         if self.tls is None:
             return {}
         arguments: dict[str, Any] = {"tls_certificates": [(_pem(self.tls.certificate), _pem(self.tls.key))]}
@@ -141,11 +129,7 @@ class Token:
         return arguments
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight client.
-
-        Raises:
-            ConfigurationError: a file cannot be read on this host.
-        """
+        """Return the TLS arguments of a Flight client."""
         if self.tls is None:
             return {}
         arguments = {"tls_root_certs": _pem(self.tls.authority)}
@@ -157,10 +141,10 @@ class Token:
         """Return the headers of a call: authorization, version."""
         return [(HEADER.encode(), f"Bearer {self.secret}".encode()), (VERSION_HEADER.encode(), __version__.encode())]
 
-    def is_shown_by(self, headers: dict[str, list[str]]) -> bool:
-        """Return whether a call's headers show this token; compares in constant time."""
-        shown = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
-        return compare_digest(shown.encode(), f"Bearer {self.secret}".encode())
+    def authenticates(self, headers: dict[str, list[str]]) -> bool:
+        """Return whether a call's headers contain this token; compares in constant time."""
+        header = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
+        return compare_digest(header.encode(), f"Bearer {self.secret}".encode())
 
 
 def _pem(path: str) -> bytes:

@@ -137,8 +137,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
         arrays = [_column(batch, field) for field in schema]
         if set(batch.schema.names).isdisjoint(schema.names):
             raise SchemaError(
-                f"a block has none of the columns of the declared schema ({describe(schema)}): "
-                f"it has ({describe(batch.schema)})"
+                f"a block has none of the columns of the declared schema ({describe_schema(schema)}): "
+                f"it has ({describe_schema(batch.schema)})"
             )
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for field, column in zip(schema, batch.columns, strict=True):
@@ -149,8 +149,9 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
 def _require_same(found: pa.Schema, schema: pa.Schema) -> None:
     if found.names != schema.names or not all(map(_fits, found.types, schema.types)):
         raise SchemaError(
-            f"the schema of a stream's records has changed: it was ({describe(schema)}), and there is a block with "
-            f"({describe(found)}). Declare a schema to which all of them are converted: toDF('name type, ...')"
+            f"the schema of a stream's records has changed: it was ({describe_schema(schema)}), and there is a block "
+            f"with ({describe_schema(found)}). Declare a schema to which all of them are converted: "
+            "toDF('name type, ...')"
         )
 
 
@@ -159,7 +160,7 @@ def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(kinds.is_null(found) or spark_type(found) == wanted)
 
 
-def describe(schema: pa.Schema) -> str:
+def describe_schema(schema: pa.Schema) -> str:
     """Names and types, for messages."""
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
@@ -169,10 +170,10 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     if count == 1:
         return _cast(batch.column(batch.schema.names.index(field.name)), field)
     if count:
-        raise SchemaError(f"{count} columns of a block are named {field.name!r}: ({describe(batch.schema)})")
+        raise SchemaError(f"{count} columns of a block are named {field.name!r}: ({describe_schema(batch.schema)})")
     if not field.nullable:
         raise SchemaError(
-            f"a block has no column {field.name!r}, which must not be null: it has ({describe(batch.schema)})"
+            f"a block has no column {field.name!r}, which must not be null: it has ({describe_schema(batch.schema)})"
         )
     return pa.nulls(batch.num_rows, field.type)
 

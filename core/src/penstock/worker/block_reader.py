@@ -1,9 +1,9 @@
-"""Reading blocks inside a task: from the file where this host can read it, by Arrow Flight from elsewhere.
+"""Reads blocks inside a task: from the block's file if this host can read it, otherwise by Arrow Flight.
 
-A block is lost only if the driver knows no host that serves it either. Until then the task searches for some seconds,
-in which a relaunched receiver may serve it again; then it fails with ``BlockUnreachableError`` and Spark retries it.
-Runs in the Python worker of a batch's task and holds one record batch at a time. A Python worker imports this module,
-so it imports what needs structlog, Flight or cattrs only to fetch a block from elsewhere.
+A block is lost only if the driver knows no host that serves it. Otherwise the task searches for some seconds, because a
+relaunched receiver may serve the block again. Then it fails with ``BlockUnreachableError`` and Spark retries it. A task
+holds one record batch at a time. Modules that need structlog, Flight or cattrs are imported only to fetch a block,
+because they would slow down the start of every Python worker.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from penstock.storage.uri import is_remote
 if TYPE_CHECKING:
     import structlog
 
-    from penstock.blocks.messages import BlockSource
+    from penstock.blocks.block_transfer import BlockSource
     from penstock.wire.token import Token
 
 _ASK_TIMEOUT_MS = 5000
-# How long a task searches for a block that no endpoint serves: a relaunched receiver serves it again within that time.
-# The task occupies a slot meanwhile, which that receiver may need.
+# How long a task searches for a block that no endpoint serves; a relaunched receiver usually serves it in time. The
+# searching task occupies a slot, which that receiver may need.
 _SEARCH_S = 5.0
 _WITHOUT_IT = "With spark.penstock.blocks.onLost=skip batches run without lost blocks"
 
@@ -46,9 +46,9 @@ class ReadBlocks:
 
     Attributes:
         token: the application's.
-        driver_location: ``grpc://host:port`` of the tracker's endpoint, which is asked for the locations of blocks and
-            notified of lost ones; empty if there is none.
-        skips_lost: leave lost blocks out instead of failing.
+        driver_location: ``grpc://host:port`` of the tracker's endpoint, which knows the locations of blocks and gets
+            reports of lost ones; empty if there is none.
+        skips_lost: skip lost blocks instead of failing.
     """
 
     token: Token
@@ -56,11 +56,11 @@ class ReadBlocks:
     skips_lost: bool = False
 
     def __call__(self, _index: int, partitions: Iterable[tuple[BlockReference, ...]]) -> BlockRecords:
-        """The records of every block of a partition, in the order of the references; nothing is read yet."""
+        """The records of a partition's blocks, in the order of the references; nothing is read yet."""
         return BlockRecords(self.batches(partitions))
 
     def batches(self, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[pa.RecordBatch]:
-        """Yield the record batches of every block of a partition, or of its piece, in the order of the references.
+        """Yield the record batches of a partition's blocks or pieces, in the order of the references.
 
         Raises:
             BlockGoneError: a block is lost, and lost blocks are not skipped.
@@ -75,43 +75,37 @@ class ReadBlocks:
                     raise
                 _log().warning("lost block skipped", block_id=reference.block_id, records=reference.num_records)
                 continue
-            # An error in the middle of a block fails the task, which Spark retries: parts of blocks are never skipped.
+            # An error in the middle of a block fails the task, and Spark retries it: parts of blocks are never skipped.
             yield from batches if reference.records is None else arrow_form.piece(batches, *reference.records)
 
     def _read(self, reference: BlockReference) -> Iterator[pa.RecordBatch]:
-        """Return a block's record batches, with the first one read.
-
-        Raises:
-            BlockGoneError: neither its file nor any host has it.
-            BlockUnreachableError: its host may have it and cannot be asked now.
-            OSError: its file exists or may exist, and cannot be read now.
-        """
+        """A block's record batches, the first of which has been read. Raises as ``read_block``."""
         try:
             return _with_first_read(read_block(reference, self.token))
         except BlockDamagedError:
             raise
         except (BlockGoneError, BlockUnreachableError) as error:
-            # A logged block is available to all hosts or to none.
+            # A block in the write-ahead log is available to all hosts or to none.
             if not self.driver_location or reference.checksum is not None:
                 raise
             return self._search(reference, error)
 
     def _search(self, reference: BlockReference, error: Exception) -> Iterator[pa.RecordBatch]:
-        """Ask the driver for the block's present location and fetch it from there, until the search times out."""
+        """Ask the driver for the block's current location and fetch it from there, until the search times out."""
         from penstock.blocks.block_transfer import fetch_block
 
         asked = reference.source
 
         def attempt() -> Iterator[pa.RecordBatch]:
             nonlocal asked, error
-            found = self._locate(reference, error)
-            # An endpoint that is up and does not have the block is right.
-            if found.source == asked and asked and isinstance(error, BlockGoneError):
+            answer = self._locate(reference, error)
+            # The right endpoint is up and does not have the block.
+            if answer.source == asked and asked and isinstance(error, BlockGoneError):
                 raise error
-            if found.is_gone:
+            if answer.is_gone:
                 raise BlockGoneError(str(error))
-            if found.source and found.source != asked:
-                asked = found.source
+            if answer.source and answer.source != asked:
+                asked = answer.source
                 try:
                     return _with_first_read(fetch_block(reference, asked, self.token))
                 except BlockUnreachableError as unreachable:
@@ -126,7 +120,7 @@ class ReadBlocks:
         )
 
     def _locate(self, reference: BlockReference, error: Exception) -> BlockSource:
-        from penstock.blocks.messages import BlockSource, FindBlock
+        from penstock.blocks.block_transfer import BlockSource, FindBlock
         from penstock.wire.client import address_towards
 
         try:
@@ -135,8 +129,8 @@ class ReadBlocks:
             raise BlockUnreachableError(f"{error}; the driver does not say where it is: {unknown}") from None
 
     def _report_lost(self, reference: BlockReference, error: BlockGoneError) -> None:
-        from penstock.blocks.messages import BlocksLost, LostBlock
-        from penstock.wire.messages import Reply
+        from penstock.blocks.block_transfer import BlocksLost, LostBlock
+        from penstock.wire.json_codec import Reply
 
         if not self.driver_location:
             return
@@ -159,8 +153,8 @@ class ReadPartition:
 
     Attributes:
         read: reads block references.
-        references: pickled, of each partition, if the elements are the indices of partitions; else the elements are the
-            pickled references.
+        references: the pickled references of every partition if the elements are indices of partitions; otherwise the
+            elements are the pickled references.
     """
 
     read: ReadBlocks
@@ -171,26 +165,18 @@ class ReadPartition:
         return BlockRecords(self.batches(elements))
 
     def batches(self, elements: Iterable[int | bytes]) -> Iterator[pa.RecordBatch]:
-        """The record batches of a partition.
-
-        Raises:
-            BlockGoneError: a block is lost, and lost blocks are not skipped.
-            BlockUnreachableError: a block's host cannot be reached now.
-        """
+        """The record batches of a partition. Raises as ``ReadBlocks.batches``."""
         return self.read.batches(
             pickle.loads(self.references[element] if isinstance(element, int) else element) for element in elements
         )
 
 
 class BlockRecords:
-    """The records of a partition: an iterator over Python objects, or their number without making any.
-
-    Args:
-        batches: the record batches of its blocks; read once.
-    """
+    """The records of a partition: an iterator over Python objects, or their number without creating objects."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches, self._records = batches, arrow_form.records(batches)
+        self._batches = batches
+        self._records = arrow_form.records(batches)
 
     def __iter__(self) -> Iterator[Any]:
         return self._records
@@ -199,7 +185,7 @@ class BlockRecords:
         return next(self._records)
 
     def count_records(self) -> int:
-        """The number of records; none may be read before."""
+        """The number of records; no record may have been read."""
         return sum(map(arrow_form.num_records, self._batches))
 
 
@@ -241,6 +227,6 @@ def _log() -> structlog.stdlib.BoundLogger:
 
 
 def _with_first_read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the same batches after the first one was read, so that a block that cannot be read fails here."""
+    """Read the first batch now, so that an unreadable block fails here; return all batches."""
     first = list(itertools.islice(batches, 1))
     return itertools.chain(first, batches)

@@ -1,7 +1,7 @@
 """Reductions by key within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
 
-The map side of a shuffle makes one combiner for each key of its partition and puts them into buckets, one for each
-partition of the result. The reduce side merges what it gets from all map tasks. Runs in the Python worker.
+The map side of a shuffle creates one combiner per key of its partition and puts them into buckets, one per partition of
+the result. The reduce side merges the combiners of all map tasks. Runs in the Python worker.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ from pyspark.core.rdd import portable_hash
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
 from penstock.worker.functions import check_pair, same
-from penstock.worker.fused import EXPANDING, LastStep, Step, compiled, functions_of, generated, kinds
+from penstock.worker.fused import EXPANDING, Step, TerminalStep, compiled, functions_of, generated, kinds
 from penstock.worker.state import MISSING
 
-# Records between two checks of the worker's memory; fewer if one record may become many.
+# Records between two checks of the worker's memory; fewer if an operator expands records.
 _RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
 
-# Pairs that are pickled together for a shuffle: the first number, whose size is still unknown, and how large a pickle
-# may become.
+# Pairs per pickle of a shuffle: the initial number, and the size of a pickle at which the number is reduced.
 _FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 16, 1 << 20
 
-# How much more memory is used between two spills.
+# Growth of the memory limit after a spill.
 _GROWTH = 1.05
 
-# A number, as PySpark writes it.
+# PySpark's form of a number.
 _PACK = struct.Struct("!q").pack
 
 # PySpark's portable hash of these types is Python's own.
@@ -41,7 +40,7 @@ _HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
 
 @frozen
 class Combiner:
-    """How the values of a key are combined: PySpark's three functions, under its names.
+    """The functions that combine the values of a key, with PySpark's names.
 
     Attributes:
         createCombiner: turns the first value of a key into a combiner.
@@ -60,33 +59,35 @@ class _Combined:
     """The combiners of a partition.
 
     Args:
-        combiner: how values and combiners are merged.
-        pairs: the combiner of each key; emptied into PySpark's merger when the worker uses too much memory.
+        combiner: merges values and combiners.
+        pairs: combiners by key; moved to PySpark's merger when the worker uses too much memory.
     """
 
     def __init__(self, combiner: Combiner, pairs: dict[Any, Any] | None = None) -> None:
         from pyspark.shuffle import get_used_memory
 
         self.pairs: dict[Any, Any] = {} if pairs is None else pairs
-        self._combiner, self._used_memory_mb, self._limit_mb = combiner, get_used_memory, combiner.memory_limit_mb
+        self._combiner = combiner
+        self._used_memory_mb = get_used_memory
+        self._limit_mb = combiner.memory_limit_mb
         self._merger: Any = None
 
     def relieve(self) -> None:
         """Check the worker's memory; above the limit, move all combiners to the merger, which spills to disk."""
         if self._used_memory_mb() > self._limit_mb:
             self._spill()
-            # Python may not return the memory. As in PySpark's merger, some more is used before the next spill.
+            # Python may not return the memory. Like PySpark's merger, allow some more before the next spill.
             self._limit_mb = max(self._limit_mb, self._used_memory_mb() * _GROWTH)
 
     def groups(self, records: Iterable[Any], size: int) -> Iterator[Iterator[Any]]:
-        """The records in groups of a size. Memory is checked after each group."""
+        """The records in groups; memory is checked after every group."""
         source = iter(records)
         for first in source:
             yield itertools.chain((first,), itertools.islice(source, size - 1))
             self.relieve()
 
     def with_memory_checks(self, items: Iterable[Any]) -> Iterable[Any]:
-        """What a function returned for one record; if it may be long, memory is checked while it is read."""
+        """The items that a function returned for one record; memory is checked while a long iterable is read."""
         try:
             is_short = len(items) <= _RECORDS_PER_CHECK  # type: ignore[arg-type]
         except TypeError:
@@ -94,7 +95,7 @@ class _Combined:
         return items if is_short else itertools.chain.from_iterable(self.groups(items, _RECORDS_PER_CHECK))
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        """Each key with its combiner."""
+        """Keys and combiners."""
         if self._merger is None:
             return self.pairs.items()
         self._spill()
@@ -114,17 +115,12 @@ class _Combined:
 
 
 @frozen
-class CombineValues(LastStep):
-    """The map side of ``combineByKey``: one combiner for each key of a partition.
-
-    Attributes:
-        combiner: how the values of a key are combined.
-    """
+class CombineValues(TerminalStep):
+    """The map side of ``combineByKey``: keys and combiners of a partition."""
 
     combiner: Combiner
 
     def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Keys and combiners."""
         combiner, combined = self.combiner, _Combined(self.combiner)
         if combiner.createCombiner is not same:
             ending = "combineByKey"
@@ -144,17 +140,12 @@ class CombineValues(LastStep):
 
 
 @frozen
-class CountValues(LastStep):
-    """The map side of ``countByValue``: how often each record occurs in a partition.
-
-    Attributes:
-        memory_limit_mb: the worker spills when it uses more.
-    """
+class CountValues(TerminalStep):
+    """The map side of ``countByValue``: the records of a partition and their counts."""
 
     memory_limit_mb: float
 
     def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[tuple[Any, int]]:
-        """Records and their counts."""
         counts: Counter[Any] = Counter()
         combined = _Combined(Combiner(same, operator.add, operator.add, self.memory_limit_mb), counts)
         values = _flattened(run, records)
@@ -171,46 +162,39 @@ class CountValues(LastStep):
 
 @runtime_checkable
 class Countable(Protocol):
-    """Records that are counted without reading them."""
+    """Records that know their number."""
 
     def count_records(self) -> int:
         """The number of records."""
-        ...
 
 
 @frozen
-class CountRecords(LastStep):
+class CountRecords(TerminalStep):
     """``count``: one number for the partition."""
 
     def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[int]:
-        """The number of records."""
         if not run and isinstance(records, Countable):
             yield records.count_records()
             return
-        # In C: a deque without room reads all records, and the counter counts them.
+        # Counts in C: a deque of length 0 consumes all records.
         counter = itertools.count()
         deque(zip(_flattened(run, records), counter), maxlen=0)  # noqa: B905 - the counter has no end
         yield next(counter)
 
 
 @frozen
-class MergeChunks(LastStep):
-    """The reduce side of ``combineByKey``: one combiner for each key, from the chunks of a shuffle.
-
-    Attributes:
-        combiner: how combiners are merged.
-    """
+class MergeChunks(TerminalStep):
+    """The reduce side of ``combineByKey``: from the chunks of a shuffle to keys and combiners."""
 
     combiner: Combiner
 
     def results(self, _run: tuple[Step, ...], chunks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Keys and combiners."""
         combined = _Combined(self.combiner)
         pairs, merge, number = combined.pairs, self.combiner.mergeCombiners, 0
         find, missing = pairs.get, MISSING
         for keys, combiners in chunks:
             if not pairs:
-                pairs.update(zip(keys, combiners, strict=True))  # the keys of a chunk differ
+                pairs.update(zip(keys, combiners, strict=True))  # the keys of a chunk are distinct
             else:
                 for key, other in zip(keys, combiners, strict=True):
                     combiner = find(key, missing)
@@ -224,16 +208,12 @@ class MergeChunks(LastStep):
 
 @frozen
 class Buckets:
-    """A partition function, the end of the map side: keys and combiners in pickled chunks for the shuffle.
-
-    Attributes:
-        num_partitions: the number of partitions of the result.
-    """
+    """Partition function at the end of the map side, from keys and combiners to pickled chunks for the shuffle."""
 
     num_partitions: int
 
     def __call__(self, _index: int, pairs: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
-        """The number of a partition and a chunk for it, alternately: what Spark's ``PairwiseRDD`` takes."""
+        """The number of a partition and a chunk for it, alternately: the input of Spark's ``PairwiseRDD``."""
         number = self.num_partitions
         buckets: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(number)]
         limit = _FIRST_PAIRS_PER_CHUNK
@@ -263,12 +243,12 @@ def merge_by_key(
 
 
 def combine_combiners(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """A partition function: from keys and combiners to one combiner for each key."""
+    """Partition function that merges the combiners of equal keys."""
     return merge_by_key(combiner.mergeCombiners, combiner.memory_limit_mb, records)
 
 
 def _flattened(run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
-    """The records that a run makes of others; what a last ``flatMap`` returns is flattened in C."""
+    """The records of a run of operators; the results of a final ``flatMap`` are flattened in C."""
     if run and run[-1].kind == "flatMap":
         return itertools.chain.from_iterable(generated((*run[:-1], Step("map", run[-1].function)), records))
     return iter(generated(run, records))

@@ -1,8 +1,8 @@
-"""Partition functions: what operators on whole partitions do inside a task; the small functions that others use.
+"""The partition functions of operators on whole partitions, and small functions that other operators share.
 
-They run in the Python worker; ``functools.partial`` binds the program's function, which comes first. Functions of the
-program are called inside generators only: there a StopIteration that they raise is an error, and not a silent end of
-the partition.
+They run in the Python worker. ``functools.partial`` binds the program's function, which is the first argument. The
+program's functions are called inside generators only: there a StopIteration is an error, not a silent end of the
+partition.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 from penstock.errors import shown
 
-#: From a partition's index and records to its new records.
+#: A function from a partition's index and records to its new records.
 PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 
 
 def map_partitions(f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]) -> Iterator[Any]:
-    """``mapPartitions``: the result of ``f`` for the records of the partition."""
+    """``mapPartitions``."""
     yield from f(iter(records))
 
 
 def map_partitions_with_index(
     f: Callable[[int, Any], Iterable[Any]], index: int, records: Iterable[Any]
 ) -> Iterator[Any]:
-    """``mapPartitionsWithIndex``: the result of ``f`` for the index and the records of the partition."""
+    """``mapPartitionsWithIndex``."""
     yield from f(index, iter(records))
 
 
 def glom(_index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
-    """``glom``: one list for the partition."""
+    """``glom``."""
     yield list(records)
 
 
@@ -44,7 +44,7 @@ def one(_record: Any) -> int:
 
 
 def counted(record: Any) -> tuple[Any, int]:
-    """The record with its count."""
+    """Pair a record with its count."""
     return record, 1
 
 
@@ -55,11 +55,7 @@ def appended(values: list[Any], value: Any) -> list[Any]:
 
 
 def check_pair(record: Any) -> None:
-    """Reject a record that an operator by key cannot use.
-
-    Raises:
-        TypeError: the record is not a pair, or its key cannot be hashed.
-    """
+    """Reject a record that is not a pair, or whose key cannot be hashed, with a TypeError."""
     try:
         key, _value = record
     except (TypeError, ValueError):

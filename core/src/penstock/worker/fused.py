@@ -1,10 +1,10 @@
 """``FusedChain``: the operators of a task as generated Python code.
 
 A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
-worker compiles it once for each sequence of operators. ``linecache`` holds the source, so tracebacks and debuggers show
-it. A run with more nested loops and conditions than Python compiles becomes several functions. A StopIteration that a
-function of the program raises is an error, and not a silent end of the partition: the generated functions are
-generators, or generators call them.
+worker compiles it once per sequence of operators. ``linecache`` holds the source for tracebacks and debuggers. A run
+with too many nested loops and conditions for Python's compiler becomes several functions. A StopIteration of the
+program's functions is an error, not a silent end of the partition, because the generated functions are generators or
+generators call them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ except (TypeError, LookupError):
     check_pair({record})
     raise
 """
-# The lines of each operator; those of the next one are nested in a `for` or an `if`. Pairs are read by
-# position, as in PySpark: further elements of a record are dropped.
+# The lines of an operator; the lines of the next operator are nested in a `for` or an `if`. Pairs are read by position,
+# as in PySpark: further elements of a record are dropped.
 _OPERATORS = {
     "map": "{result} = {function}({record})",
     "flatMap": "for {result} in {function}({record}):",
@@ -44,7 +44,7 @@ except (TypeError, ValueError):
     check_pair({record})
     raise""",
 }
-# Of an iterator it is not known how many records follow: memory is checked while they are read.
+# The length of an iterator is unknown, so memory is checked while it is read.
 _CHECK_MEMORY = """\
 if type({items}) is not list:
     {items} = with_memory_checks({items})
@@ -57,7 +57,7 @@ _BEFORE_REDUCTION = _OPERATORS | {
     + _CHECK_MEMORY
     + "for {item} in {items}:\n    {result} = {key}, {item}",
 }
-#: Operators that make several records of one.
+#: Operators that turn one record into several.
 EXPANDING = frozenset({"flatMap", "flatMapValues"})
 _KEEPS_RECORD = frozenset({"filter", "checkPairs"})
 _NESTING = EXPANDING | {"filter"}
@@ -72,7 +72,7 @@ except (TypeError, ValueError):
     check_pair({record})
     raise
 """
-# The code that the last operator of a run passes each record to.
+# The code that receives the records of the last operator of a run.
 _ENDINGS = {
     "yield": "yield {record}",
     "combineByKey": _FIND + "combined[key] = create(value) if combiner is missing else merge(combiner, value)",
@@ -83,59 +83,51 @@ _ENDINGS = {
 
 @frozen
 class Step:
-    """An operator that looks at one record at a time.
-
-    Attributes:
-        kind: name of the operator.
-        function: the program's function; ``None`` if it takes none.
-    """
+    """An operator on single records, with the program's function if it takes one."""
 
     kind: Kind
     function: Callable[[Any], Any] | None = None
 
 
-#: Before a shuffle by key, reject records that are not pairs, and keys that cannot be hashed.
+#: Rejects records that are not pairs, and keys that cannot be hashed, before a shuffle by key.
 CHECK_PAIRS = Step("checkPairs")
 
 
-class LastStep(ABC):
-    """What reads all records of a partition: a run of operators ends there."""
+class TerminalStep(ABC):
+    """An operator that reads all records of a partition: a run of operators ends with it."""
 
     @abstractmethod
     def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
-        """The results for the records that a run of operators makes of ``records``. Must be a generator."""
+        """The results for the records that a run of operators computes from ``records``. Must be a generator."""
 
 
-#: What a chain consists of: operators, and other partition functions between them.
-AnyStep = Step | LastStep | PartitionFunction
+#: A link of a chain: an operator, or another partition function.
+AnyStep = Step | TerminalStep | PartitionFunction
 
 
 @frozen
 class FusedChain:
-    """A partition function: several operators, one after the other. Nothing runs until its results are read.
-
-    Attributes:
-        steps: in order.
-    """
+    """Partition function of several consecutive operators. Nothing runs until its results are read."""
 
     steps: tuple[AnyStep, ...]
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterable[Any]:
-        """The results for a partition."""
         run: tuple[Step, ...] = ()
         for step in self.steps:
             if isinstance(step, Step):
-                if step.kind in _NESTING and sum(each.kind in _NESTING for each in run) == _MAX_NESTED:
+                if step.kind in _NESTING and sum(outer.kind in _NESTING for outer in run) == _MAX_NESTED:
                     records, run = generated(run, records), ()
                 run = (*run, step)
                 continue
-            records = step.results(run, records) if isinstance(step, LastStep) else step(index, generated(run, records))
+            records = (
+                step.results(run, records) if isinstance(step, TerminalStep) else step(index, generated(run, records))
+            )
             run = ()
         return generated(run, records)
 
 
 def generated(run: tuple[Step, ...], records: Iterable[Any]) -> Iterable[Any]:
-    """The records that a run of operators makes of others."""
+    """The records that a run of operators computes."""
     if not run:
         return records
     results: Iterable[Any] = compiled(kinds(run), "yield")(records, *functions_of(run))
@@ -161,13 +153,13 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
         ending: the kind of the step after the last operator.
 
     Returns:
-        For the ending ``yield`` a generator function; it takes the records, then the program's functions. Otherwise a
-        function that takes groups of records, the program's functions, a dictionary with the combiner of each key,
-        ``create``, ``merge``, ``with_memory_checks`` and what ``combined`` returns for a key that it lacks.
+        For the ending ``yield`` a generator function, which takes the records, then the program's functions. Otherwise
+        a function of groups of records, the program's functions, a dictionary with the combiner of every key,
+        ``create``, ``merge``, ``with_memory_checks`` and the value that stands for a missing combiner.
     """
     source = source_of(operators, ending)
     name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"
-    # Without a time of modification `linecache` never drops an entry.
+    # `linecache` never drops an entry without a modification time.
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     names: dict[str, Any] = {"check_pair": check_pair}
     exec(compile(source, name, "exec"), names)

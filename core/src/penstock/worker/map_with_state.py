@@ -1,7 +1,6 @@
-"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for each new pair.
+"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair.
 
-Owns the rules of these calls, and the records that travel to the next batch: a handle of the partition's states, and
-what the mapping function returned.
+Its results travel to the next batch: a handle of the partition's states, and the records that the function returned.
 """
 
 from __future__ import annotations
@@ -15,23 +14,18 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
+from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.state import MISSING, State
-from penstock.worker.state_errors import PartitionErrors, Reported, raising_errors
-from penstock.worker.state_pairs import StatePairs
-from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
+from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, raising_errors
+from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
-# Records in a group: one look-up of states, and one element of results.
+# Records per group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
 
 
 @frozen
 class StateHandle:
-    """Where a partition's states are.
-
-    Attributes:
-        home: location of the state store.
-        version: the version of this partition's states.
-    """
+    """The location and version of a partition's states in the state store."""
 
     home: str
     version: StateVersion
@@ -39,24 +33,24 @@ class StateHandle:
 
 @frozen
 class MappedRecords:
-    """Some records that the mapping function returned; in a form that differs from new pairs."""
+    """A group of records that the mapping function returned, as distinct from new pairs."""
 
     records: list[Any]
 
 
 def relocate_states(home: str, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-    """A partition function: from handles to handles of the same states in another location."""
+    """Partition function from handles to handles of the same states in another location."""
     return (evolve(element, home=home) if isinstance(element, StateHandle) else element for element in elements)
 
 
 def select_mapped(_index: int, elements: Iterable[Any]) -> Iterator[Any]:
-    """A partition function: the records that the mapping function returned; raises its errors."""
+    """Partition function that selects the records of the mapping function; raises its errors."""
     mapped = (element for element in raising_errors(elements) if isinstance(element, MappedRecords))
     return (record for group in mapped for record in group.records)
 
 
 def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """A partition function: all keys and their states; raises the errors of the mapping function."""
+    """Partition function that reads all keys and their states; raises the errors of the mapping function."""
     for element in raising_errors(elements):
         if isinstance(element, StateHandle):
             yield from StateStore.of(element.home, index).snapshot(element.version)
@@ -64,16 +58,18 @@ def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, An
 
 @frozen
 class MapWithState:
-    """A partition function: calls the mapping function for the new pairs and stores the states that it changed.
+    """Partition function that calls the mapping function for the new pairs and stores the states that it changed.
+
+    Its results are the mapped records, the handle of the new states, and the errors.
 
     Attributes:
         update: the program's mapping function.
         time_ms: batch time.
-        timeout_ms: states that are older time out; ``None`` for never.
+        timeout_ms: age at which states time out; ``None`` for never.
         home: location of the state store.
-        horizon_ms: older versions of the states are not needed any more.
+        horizon_ms: no batch needs older versions of the states.
         reported: sends the errors to the driver.
-        time: the batch's datetime, when the function takes it.
+        time: the batch's datetime if the function takes it.
     """
 
     update: Callable[..., Any]
@@ -85,7 +81,6 @@ class MapWithState:
     time: datetime | None = None
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """The mapped records, the handle of the new states, and the errors."""
         partition = _Partition(self, StateStore.of(self.home, index))
         pairs = partition.new_pairs(elements)
         while group := list(itertools.islice(pairs, _RECORDS_PER_GROUP)):
@@ -102,18 +97,18 @@ class _Entry:
     """The state of one key during a batch."""
 
     key: Any
-    found: Found | None
-    #: ``MISSING`` when the key has none.
+    stored: StoredState | None
+    #: ``MISSING`` if the key has none.
     state: Any = MISSING
     is_changed: bool = False
-    #: Got a record or timed out in this batch.
+    #: Whether the key got a record or timed out in this batch.
     is_visited: bool = False
     has_failed: bool = False
 
     def read(self) -> None:
-        """Reset the state to what is stored."""
-        stored = None if self.found is None else self.found.state
-        self.state = MISSING if stored is None else pickle.loads(stored)
+        """Reset the state to the stored one."""
+        state = None if self.stored is None else self.stored.state
+        self.state = MISSING if state is None else pickle.loads(state)
 
 
 @define
@@ -127,7 +122,7 @@ class _Partition:
     errors: PartitionErrors = field(factory=PartitionErrors)
 
     def new_pairs(self, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Take over the previous states, which come first; give the new pairs."""
+        """Take over the previous states, which come first; yield the new pairs."""
         for element in elements:
             if isinstance(element, StateHandle):
                 self.version = element.version
@@ -152,7 +147,7 @@ class _Partition:
         while group := set(itertools.islice(old, _RECORDS_PER_GROUP)):
             self._load(group)
             for entry in map(self.entries.__getitem__, group):
-                is_old = entry.found is not None and entry.found.updated_ms < threshold_ms
+                is_old = entry.stored is not None and entry.stored.updated_ms < threshold_ms
                 if is_old and entry.state is not MISSING and not entry.is_visited:
                     yield from self._call(entry, None, timing_out=True)
         self.version = evolve(self.version, timed_out_ms=threshold_ms)
@@ -162,23 +157,23 @@ class _Partition:
         version = self.store.commit(self.version, self.spec.time_ms, self._changes())
         return self.store.retire(version, self.spec.horizon_ms)
 
-    def _changes(self) -> Iterator[tuple[Any, Found]]:
+    def _changes(self) -> Iterator[tuple[Any, StoredState]]:
         for key, entry in self.entries.items():
             is_set = entry.state is not MISSING
-            if entry.is_changed and (is_set or entry.found is not None):
-                stored = pickled(key) if entry.found is None else entry.found.key
-                yield key, Found(stored, pickled(entry.state) if is_set else None, self.spec.time_ms)
+            if entry.is_changed and (is_set or entry.stored is not None):
+                pickled_key = pickle_value(key) if entry.stored is None else entry.stored.key
+                yield key, StoredState(pickled_key, pickle_value(entry.state) if is_set else None, self.spec.time_ms)
 
     def _add_initial(self, key: Any, state: Any) -> None:
-        # As if it were stored, so that a failing call leaves it as it was.
-        found = Found(pickled(key), pickled(state), self.spec.time_ms)
-        self.entries[key] = _Entry(key, found, state, is_changed=True)
+        # As if the state were stored, so that a failing call leaves it unchanged.
+        stored = StoredState(pickle_value(key), pickle_value(state), self.spec.time_ms)
+        self.entries[key] = _Entry(key, stored, state, is_changed=True)
 
     def _load(self, keys: set[Any]) -> None:
         new = [key for key in keys if key not in self.entries]
-        found = self.store.find(self.version, new)
+        stored = self.store.find(self.version, new)
         for key in new:
-            self.entries[key] = _Entry(key, found.get(key))
+            self.entries[key] = _Entry(key, stored.get(key))
             self.entries[key].read()
 
     def _call(self, entry: _Entry, value: Any, *, timing_out: bool) -> Iterator[Any]:
@@ -192,13 +187,16 @@ class _Partition:
         except Exception as error:
             self.errors.add(entry.key, error)
             entry.read()
-            # A state that failed to time out must time out later, so it is stored as if it were new.
-            entry.has_failed, entry.is_changed = True, self.spec.timeout_ms is not None or entry.is_changed
+            # A state that failed to time out must time out later, so it is stored like a new one.
+            entry.has_failed = True
+            entry.is_changed = self.spec.timeout_ms is not None or entry.is_changed
             return
         if timing_out or state._removed:
-            entry.state, entry.is_changed = MISSING, True
+            entry.state = MISSING
+            entry.is_changed = True
         elif state._updated:
-            entry.state, entry.is_changed = state.get(), True
+            entry.state = state.get()
+            entry.is_changed = True
         elif entry.state is not MISSING and self.spec.timeout_ms is not None:
             entry.is_changed = True  # any record postpones the timeout
         if self.spec.time is None or result is not None:

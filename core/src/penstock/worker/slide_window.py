@@ -1,4 +1,4 @@
-"""``SlideWindow``: in one partition, a window from the previous one, the panes that left and the panes that entered."""
+"""``SlideWindow``: computes a window from the previous window and the panes that left and entered, in one partition."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from attrs import frozen
 
 from penstock.worker.combine import Combiner, merge_by_key
 from penstock.worker.state import MISSING
-from penstock.worker.state_pairs import StatePairs, grouped
+from penstock.worker.state_elements import StatePairs, grouped
 
 
 @frozen
 class _WindowPairs(StatePairs):
-    """Pairs of a window, not of a pane: both may have the same time."""
+    """Pairs of a window, as distinct from those of a pane with the same time."""
 
 
-# Indices into the list of a key: its value in the previous window, in the panes that left and that entered.
+# Indices into a key's list of values: in the previous window, in the panes that left, in the panes that entered.
 _PREVIOUS, _OLD, _NEW = range(3)
 
 
 @frozen
 class SlideWindow:
-    """A partition function: from the previous window and the panes, as ``StatePairs``, to the next window.
+    """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
 
     Attributes:
         time_ms: batch time at the end of the window.
         begin_ms: panes up to this time have left.
         combiner: reduces the values of a key.
         inverse: removes the values that left.
-        keep_pair: says whether a pair stays; ``None`` to keep all.
+        keep_pair: predicate for the pairs to keep; ``None`` to keep all.
     """
 
     time_ms: int
@@ -40,7 +40,6 @@ class SlideWindow:
     keep_pair: Callable[[tuple[Any, Any]], Any] | None
 
     def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
-        """The pairs of the window."""
         gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
         return grouped(self.time_ms, self._slid(gathered), _WindowPairs)
 

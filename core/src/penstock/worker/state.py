@@ -1,4 +1,4 @@
-"""``State``: the state of one key, as the mapping function of ``mapWithState`` gets it. Its rules are Spark's."""
+"""``State``: the state of one key, passed to the mapping function of ``mapWithState``. Its rules are Spark's."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class State(Generic[S]):
     __slots__ = ("_removed", "_timing_out", "_updated", "_value")
 
     def __init__(self, value: Any = MISSING, *, timing_out: bool = False) -> None:
-        self._value, self._timing_out = value, timing_out
-        self._updated = self._removed = False
+        self._value = value
+        self._timing_out = timing_out
+        self._updated = False
+        self._removed = False
 
     def exists(self) -> bool:
         """Whether the key has a state."""
@@ -53,7 +55,8 @@ class State(Generic[S]):
         self._check("update")
         if newState is None:
             raise ValueError("a state cannot be None; to remove it, call remove()")
-        self._value, self._updated = newState, True
+        self._value = newState
+        self._updated = True
 
     def remove(self) -> None:
         """Remove the state.
@@ -62,7 +65,9 @@ class State(Generic[S]):
             ValueError: the state was removed already or is timing out.
         """
         self._check("remove")
-        self._value, self._removed, self._updated = MISSING, True, False
+        self._value = MISSING
+        self._removed = True
+        self._updated = False
 
     def isTimingOut(self) -> bool:
         """Whether the state timed out: it is removed after this call and cannot be changed."""
@@ -75,5 +80,4 @@ class State(Generic[S]):
             raise ValueError(f"cannot {what} a state that times out: it is removed when the function returns")
 
     def __repr__(self) -> str:
-        """``State(value)`` or ``State(not set)``."""
         return f"State({self._value!r})" if self.exists() else "State(not set)"

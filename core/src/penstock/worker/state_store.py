@@ -1,10 +1,10 @@
-"""``StateStore``: the states of one partition's keys, in a few files that are never changed.
+"""``StateStore``: the states of one partition's keys, in a few immutable files.
 
 A version of the states is a list of segments. A segment is a SQLite file of states and removals; newer segments
-override older ones. Each batch adds one segment with its changes, and segments of similar size are merged. The cost of
-a batch is therefore proportional to its changes, times the logarithm of all states, and older versions can be read
-until their files are deleted. File names are derived from the contents: when another run computes a batch again from
-other records, it does not mistake an old file for its own. Used by one task at a time, in the Python worker.
+override older ones. Every batch adds one segment with its changes, and segments of similar size are merged. The cost of
+a batch is therefore proportional to its changes, times the logarithm of all states. Older versions can be read until
+their files are deleted. File names are derived from the contents: a recovered run that recomputes a batch from other
+records does not mistake an old file for its own. One task at a time uses a store, in the Python worker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
-from pyspark import cloudpickle
 from pyspark.core.rdd import portable_hash
 
 from penstock.errors import StateGoneError
@@ -32,9 +31,9 @@ from penstock.storage.uri import connect, is_remote
 if TYPE_CHECKING:
     from pyarrow import fs
 
-# A segment is merged with the previous one unless that is more than this many times larger.
+# A segment is merged with the previous one unless the previous one is more than this many times larger.
 _RATIO = 3
-# Keys in one query; SQLite accepts 32,766 parameters.
+# Keys per query; SQLite accepts 32,766 parameters.
 _KEYS_PER_QUERY = 1_000
 
 _Row = tuple[int, bytes, bytes | None, int]
@@ -42,12 +41,7 @@ _Row = tuple[int, bytes, bytes | None, int]
 
 @frozen
 class Segment:
-    """One file of a store.
-
-    Attributes:
-        name: file name in the store's directory.
-        num_rows: number of states and removals.
-    """
+    """One file of a store, with ``num_rows`` states and removals."""
 
     name: str
     num_rows: int
@@ -71,13 +65,13 @@ class StateVersion:
 
 
 @frozen
-class Found:
+class StoredState:
     """The stored state of a key.
 
     Attributes:
-        key: pickled, as it was first stored, because equal keys may be pickled differently.
-        state: pickled; ``None`` when it was removed.
-        updated_ms: time of the batch that stored it.
+        key: the pickled key as it was first stored, because equal keys may have different pickles.
+        state: the pickled state; ``None`` if it was removed.
+        updated_ms: time of the batch that stored the state.
     """
 
     key: bytes
@@ -90,8 +84,8 @@ class StateStore:
     """The files of one partition.
 
     Attributes:
-        directory: on this host: the files themselves, or copies of those that were used here.
-        remote: file system and path of the files when they are not on this host; else ``None``.
+        directory: local directory of the files, or of copies of the remote files that were used on this host.
+        remote: file system and path of remote files; ``None`` for local ones.
     """
 
     directory: Path
@@ -99,12 +93,7 @@ class StateStore:
 
     @staticmethod
     def of(home: str, partition: int) -> StateStore:
-        """The store of a partition.
-
-        Args:
-            home: directory of the stores of all partitions: a path, or a URI that ``pyarrow.fs`` reads.
-            partition: number of the partition.
-        """
+        """The store of a partition in the directory of all stores, a path or a URI."""
         if not is_remote(home):
             return StateStore(Path(home) / str(partition))
         system, path = connect(home)
@@ -113,25 +102,25 @@ class StateStore:
             Path(tempfile.gettempdir()) / f"penstock-state-{copies}" / str(partition), (system, f"{path}/{partition}")
         )
 
-    def find(self, version: StateVersion, keys: Iterable[Any]) -> dict[Any, Found]:
-        """Look up keys; the result lacks those that were never stored."""
-        found: dict[Any, Found] = {}
+    def find(self, version: StateVersion, keys: Iterable[Any]) -> dict[Any, StoredState]:
+        """Look up keys; the result omits keys that were never stored."""
+        states: dict[Any, StoredState] = {}
         wanted = {key: portable_hash(key) for key in keys}
         for segment in reversed(version.segments):
             if not wanted:
                 break
             with closing(self._open(segment.name)) as database:
                 for key, row in _matching(database, wanted):
-                    found[key] = Found(row[1], row[2], row[3])
-            for key in found.keys() & wanted.keys():
+                    states[key] = StoredState(row[1], row[2], row[3])
+            for key in states.keys() & wanted.keys():
                 del wanted[key]
-        return found
+        return states
 
     def snapshot(self, version: StateVersion) -> Iterator[tuple[Any, Any]]:
-        """All keys and states, in no particular order; holds one row of each segment in memory."""
+        """All keys and states, in no particular order; holds one row per segment in memory."""
         connections = [self._open(segment.name) for segment in version.segments]
         try:
-            # Rows of the same key follow each other, the newest segment's first.
+            # The rows of a key follow each other, the newest segment's first.
             query = "SELECT hash, key, ?, state FROM state ORDER BY hash, key"
             rows = heapq.merge(*(database.execute(query, (-age,)) for age, database in enumerate(connections)))
             for _, same in itertools.groupby(rows, key=lambda row: row[:2]):
@@ -143,9 +132,9 @@ class StateStore:
                 database.close()
 
     def older_than(self, version: StateVersion, before_ms: int) -> Iterator[Any]:
-        """Keys that may have last been stored before a time, and not before ``version.timed_out_ms``.
+        """Keys that were stored before a time and not before ``version.timed_out_ms``.
 
-        A key is given once for each segment that contains it, even when a newer segment overrides that.
+        A key occurs once per segment that contains it, even if a newer segment overrides that state.
         """
         since_ms = -1 if version.timed_out_ms is None else version.timed_out_ms
         for segment in version.segments:
@@ -157,16 +146,10 @@ class StateStore:
                 for (key,) in rows:
                     yield pickle.loads(key)
 
-    def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, Found]]) -> StateVersion:
-        """Add the changes of a batch. Computed again, the same batch writes the same files.
+    def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, StoredState]]) -> StateVersion:
+        """Add a batch's changes to the version before the batch, and return the version after it.
 
-        Args:
-            version: the states before the batch.
-            time_ms: batch time.
-            changes: keys and their new states.
-
-        Returns:
-            The states after the batch.
+        A recomputed batch writes the same files.
         """
         rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
         segments = [*version.segments]
@@ -176,7 +159,7 @@ class StateStore:
         merged = _to_merge(segments)
         retired = list(version.retired)
         if merged > 1:
-            # Removals are needed only while an older segment contains the state that they remove.
+            # A removal is needed only while an older segment contains the removed state.
             whole = merged == len(segments)
             old = segments[-merged:]
             name = f"{time_ms}-{merged}-{_digest([whole, *(segment.name for segment in old)])}.db"
@@ -187,13 +170,10 @@ class StateStore:
 
     def retire(self, version: StateVersion, before_ms: int) -> StateVersion:
         """Delete the files that no version since ``before_ms`` needs."""
-        kept = []
         for last_ms, name in version.retired:
             if last_ms < before_ms:
                 self._delete(name)
-            else:
-                kept.append((last_ms, name))
-        return evolve(version, retired=tuple(kept))
+        return evolve(version, retired=tuple(old for old in version.retired if old[0] >= before_ms))
 
     def _open(self, name: str) -> sqlite3.Connection:
         try:
@@ -246,16 +226,6 @@ class StateStore:
             system, home = self.remote
             with contextlib.suppress(FileNotFoundError):
                 system.delete_file(f"{home}/{name}")
-
-
-def pickled(value: Any) -> bytes:
-    """A key or a state in its stored form."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # An instance of a class in the program's main file: by value, as Spark sends it to workers.
-        dumped: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        return dumped
 
 
 _SCHEMA = """

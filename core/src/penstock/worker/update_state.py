@@ -1,4 +1,4 @@
-"""``UpdateState``: ``updateStateByKey`` in one partition, which calls the update function once for each key.
+"""``UpdateState``: ``updateStateByKey`` in one partition, which calls the update function once per key.
 
 When the function fails, its key keeps its state and the error is recorded beside the states. A state that the function
 changed in place before it failed stays changed.
@@ -13,21 +13,20 @@ from attrs import frozen
 from pyspark import Accumulator
 
 from penstock.worker.combine import merge_by_key
-from penstock.worker.state_errors import PartitionErrors, Reported
-from penstock.worker.state_pairs import StatePairs, grouped
+from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, grouped
 
-# Indices into the list of a key: its state, its new values.
+# Indices into a key's list of state and new values.
 _STATE, _VALUES = range(2)
 
 
 @frozen
 class UpdateState:
-    """A partition function: from the previous states and new pairs to the new states.
+    """Partition function from the previous states and new pairs to the new states, followed by the errors.
 
     Attributes:
         time_ms: batch time.
         update: the program's function, from new values and state to the new state.
-        memory_limit_mb: past which the worker spills.
+        memory_limit_mb: the worker spills when it uses more.
         reported: sends the errors to the driver.
     """
 
@@ -37,7 +36,6 @@ class UpdateState:
     reported: Accumulator[Reported]
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[StatePairs | PartitionErrors]:
-        """The states, then the errors."""
         errors = PartitionErrors()
         gathered = merge_by_key(_gather, self.memory_limit_mb, _by_key(elements))
         yield from grouped(self.time_ms, self._updated(gathered, errors))

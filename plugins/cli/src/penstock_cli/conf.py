@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.conf import KEYS, OPTION_SECTIONS, Settings, key
-from penstock.conf_values import converter, holds_several, refused, type_name, value_of
+from penstock.conf_values import refused, structure_option, type_name, value_of
 from penstock.conf_warnings import IGNORED, keys_without_effect
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.plugins.discovery import KINDS, Plugins
@@ -287,9 +287,9 @@ def _refused_options(
     # The program gives the missing ones, such as the host of a socket. Until then only types can be checked.
     for field in attrs.fields(options):
         name = field.alias or field.name
-        if name in known and not holds_several(field.type):
+        if name in known:
             try:
-                converter.structure(known[name], get_type_hints(options, include_extras=True)[field.name])
+                structure_option(known[name], get_type_hints(options, include_extras=True)[field.name])
             except (ValueError, TypeError) as error:
                 text = refused(f"{prefix}{name}", known[name], str(error), is_hidden=not field.repr)
                 yield Problem(f"{prefix}{name}", True, text)

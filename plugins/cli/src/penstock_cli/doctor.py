@@ -189,7 +189,7 @@ def check_pandas() -> Iterator[Finding]:
     version = _version("pandas")
     purpose = "DataFrames and PySpark's pandas functions"
     if version is None:
-        yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install 'penstock-core[columnar]'")
+        yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install penstock-dataframes")
     elif not _PANDAS <= _numbers(version) < _TOO_NEW_PANDAS:
         yield Finding("warn", f"pandas {version} does not work with {purpose}", "pip install 'pandas>=2.2,<3'")
     else:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from attrs import frozen
 
+from penstock.spi import Packable, pack
 from penstock_file.file_version import FileVersion
 
 #: Maximum size of a partition, unless a file that cannot be split is larger.
@@ -56,31 +57,22 @@ def partitions(versions: Sequence[FileVersion], unit: int | None, parallelism: i
         parallelism: number of tasks that can run at a time; files are split further to occupy them.
     """
     total = sum(version.size + _OPEN_BYTES for version in versions)
-    most = min(MAX_PARTITION_BYTES, max(_MIN_PARTITION_BYTES, -(-total // max(parallelism, 1))))
-    made: list[tuple[FilePiece, ...]] = []
-    current: list[FilePiece] = []
-    filled = number = 0
-    for version in versions:
-        for start, stop in _ranges(version, unit, most):
-            cost = stop - start + _OPEN_BYTES
-            if current and filled + cost > most:
-                made.append(tuple(current))
-                current, filled = [], 0
-            current.append(FilePiece(number, version.path, start, stop, version.size))
-            filled += cost
-            number += 1
-    if current:
-        made.append(tuple(current))
-    return made
+    max_bytes = min(MAX_PARTITION_BYTES, max(_MIN_PARTITION_BYTES, -(-total // max(parallelism, 1))))
+    ranges = [(version, *part) for version in versions for part in _ranges(version, unit, max_bytes)]
+    pieces = (
+        Packable(FilePiece(number, version.path, start, stop, version.size), stop - start + _OPEN_BYTES)
+        for number, (version, start, stop) in enumerate(ranges)
+    )
+    return pack(pieces, max_bytes=max_bytes)
 
 
-def _ranges(version: FileVersion, unit: int | None, most: int) -> Iterator[tuple[int, int]]:
+def _ranges(version: FileVersion, unit: int | None, max_bytes: int) -> Iterator[tuple[int, int]]:
     size = version.size
     # A file that is not a multiple of the unit has one reader, which reports that once.
-    if unit is None or size <= most * _SLACK or size % unit or codec_of(version.path) is not None:
+    if unit is None or size <= max_bytes * _SLACK or size % unit or codec_of(version.path) is not None:
         yield 0, size
         return
-    step = max(most - most % unit, unit)
+    step = max(max_bytes - max_bytes % unit, unit)
     start = 0
     while size - start > step * _SLACK:
         yield start, start + step

@@ -6,7 +6,7 @@ side means that the cost has changed, and earlier batches then count little.
 
 from __future__ import annotations
 
-from attrs import define
+from attrs import evolve, frozen
 
 # Weight of a batch relative to the next one.
 _MEMORY = 0.9
@@ -17,10 +17,10 @@ _MEMORY_OF_A_CHANGE = 0.02
 _TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
 # Relative deviations from the line: initial, minimum, and the multiple that makes a batch an outlier.
 _FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
-_OUTSTANDING = 4.0
+_OUTLYING = 4.0
 
 
-@define
+@frozen
 class BatchCost:
     """The fitted line, and how far batches deviate from it.
 
@@ -28,13 +28,13 @@ class BatchCost:
         fixed_ms: time of a batch without records.
         record_ms: time for each record; 0 before the first batch.
         deviation: mean relative deviation.
-        outstanding: consecutive outliers above the line; negative: below it.
+        outliers: consecutive outliers above the line; negative: below it.
     """
 
     fixed_ms: float = 0.0
     record_ms: float = 0.0
     deviation: float = _FIRST_DEVIATION
-    outstanding: int = 0
+    outliers: int = 0
     # Weighted sums over batches: 1, n, n², t, n·t.
     weight: float = 0.0
     n: float = 0.0
@@ -43,39 +43,42 @@ class BatchCost:
     nt: float = 0.0
 
     def predict_ms(self, records: float) -> float:
-        """The expected time of a batch."""
+        """Return the expected time of a batch."""
         return self.fixed_ms + self.record_ms * records
 
-    def learn(self, records: int, took_ms: int) -> bool:
+    def learn(self, records: int, took_ms: int) -> tuple[BatchCost, bool]:
         """Learn from a batch. Both numbers are above zero.
 
         Returns:
-            Whether the cost has changed: the batch is the second outlier in a row on the same side.
+            The cost after the batch, and whether it has changed: the batch is the second outlier in a row on one side.
         """
-        counted_ms, memory, changed = float(took_ms), _MEMORY, False
-        if self.weight:
-            expected = self.predict_ms(records)
-            off = (took_ms - expected) / expected
-            bound = _OUTSTANDING * max(self.deviation, _LEAST_DEVIATION) * (1 + self._leverage(records)) ** 0.5
-            if abs(off) <= bound:
-                self.outstanding = 0
-            else:
-                side = 1 if off > 0 else -1
-                self.outstanding = side if self.outstanding * side <= 0 else self.outstanding + side
-                changed = abs(self.outstanding) >= 2
-                if changed:
-                    memory, self.outstanding = _MEMORY_OF_A_CHANGE, 0
-                else:
-                    counted_ms = max(expected * (1 + (bound if off > 0 else -bound)), 0.0)
-            if not changed:
-                self.deviation += (1 - _MEMORY) * (min(abs(off), bound) - self.deviation)
-        self.weight = memory * self.weight + 1
-        self.n = memory * self.n + records
-        self.nn = memory * self.nn + float(records) * records
-        self.t = memory * self.t + counted_ms
-        self.nt = memory * self.nt + records * counted_ms
-        self._fit()
-        return changed
+        if not self.weight:
+            return self._add(records, float(took_ms), _MEMORY), False
+        expected_ms = self.predict_ms(records)
+        off = (took_ms - expected_ms) / expected_ms
+        bound = _OUTLYING * max(self.deviation, _LEAST_DEVIATION) * (1 + self._leverage(records)) ** 0.5
+        if abs(off) <= bound:
+            outliers, counted_ms = 0, float(took_ms)
+        else:
+            side = 1 if off > 0 else -1
+            outliers = side if self.outliers * side <= 0 else self.outliers + side
+            if abs(outliers) >= 2:
+                return evolve(self, outliers=0)._add(records, float(took_ms), _MEMORY_OF_A_CHANGE), True
+            counted_ms = max(expected_ms * (1 + side * bound), 0.0)
+        deviation = self.deviation + (1 - _MEMORY) * (min(abs(off), bound) - self.deviation)
+        return evolve(self, outliers=outliers, deviation=deviation)._add(records, counted_ms, _MEMORY), False
+
+    def _add(self, records: int, took_ms: float, memory: float) -> BatchCost:
+        """Add a batch to the sums, and fit the line."""
+        summed = evolve(
+            self,
+            weight=memory * self.weight + 1,
+            n=memory * self.n + records,
+            nn=memory * self.nn + float(records) * records,
+            t=memory * self.t + took_ms,
+            nt=memory * self.nt + records * took_ms,
+        )
+        return summed._fit()
 
     def _leverage(self, records: float) -> float:
         """The variance of the line at a number of records, relative to that of a batch."""
@@ -89,9 +92,10 @@ class BatchCost:
         # Above zero: the trust alone exceeds any rounding error.
         return (self.weight + self._trust()) * self.nn - self.n * self.n
 
-    def _fit(self) -> None:
+    def _fit(self) -> BatchCost:
         weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms
         fixed = (self.nn * t - self.n * self.nt) / self._determinant()
         # The fixed time is not negative, and a record takes some time.
-        self.fixed_ms = min(max(fixed, 0.0), t / weight * 0.99)
-        self.record_ms = max((self.nt - self.fixed_ms * self.n) / self.nn, 0.01 * t / weight * self.n / self.nn)
+        fixed_ms = min(max(fixed, 0.0), t / weight * 0.99)
+        record_ms = max((self.nt - fixed_ms * self.n) / self.nn, 0.01 * t / weight * self.n / self.nn)
+        return evolve(self, fixed_ms=fixed_ms, record_ms=record_ms)

@@ -30,8 +30,8 @@ class FixedRateEstimator(RateEstimator):
 
     def __init__(self, options: FixedOptions, batch_interval_ms: int) -> None:
         checked_interval_ms(batch_interval_ms)
-        self._rate = self.initial_rate = options.rate
+        self._rate = options.rate
+        self.initial_rate = options.rate
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Return the configured rate, records/s."""
         return self._rate

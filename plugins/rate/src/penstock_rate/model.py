@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from attrs import Attribute, Factory, define, field, frozen
+from attrs import Attribute, evolve, field, frozen
 from attrs.validators import optional
 
 from penstock import RateEstimator
@@ -27,8 +27,8 @@ _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.5, 10.0, 1.1
 _LEAST_SHARE, _MOST_SHARE, _HEADROOM = 0.85, 0.95, 1.3
 # Decay of the excess with each batch, and its maximum, assumed before the first batch.
 _EXCESS_LASTS, _MOST_EXCESS = 0.95, 0.2
-# Decay with each batch of the sum that tells a lack of records from blocks that fall into the next batch.
-_LACK_LASTS = 0.8
+# Decay of the shortfall with each batch.
+_SHORTFALL_LASTS = 0.8
 # However high the fixed cost is, records get at least this part of the rest of the interval, relative to the share, and
 # at least this part of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
@@ -41,9 +41,9 @@ _FIRST_RECORDS = 2
 # The last batch is measured, the fitted line is not: the rate is at least this part of the last batch's, in proportion
 # to the time aimed at.
 _LEAST_OF_PROPORTION = 0.25
-# Decay of the maximum that batches have shown to be possible: the capacity may have fallen since.
-_SHOWN_LASTS = 0.9
-# Rates that are remembered for queued batches.
+# Decay of the proven number of records with each batch: the capacity may have fallen since.
+_PROVEN_LASTS = 0.9
+# Maximum number of saved rates, which queued batches need.
 _RATES = 128
 _HIGHEST = 1e15
 
@@ -72,29 +72,150 @@ class ModelOptions:
     )
 
 
-@define
+@frozen
 class ModelState:
     """The state of ``model``.
 
     Attributes:
         rate: the last estimate, records/s.
+        first_rate: records/s until the first estimate.
         time: end of the last batch that was used, ms; ``None`` before the first.
         cost: the learned cost.
-        shown: the decaying maximum that a batch has shown to be possible, records an interval.
-        excess: the decaying maximum by which batches exceeded, or may exceed, the expected time of the admitted
-            records, relative to it.
-        lack: decaying sum of the records that batches had less than was admitted, relative to that; below zero after
-            batches that had more.
+        proven: decaying maximum of the records per interval that a batch has proven to be possible.
+        excess: decaying maximum by which batches exceeded, or may exceed, the expected time of the admitted records,
+            relative to it.
+        shortfall: decaying sum of the records that batches had less than was admitted, relative to that; below zero
+            after batches that had more.
         rates: the last estimates with their times, oldest first.
     """
 
     rate: float
+    first_rate: float
     time: int | None = None
-    cost: BatchCost = Factory(BatchCost)
-    shown: float = 0.0
+    cost: BatchCost = field(factory=BatchCost)
+    proven: float = 0.0
     excess: float = _MOST_EXCESS
-    lack: float = 0.0
-    rates: list[tuple[int, float]] = Factory(list)
+    shortfall: float = 0.0
+    rates: tuple[tuple[int, float], ...] = ()
+
+    def admitted(self, batch_time: int, interval: int) -> float:
+        """Return the records that the rates admitted into the batch of a time."""
+        until, since, admitted = batch_time, batch_time - interval, 0.0
+        for start, rate in reversed(self.rates):
+            if start < until:
+                admitted += rate * (until - max(start, since)) / 1000
+                until = max(start, since)
+            if until <= since:
+                return admitted
+        first = self.first_rate if len(self.rates) < _RATES else self.rates[0][1]
+        return admitted + first * (until - since) / 1000
+
+
+@frozen
+class Batch:
+    """A completed batch.
+
+    Attributes:
+        time: when its processing ended, ms.
+        records: number of its records.
+        took_ms: processing delay.
+        waited_ms: scheduling delay.
+        admitted: records that the rates in force admitted into it.
+    """
+
+    time: int
+    records: int
+    took_ms: int
+    waited_ms: int
+    admitted: float
+
+
+@frozen
+class Aim:
+    """The time that a batch is to take.
+
+    Attributes:
+        total_ms: the whole time.
+        records_ms: the part of it for records; the rest is the fixed cost.
+        late_ms: expected delay of the first batch that a new rate affects.
+    """
+
+    total_ms: float
+    records_ms: float
+    late_ms: float
+
+
+def observe(state: ModelState, batch: Batch, interval: int) -> tuple[ModelState, bool]:
+    """Learn from a batch.
+
+    Returns:
+        The state after it, and whether the cost of batches has changed.
+    """
+    expected_ms = state.cost.predict_ms(min(batch.records, batch.admitted))
+    cost, changed = state.cost.learn(batch.records, batch.took_ms)
+    excess, shortfall = state.excess, state.shortfall
+    if expected_ms and not changed and not cost.outliers:
+        # The limiter keeps permits that the input has not used: the next batch may have that many more records. A
+        # block that falls into the next batch leaves none: the surplus of one batch offsets the shortfall of another.
+        missing = 1 - batch.records / batch.admitted
+        shortfall = min(max(_SHORTFALL_LASTS * shortfall + missing, -_MOST_EXCESS), _MOST_EXCESS)
+        latest = max(batch.took_ms / expected_ms - 1, min(missing, shortfall))
+        excess = max(_EXCESS_LASTS * excess, min(latest, _MOST_EXCESS))
+    possible = batch.records * interval / max(batch.took_ms, interval)
+    proven = possible if changed else max(_PROVEN_LASTS * state.proven, possible)
+    return evolve(state, cost=cost, excess=excess, shortfall=shortfall, proven=proven), changed
+
+
+def share_of(state: ModelState, configured: float | None) -> float:
+    """Return the share of the interval that a batch is to take: the configured one, or less with noise."""
+    return configured or min(max(1 / (1 + _HEADROOM * state.excess), _LEAST_SHARE), _MOST_SHARE)
+
+
+def aim(state: ModelState, batch: Batch, share: float, interval: int) -> Aim:
+    """Choose the time that a batch is to take; less than the share while batches are late."""
+    fixed_ms = state.cost.fixed_ms
+    rest_ms = interval - fixed_ms
+    # What the fixed cost leaves of the share, or, if that is little, a part of what it leaves of the interval.
+    room_ms = max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
+    late_ms = _expected_delay_ms(state, batch, interval)
+    records_ms = max(room_ms - late_ms / _DRAIN_INTERVALS, _LEAST_AIM * room_ms)
+    return Aim(fixed_ms + records_ms, records_ms, late_ms)
+
+
+def _expected_delay_ms(state: ModelState, batch: Batch, interval: int) -> float:
+    """Return the expected delay of the first batch that a new rate affects, after the queued ones."""
+    cost, filled = state.cost, min(batch.records / batch.admitted, 1.0)
+    # An outlier may be the first of several slow batches.
+    slowdown = batch.took_ms / cost.predict_ms(batch.records) if cost.outliers > 0 else 1.0
+    batch_time = batch.time - batch.took_ms - batch.waited_ms
+    late_ms = max(float(batch.waited_ms + batch.took_ms - interval), 0.0)
+    for number in range(1, min((batch.time - batch_time) // interval, _WAITING) + 1):
+        records = filled * state.admitted(batch_time + number * interval, interval)
+        late_ms = max(late_ms + slowdown * cost.predict_ms(records) - interval, 0.0)
+    return late_ms
+
+
+def limit(state: ModelState, batch: Batch, target: Aim, kept: float, interval: int) -> tuple[float, str]:
+    """Turn an aim into a rate within a safe step.
+
+    Args:
+        state: the state after the batch.
+        batch: the last batch.
+        target: the time that a batch is to take.
+        kept: the last rate, adjusted to the present share: the lowest while the input is the limit.
+        interval: the batch interval, ms.
+
+    Returns:
+        The rate, records/s, and why it is less than the aim allows; empty if it is not.
+    """
+    proportional = _LEAST_OF_PROPORTION * batch.records * target.total_ms / batch.took_ms
+    fits = max(target.records_ms / state.cost.record_ms, proportional)
+    spent_ms = max(batch.took_ms - state.cost.fixed_ms, _LEAST_ROOM * batch.took_ms)
+    growth = min(max(math.sqrt(target.records_ms / spent_ms), _GROWTH), _MOST_GROWTH)
+    wanted, safe = fits * 1000 / interval, growth * state.proven * 1000 / interval
+    if batch.records >= _BINDING * batch.admitted or batch.took_ms > target.total_ms:
+        return min(wanted, safe), ", limited to a safe step" if wanted > safe else ""
+    return max(kept, min(wanted, safe, _EXPLORATION * state.rate)), "; the input was the limit"
 
 
 class ModelRateEstimator(RateEstimator):
@@ -112,102 +233,42 @@ class ModelRateEstimator(RateEstimator):
     initial_rate: float
 
     def __init__(self, options: ModelOptions, batch_interval_ms: int) -> None:
-        self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
+        self._options = options
+        self._interval_ms = checked_interval_ms(batch_interval_ms)
         first = options.initial_rate or _FIRST_RECORDS * 1000 / batch_interval_ms
-        self._first_rate = self.initial_rate = max(first, options.min_rate)
-        self.state, self.reason = ModelState(self._first_rate), "no batch yet"
+        self.initial_rate = max(first, options.min_rate)
+        self.state = ModelState(self.initial_rate, self.initial_rate)
+        self.reason = "no batch yet"
 
     def begin_with(self, rate: float) -> None:
-        """Start from the program's first rate, records/s."""
-        self._first_rate = self.state.rate = max(min(rate, _HIGHEST), self._options.min_rate)
+        first = self._bounded(rate)
+        self.state = evolve(self.state, rate=first, first_rate=first)
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Return the rate, records/s; ``None`` for a batch without records or duration, or not later than the last."""
-        state, interval = self.state, self._interval_ms
-        if numElements <= 0 or processingDelay <= 0 or (state.time is not None and time <= state.time):
+        before, interval = self.state, self._interval_ms
+        if numElements <= 0 or processingDelay <= 0 or (before.time is not None and time <= before.time):
             self.reason = "batch ignored: no records, no duration, or not later than the last"
             return None
-        waited = max(schedulingDelay, 0)
-        admitted = self._admitted(time - processingDelay - waited)
+        waited_ms = max(schedulingDelay, 0)
+        admitted = before.admitted(time - processingDelay - waited_ms, interval)
         # An implausible count is limited to what was admitted.
-        numElements = max(min(numElements, int(_MOST_ADMITTED * admitted)), 1)
-        share, expected_ms = self._share(), state.cost.predict_ms(min(numElements, admitted))
-        changed = state.cost.learn(numElements, processingDelay)
-        if expected_ms and not changed and not state.cost.outstanding:
-            # The limiter keeps permits that the input has not used: the next batch may have that many more records. A
-            # block that falls into the next batch leaves none: the surplus of one batch offsets the lack of another.
-            lack = 1 - numElements / admitted
-            state.lack = min(max(_LACK_LASTS * state.lack + lack, -_MOST_EXCESS), _MOST_EXCESS)
-            excess = max(processingDelay / expected_ms - 1, min(lack, state.lack))
-            state.excess = max(_EXCESS_LASTS * state.excess, min(excess, _MOST_EXCESS))
-        possible = numElements * interval / max(processingDelay, interval)
-        state.shown = min(max(_SHOWN_LASTS * state.shown, possible), possible if changed else math.inf)
+        records = max(min(numElements, int(_MOST_ADMITTED * admitted)), 1)
+        batch = Batch(time, records, processingDelay, waited_ms, admitted)
+        state, changed = observe(before, batch, interval)
+        share = share_of(state, self._options.share)
+        target = aim(state, batch, share, interval)
+        kept = before.rate * share / share_of(before, self._options.share)
+        wanted, limited = limit(state, batch, target, kept, interval)
+        rate = self._bounded(wanted)
+        self.state = evolve(state, time=time, rate=rate, rates=(*state.rates, (time, rate))[-_RATES:])
+        self.reason = (
+            f"{state.cost.fixed_ms:.4g} ms and {state.cost.record_ms:.4g} ms a record: aims at {target.total_ms:.4g} ms"
+            + (f", batches are {target.late_ms:.4g} ms late" if target.late_ms else "")
+            + limited
+            + ("; the cost has changed" if changed else "")
+            + ("; raised to min_rate" if wanted < self._options.min_rate else "")
+        )
+        return rate
 
-        # An outlier may be the first of several slow batches.
-        fear = processingDelay / state.cost.predict_ms(numElements) if state.cost.outstanding > 0 else 1.0
-        late_ms = self._expected_delay(time, processingDelay, waited, min(numElements / admitted, 1.0), fear)
-        room_ms = self._room()
-        used_ms = max(room_ms - late_ms / _DRAIN_INTERVALS, _LEAST_AIM * room_ms)
-        aim_ms = state.cost.fixed_ms + used_ms
-        why = f"aims at {aim_ms:.4g} ms" + (f", batches are {late_ms:.4g} ms late" if late_ms else "")
-        fits = max(used_ms / state.cost.record_ms, _LEAST_OF_PROPORTION * numElements * aim_ms / processingDelay)
-        spent_ms = max(processingDelay - state.cost.fixed_ms, _LEAST_ROOM * processingDelay)
-        growth = min(max(math.sqrt(used_ms / spent_ms), _GROWTH), _MOST_GROWTH)
-        wanted, most = fits * 1000 / interval, growth * state.shown * 1000 / interval
-        if numElements >= _BINDING * admitted or processingDelay > aim_ms:
-            if wanted > most:
-                why = f"{why}, limited to a safe step"
-            rate = min(wanted, most)
-        else:
-            kept = state.rate * self._share() / share
-            rate = max(kept, min(wanted, most, _EXPLORATION * state.rate))
-            why = f"{why}; the input was the limit"
-        if changed:
-            why = f"{why}; the cost has changed"
-        return self._decide(time, rate, why)
-
-    def _decide(self, time: int, rate: float, why: str) -> float:
-        state = self.state
-        if rate < self._options.min_rate:
-            why = f"{why}; raised to min_rate"
-        state.time, state.rate = time, max(min(rate, _HIGHEST), self._options.min_rate)
-        state.rates.append((time, state.rate))
-        del state.rates[:-_RATES]
-        cost = state.cost
-        self.reason = f"{cost.fixed_ms:.4g} ms and {cost.record_ms:.4g} ms a record: {why}"
-        return state.rate
-
-    def _admitted(self, until: int) -> float:
-        """Records that the rates admitted into the batch of a time."""
-        since, admitted = until - self._interval_ms, 0.0
-        for began, rate in reversed(self.state.rates):
-            if began < until:
-                admitted += rate * (until - max(began, since)) / 1000
-                until = max(began, since)
-            if until <= since:
-                return admitted
-        first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
-        return admitted + first * (until - since) / 1000
-
-    def _share(self) -> float:
-        """The share of the interval that a batch is to take."""
-        chosen = self._options.share
-        return chosen or min(max(1 / (1 + _HEADROOM * self.state.excess), _LEAST_SHARE), _MOST_SHARE)
-
-    def _room(self) -> float:
-        """The part of a batch's time that is for its records.
-
-        It is what the fixed cost leaves of the share, or, if that is little, a part of what it leaves of the interval.
-        """
-        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._share()
-        rest_ms = interval - fixed_ms
-        return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
-
-    def _expected_delay(self, time: int, took_ms: int, waited_ms: int, filled: float, fear: float) -> float:
-        """The expected delay of the first batch that a new rate affects, after the queued ones."""
-        interval, batch_time = self._interval_ms, time - took_ms - waited_ms
-        late_ms = max(float(waited_ms + took_ms - interval), 0.0)
-        for number in range(1, min((time - batch_time) // interval, _WAITING) + 1):
-            records = filled * self._admitted(batch_time + number * interval)
-            late_ms = max(late_ms + fear * self.state.cost.predict_ms(records) - interval, 0.0)
-        return late_ms
+    def _bounded(self, rate: float) -> float:
+        return max(min(rate, _HIGHEST), self._options.min_rate)

@@ -47,7 +47,8 @@ class PIDState:
 class PIDRateEstimator(RateEstimator):
     """Answers with the rate at which the last batch was processed, less a part of what is waiting.
 
-    It has no initial rate, as in Spark: until the second batch receivers are unlimited.
+    It ignores a batch that says nothing about the capacity. It has no initial rate, as in Spark: until the second batch
+    receivers are unlimited.
 
     Args:
         options: gains and lower bound.
@@ -60,11 +61,12 @@ class PIDRateEstimator(RateEstimator):
     state: PIDState
 
     def __init__(self, options: PIDOptions, batch_interval_ms: int) -> None:
-        self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
-        self.state, self.reason = PIDState(), "no batch yet"
+        self._options = options
+        self._interval_ms = checked_interval_ms(batch_interval_ms)
+        self.state = PIDState()
+        self.reason = "no batch yet"
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Return the rate, records/s; ``None`` for the first batch and for one that says nothing about the capacity."""
         state, options = self.state, self._options
         if time <= state.time or numElements <= 0 or processingDelay <= 0:
             self.reason = "batch ignored: no records, no duration, or not later than the last"

@@ -1,8 +1,8 @@
-"""Which blocks make a batch, and how they are shared among its tasks. Pure."""
+"""Which blocks make a batch. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from penstock_structured.block_directory import NumberedBlock
 
@@ -44,16 +44,3 @@ def end_of_batch(
         if exceeds:
             break
     return end if rows >= min_rows else start
-
-
-def partitions_of(blocks: Iterable[NumberedBlock], partition_bytes: int) -> list[list[NumberedBlock]]:
-    """Share blocks among partitions, in order: each has blocks up to a number of bytes, and one block at least."""
-    found: list[list[NumberedBlock]] = []
-    size = 0
-    for block in blocks:
-        if not found or size + block.num_bytes > partition_bytes:
-            found.append([])
-            size = 0
-        found[-1].append(block)
-        size += block.num_bytes
-    return found

@@ -17,9 +17,9 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock import ConfigurationError, PenstockError, SchemaError
-from penstock.spi import BlockReference, Token, conform, is_pickled, read_block
+from penstock.spi import BlockReference, Packable, Token, conform, is_pickled, pack, read_block
 from penstock_structured import source_process
-from penstock_structured.batches import end_of_batch, partitions_of
+from penstock_structured.batches import end_of_batch
 from penstock_structured.options import Source
 from penstock_structured.source_run import SourceRun
 
@@ -195,11 +195,10 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         blocks = run.blocks.between(start["block"], end["block"])
         run.start(end["block"])
         # After a restart the first batch was planned by an earlier process.
-        self._planned = end["block"], sum(each.rows for each in blocks)
-        return [
-            BlocksPartition([block.reference(run.location) for block in part], run.token)
-            for part in partitions_of(blocks, self._source.options.partitionBytes)
-        ]
+        self._planned = end["block"], sum(block.rows for block in blocks)
+        packable = (Packable(block.reference(run.location), block.num_bytes) for block in blocks)
+        partitions = pack(packable, max_bytes=self._source.options.partitionBytes)
+        return [BlocksPartition(list(partition), run.token) for partition in partitions]
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete the blocks of batches that have ended."""

@@ -175,13 +175,14 @@ class FakeListenerContext(ListenerContext):
     def graph(self) -> Sequence[DStreamInfo]:
         """Each stream with an output operation of its own."""
         count = len(self._streams)
-        return [
-            *(
-                DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", (), id_)
-                for n, id_ in enumerate(self._streams)
-            ),
-            *(DStreamInfo(count + n, "ForEachDStream", "", f"app.py:{n + 10}", (n,)) for n in range(count)),
+        inputs = [
+            DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", (), id_, "input")
+            for n, id_ in enumerate(self._streams)
         ]
+        outputs = [
+            DStreamInfo(count + n, "ForEachDStream", "", f"app.py:{n + 10}", (n,), role="output") for n in range(count)
+        ]
+        return inputs + outputs
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """The infos of the last receiver events."""

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from penstock import StopProgress
-from penstock.spi import HOOK_OF, Event, EventView, callbacks_of, is_streaming_listener
+from penstock.spi import HOOK_OF, Event, NotAListenerError, register
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.event_runs import PHASES, START_MS, listener_events
 from penstock_testing.fake_listener_context import FakeListenerContext
@@ -23,9 +23,14 @@ BUDGET_S = 0.005
 _MOST_S = 2.0
 
 
+def kind_of(event: object) -> type:
+    """The class of an event for which listeners have callbacks, also for a subclass that a later version may add."""
+    return next(kind for kind in type(event).__mro__ if kind in HOOK_OF)
+
+
 def hook_of(event: object) -> str:
-    """The name of an event's callback, also for a subclass that a later version may add."""
-    return next(HOOK_OF[kind] for kind in type(event).__mro__ if kind in HOOK_OF)
+    """The name of an event's callback."""
+    return HOOK_OF[kind_of(event)]
 
 
 class RunningListener:
@@ -59,14 +64,13 @@ class RunningListener:
             self.context.observe(event)
             self._has_stopped = isinstance(event, StopProgress) and event.phase == PHASES[-1]
             for target in self.probe.listeners:
-                callback = callbacks_of(target).get(hook_of(event))
+                callback = register(target).callbacks.get(kind_of(event))
                 if callback is None:
                     continue
                 self.delivered += 1
-                seen = EventView(event) if is_streaming_listener(target) else event
                 began = time.monotonic()
                 try:
-                    callback(seen)
+                    callback(event)
                 except (Exception, SystemExit) as error:
                     fail(
                         f"{type(target).__name__}.{hook_of(event)} raised {type(error).__name__}: {error}",
@@ -147,7 +151,9 @@ class ListenerSubject(Subject):
         if not probe.listeners:
             fail("make returned no listener", change="set conf to a configuration with which the plugin offers one")
         for target in probe.listeners:
-            if not callbacks_of(target):
+            try:
+                register(target)
+            except NotAListenerError:
                 fail(f"the listener {type(target).__name__} has none of the callbacks {', '.join(HOOK_OF.values())}")
         running = RunningListener(self, context, probe)
         self.on_close(running.stop)

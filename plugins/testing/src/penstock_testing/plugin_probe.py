@@ -33,8 +33,9 @@ from penstock_testing.leaks import LeakMeter
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
 _NEEDS_SPARK = {
-    *("DStream", "DStreamGraph", "DataFrameStream", "InputDStream"),
-    *("StateSpec", "StorageLevel", "StreamingContext"),
+    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "State", "StateSpec", "StorageLevel"),
+    *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
+    *("known_partitions", "node_of"),
 }
 
 

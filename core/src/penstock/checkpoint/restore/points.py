@@ -1,10 +1,8 @@
-"""Restore points: which checkpointed RDDs a recovered run starts its states from, so that they fit together.
+"""Restore points: the consistent set of checkpointed RDDs from which a recovered run starts its states.
 
-A stateful stream computes nothing older than an RDD it already has. So an RDD is of no use if it is younger than a
-batch that will be generated again, than the start of a window over it, or than the restore point of a state that is
-computed from it.
-
-Used before the start and on the checkpoint writer's thread; reads the graph and changes nothing.
+A stateful stream computes nothing older than an RDD that it already has. Therefore an RDD cannot be used if it is
+younger than a batch that will be generated again, than the start of a window over it, or than the restore point of a
+state that is computed from it.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
 
 @frozen
 class RestorePoints:
-    """Where each state of a checkpoint is restored from.
+    """The restore points of a checkpoint's states.
 
     Attributes:
-        files: by stream name, the checkpointed RDDs to use, by batch time in ms.
+        files: the checkpointed RDDs to use, by stream name and batch time in ms.
         oldest_ms: states are recomputed for all batches after this one; ``None`` without state.
-        oldest_required_ms: by stream number, the oldest batch that the stream will be asked for.
+        oldest_required_ms: the oldest batch that will be requested of a stream, by stream number.
     """
 
     files: Mapping[str, Mapping[int, str]]
@@ -37,13 +35,7 @@ class RestorePoints:
 
 
 def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping[str, Node]) -> RestorePoints:
-    """Choose the restore points of a checkpoint.
-
-    Args:
-        checkpoint: the checkpoint to recover from.
-        graph: the program that recovers.
-        streams: the program's stateful streams by name; states of other names are not restored.
-    """
+    """Choose the restore points of a checkpoint for a program's stateful streams, by stream name."""
     saved = {streams[state.name].number: state for state in checkpoint.states if state.name in streams}
     first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
     required_ms: dict[int, int] = {}
@@ -69,16 +61,10 @@ def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping
 
 
 def _choose(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:
-    """The files that are not too young.
-
-    Args:
-        files: the checkpointed RDDs by batch time in ms.
-        limit_ms: a younger file is of no use.
-        first_ms: when the first file ever was written.
-    """
+    """The files that are not younger than the limit; ``first_ms`` is the time of the first file ever."""
     chosen = {time_ms: path for time_ms, path in files.items() if time_ms <= limit_ms}
     # If the very first file is too young, the state is recomputed from the beginning. If older files have been deleted,
-    # the oldest remaining one serves: whatever would require an older one is itself younger.
+    # the oldest remaining one suffices: later states never need an older file.
     if not chosen and files and min(files) > first_ms:
         chosen = {min(files): files[min(files)]}
     return chosen

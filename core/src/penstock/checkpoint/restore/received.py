@@ -1,13 +1,13 @@
-"""The driver write-ahead log of a run: received blocks, and the batch that each is allocated to.
+"""The driver write-ahead log of a recovered run: received blocks and their allocation to batches.
 
-With the write-ahead log on, blocks outlive the run. If it was on in the earlier run and is now off, the recovered run
-must not need any of the earlier run's blocks. Used before the start.
+With the write-ahead log on, blocks outlive the run. If the earlier run had it on and the recovered run has it off, the
+recovered run must not need any block of the earlier run.
 """
 
 from __future__ import annotations
 
 from penstock import conf
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.manifest import BLOCK_LOG, Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints
@@ -19,40 +19,30 @@ from penstock.track.allocations import Allocations, allocations_lost
 log = get_logger("checkpoint")
 
 
-def block_log(program: Program, directory: CheckpointDirectory, run: str, found: Checkpoint | None) -> WriteAheadLog:
-    """The driver write-ahead log of a run, not recovered yet.
-
-    Args:
-        program: the program that runs.
-        directory: its checkpoint directory.
-        run: id of the run.
-        found: the checkpoint that the run recovers from, if any.
-    """
+def block_log(
+    program: Program, directory: CheckpointDirectory, run: str, checkpoint: Checkpoint | None
+) -> WriteAheadLog:
+    """The driver write-ahead log of a run, before its recovery; ``checkpoint`` is the one to recover from, if any."""
     files = directory.files.child(BLOCK_LOG)
-    if found is None:
+    if checkpoint is None:
         return WriteAheadLog(files, run, program.settings, program.clock)
-    # Replaces the allocations of batches that the checkpoint mentions, if they are missing from the log.
-    stream_ids = [saved.stream_id for saved in found.inputs]
-    batches = found.zero_time_ms, found.batch_interval_ms, found.last_time_ms
+    # Stands for the allocations of the checkpoint's batches if they are missing from the log.
+    stream_ids = [saved.stream_id for saved in checkpoint.inputs]
+    batches = checkpoint.zero_time_ms, checkpoint.batch_interval_ms, checkpoint.last_time_ms
     substitute = allocations_lost(*batches, stream_ids)
-    return WriteAheadLog(files, run, program.settings, program.clock, found.logged_events, substitute)
+    return WriteAheadLog(files, run, program.settings, program.clock, checkpoint.logged_events, substitute)
 
 
 def check_no_blocks_needed(
-    program: Program, directory: CheckpointDirectory, found: Checkpoint, points: RestorePoints
+    program: Program, directory: CheckpointDirectory, checkpoint: Checkpoint, points: RestorePoints
 ) -> None:
-    """Check that a run with the write-ahead log off needs no blocks of the run that it recovers from.
-
-    Raises:
-        ConfigurationError: it needs some, and ``spark.penstock.checkpoint.onDamage`` is not ``skip``.
-        WriteAheadLogError: the earlier run's log cannot be read.
-    """
+    """Check that a recovered run with the write-ahead log off needs no blocks of the earlier run."""
     allocations = Allocations()
-    block_log(program, directory, found.run, found).recover(allocations)
+    block_log(program, directory, checkpoint.run, checkpoint).recover(allocations)
     required_ms = points.oldest_required_ms
     needed = 0
-    # Streams that no output reaches are never asked for anything.
-    for stream in (each for each in program.graph.inputs if each.number in required_ms):
+    # No batch requests data of streams without an output.
+    for stream in (stream for stream in program.graph.inputs if stream.number in required_ms):
         blocks = allocations.unallocated(stream.id)
         for time_ms in allocations.times:
             if time_ms >= required_ms[stream.number]:

@@ -1,7 +1,7 @@
-"""``Recovery``: what a run takes over from an earlier one before it starts.
+"""``Recovery``: restores an earlier run's program, state and logs before the start.
 
 It finds the newest checkpoint, loads the saved program, checks that program and checkpoint match, restores the streams,
-and makes the run's first checkpoint. Used on the program's thread before the start.
+and creates the run's first checkpoint. Used on the program's thread.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from attrs import evolve, field, frozen
 from pyspark import SparkContext
 
 from penstock import conf
+from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
-from penstock.checkpoint.program import Program
+from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
-from penstock.checkpoint.restore.program import load_program, save_program
 from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
 from penstock.checkpoint.restore.streams import restore_streams
 from penstock.checkpoint.store import CheckpointStore, unreadable
@@ -41,57 +40,55 @@ log = get_logger("checkpoint")
 
 
 class NotRecoverableError(CheckpointError):
-    """The saved program has an input that cannot be recovered."""
+    """An input of the saved program cannot be recovered."""
 
 
 @frozen
 class BatchAttempts:
-    """How many runs have begun a batch, this one included. Read on the generator's loop and on the job pool.
+    """The number of runs that have begun a batch, including this run.
 
-    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. So every batch after the
-    youngest one in the checkpoint counts as begun if it was due when this run started.
+    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. Therefore every batch
+    after the youngest one in the checkpoint counts as begun if it was due when this run started.
 
     Attributes:
-        known: attempts by batch time in ms, of batches that were begun and are not complete.
-        after_ms: the youngest batch that the checkpoint mentions.
+        pending: attempts by batch time in ms, of the batches that were incomplete in the checkpoint.
+        after_ms: the youngest batch in the checkpoint.
         until_ms: when this run started.
-        later: number of runs that may have begun a batch between the two.
+        later: number of runs that may have begun a batch between these two times.
     """
 
-    known: Mapping[int, int] = field(factory=dict)
+    pending: Mapping[int, int] = field(factory=dict)
     after_ms: int = -1
     until_ms: int = -1
     later: int = 1
 
     @classmethod
-    def after(cls, found: Checkpoint, now_ms: int) -> BatchAttempts:
-        """The attempts of a run that recovers from a checkpoint now."""
-        known = {time_ms: count + 1 for time_ms, count in found.pending.items()}
-        return cls(known, found.last_time_ms, now_ms, found.later_attempts + 1)
+    def after(cls, checkpoint: Checkpoint, now_ms: int) -> BatchAttempts:
+        """The attempts of a run that starts now and recovers from a checkpoint."""
+        pending = {time_ms: count + 1 for time_ms, count in checkpoint.pending.items()}
+        return cls(pending, checkpoint.last_time_ms, now_ms, checkpoint.later_attempts + 1)
 
     def of(self, time_ms: int) -> int:
-        """How many runs have begun the batch."""
-        return self.known.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)
+        """The number of runs that have begun a batch."""
+        return self.pending.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)
 
 
 @frozen
 class RecoveredRun:
-    """What a run starts with.
+    """The state with which a run starts.
 
     Attributes:
-        directory: the checkpoint directory.
         first: the run's first checkpoint, not written yet.
-        found: the checkpoint that it recovers from; ``None`` if it starts fresh.
-        attempts: how many runs have begun a batch.
-        batches: late batches and how to catch up; ``None`` if the earlier run had no batch.
-        obsolete: folders of an earlier run that this one replaces, to delete when the first checkpoint is written.
+        checkpoint: the checkpoint to recover from; ``None`` to start fresh.
+        batches: the batches to generate again; ``None`` if the earlier run had no batch.
+        obsolete: folders of a replaced earlier run, to delete when the first checkpoint is written.
         block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
         completed_outputs: the log of completed outputs; ``None`` if it is off.
     """
 
     directory: CheckpointDirectory
     first: Checkpoint
-    found: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None
     attempts: BatchAttempts = field(factory=BatchAttempts)
     batches: RecoveredBatches | None = None
     obsolete: Sequence[str] = ()
@@ -101,7 +98,7 @@ class RecoveredRun:
     @property
     def rates(self) -> Mapping[int, float]:
         """The receivers' rate limits by stream id, records/s."""
-        inputs = () if self.found is None else self.found.inputs
+        inputs = () if self.checkpoint is None else self.checkpoint.inputs
         return {saved.stream_id: saved.rate for saved in inputs if saved.rate is not None}
 
     def logged_events(self) -> int:
@@ -112,12 +109,11 @@ class RecoveredRun:
 def find_newest(directory: str) -> Checkpoint | None:
     """The newest sound checkpoint in a directory; ``None`` if there is none.
 
-    Without a SparkContext, a path without a file system is taken for a local one: only Hadoop's configuration says
-    what its default file system is.
+    Without a SparkContext, a path without a file system is treated as local, because only Hadoop's configuration
+    names the default file system.
 
     Raises:
         CheckpointError: there are checkpoints and none can be read.
-        ConfigurationError: the directory is empty text or a file, or no file system answers to it.
     """
     require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
@@ -126,18 +122,16 @@ def find_newest(directory: str) -> Checkpoint | None:
 
 
 class Recovery:
-    """Recovers a program from its checkpoint directory.
-
-    Args:
-        program: the program, not started.
-        directory: its checkpoint directory.
-    """
+    """Recovers a program that has not started from its checkpoint directory."""
 
     def __init__(self, program: Program, directory: CheckpointDirectory) -> None:
-        self._program, self.directory = program, directory
-        self._graph, self._settings, self._store = program.graph, program.settings, directory.store
+        self._program = program
+        self.directory = directory
+        self._graph = program.graph
+        self._settings = program.settings
+        self._store = directory.store
         #: The checkpoint to recover from; ``None`` to start fresh.
-        self.found: Checkpoint | None = None
+        self.checkpoint: Checkpoint | None = None
 
     def find(self) -> None:
         """Recover from the newest checkpoint in the directory, if there is one.
@@ -145,43 +139,40 @@ class Recovery:
         Raises:
             CheckpointError: there are checkpoints and none can be read.
         """
-        self.found = _newest(self._store, self.directory.name)
+        self.checkpoint = _newest(self._store, self.directory.name)
 
-    def load_program(self, found: Checkpoint) -> None:
-        """Load the saved program, and recover from this checkpoint.
+    def load_program(self, checkpoint: Checkpoint) -> None:
+        """Load the saved program of a checkpoint, and recover from that checkpoint.
 
         Raises:
-            NotRecoverableError: it has a queue for an input.
-            CheckpointError: it cannot be loaded, or cannot be recovered without its own code.
+            NotRecoverableError: an input of the program is a queue.
+            CheckpointError: the program cannot be loaded, or recovered without its own code.
         """
-        if found.program is None:
+        if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
-        load_program(self._store.read_program(found.program), self._program)
+        load_program(self._store.read_program(checkpoint.program), self._program)
         queues = self._not_recoverable()
         if queues:
             raise NotRecoverableError(
-                f"the program of checkpoint {found.number} cannot be recovered: {', '.join(queues)}: checkpoints do "
-                f"not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the program "
-                "and fill its queues, or read from a recoverable source"
+                f"the program of checkpoint {checkpoint.number} cannot be recovered: {', '.join(queues)}: checkpoints "
+                f"do not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the "
+                "program and fill its queues, or read from a recoverable source"
             )
         streams = assign(self._graph.stateful_streams(), self._graph.streams())
-        files = restore_points(found, self._graph, streams).files
+        files = restore_points(checkpoint, self._graph, streams).files
         for name, stream in streams.items():
             if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{stream.call_site.short}: its state was not checkpointed yet, and its initial state is an RDD, "
                     "which is not saved"
                 )
-        self.found = found
+        self.checkpoint = checkpoint
 
     def prepare(self) -> RecoveredRun:
         """Check the program against the checkpoint, and restore its streams.
 
         Raises:
-            ConfigurationError: the program cannot write checkpoints: a function cannot be pickled, the directory cannot
-                be written or is another application's.
             CheckpointError: the program does not match the checkpoint.
-            WriteAheadLogError: a log of the earlier run cannot be read.
         """
         queues = self._not_recoverable()
         if queues:
@@ -190,37 +181,37 @@ class Recovery:
         earlier = self._earlier(rebuilds)
         if earlier is not None:
             self._check_owner(earlier)
-        if rebuilds and self.found is None:
-            self.found = earlier
-        found = self.found
-        replaces = found is None and self._store.last_number() > 0
+        if rebuilds and self.checkpoint is None:
+            self.checkpoint = earlier
+        checkpoint = self.checkpoint
+        replaces = checkpoint is None and self._store.last_number() > 0
         program = None if rebuilds else self._save_program()
         attempts, batches, points = BatchAttempts(), None, None
-        if found is not None:
-            self._check(found)
+        if checkpoint is not None:
+            self._check(checkpoint)
             # The new run's first checkpoint may be damaged too.
-            self._store.retained = [found]
-            attempts = BatchAttempts.after(found, self._program.clock.now_ms())
+            self._store.retained = [checkpoint]
+            attempts = BatchAttempts.after(checkpoint, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
-            points = restore_streams(self._graph, found, self.directory.folder, drops=drops)
-            batches = self._batches(found, points.oldest_ms)
+            points = restore_streams(self._graph, checkpoint, self.directory.folder, drops=drops)
+            batches = self._batches(checkpoint, points.oldest_ms)
         elif replaces:
             self._log_replaced(earlier)
-        first = self._first_checkpoint(found, earlier, program, attempts)
+        first = self._first_checkpoint(checkpoint, earlier, program, attempts)
         return RecoveredRun(
             self.directory,
             first,
-            found,
+            checkpoint,
             attempts,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
-            self._block_log(first.run, found, points),
+            self._block_log(first.run, checkpoint, points),
             self._completed_outputs(first.run),
         )
 
     def saved_value(self, listener: str) -> Any:
-        """The value that a listener saved in the checkpoint; ``None`` if it saved none."""
-        return None if self.found is None else self.found.listeners.get(listener)
+        """The value that a listener saved in the checkpoint, or ``None``."""
+        return None if self.checkpoint is None else self.checkpoint.listeners.get(listener)
 
     def _not_recoverable(self) -> list[str]:
         """Call sites of the inputs that lose their data with the driver."""
@@ -229,9 +220,9 @@ class Recovery:
     # -- the checkpoint to recover from --
 
     def _earlier(self, rebuilds: bool) -> Checkpoint | None:
-        """The checkpoint that an earlier run left, whether this run recovers from it or not."""
-        if self.found is not None:
-            return self.found
+        """The newest checkpoint in the directory, even if this run does not recover from it."""
+        if self.checkpoint is not None:
+            return self.checkpoint
         try:
             return self._store.newest()
         except CheckpointError:
@@ -251,32 +242,30 @@ class Recovery:
                 "checkpoints. Use another directory, or delete this one if that application is no longer needed"
             )
 
-    def _check(self, found: Checkpoint) -> None:
+    def _check(self, checkpoint: Checkpoint) -> None:
         interval_ms = self._graph.batch_interval_ms
-        if found.batch_interval_ms != interval_ms:
+        if checkpoint.batch_interval_ms != interval_ms:
             raise CheckpointError(
-                f"the batch interval is {interval_ms} ms, and that of the checkpoint is {found.batch_interval_ms} ms: "
-                "the batch times do not match. Use the old interval, or start fresh in another directory"
+                f"the batch interval is {interval_ms} ms, and that of the checkpoint is "
+                f"{checkpoint.batch_interval_ms} ms: the batch times do not match. Use the old interval, or start "
+                "fresh in another directory"
             )
         seed = saved_conf.hash_seed()
-        if found.states and found.hash_seed != seed:
+        if checkpoint.states and checkpoint.hash_seed != seed:
             raise CheckpointError(
-                f"PYTHONHASHSEED is {seed!r}, and was {found.hash_seed!r} when the state was saved: keys would not be "
-                f"found in their partitions. Start with PYTHONHASHSEED={found.hash_seed}"
+                f"PYTHONHASHSEED is {seed!r}, and was {checkpoint.hash_seed!r} when the state was saved: keys would "
+                f"not be found in their partitions. Start with PYTHONHASHSEED={checkpoint.hash_seed}"
             )
 
-    def _batches(self, found: Checkpoint, state_ms: int | None) -> RecoveredBatches | None:
-        if found.zero_time_ms < 0:
+    def _batches(self, checkpoint: Checkpoint, state_ms: int | None) -> RecoveredBatches | None:
+        if checkpoint.zero_time_ms < 0:
             return None  # the earlier run ended before its first batch
         return RecoveredBatches(
-            found.zero_time_ms,
-            found.last_time_ms,
-            frozenset(found.pending),
-            state_ms,
+            checkpoint.zero_time_ms, checkpoint.last_time_ms, frozenset(checkpoint.pending), state_ms
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
-        what = (
+        replaced = (
             {"checkpoints": "none is sound"}
             if earlier is None
             else {
@@ -289,16 +278,16 @@ class Recovery:
             "starting fresh, earlier run discarded",
             directory=self.directory.name,
             advice=f"to recover its state and received blocks use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
-            **what,
+            **replaced,
         )
 
     # -- this run --
 
-    def _block_log(self, run: str, found: Checkpoint | None, points: RestorePoints | None) -> WriteAheadLog | None:
+    def _block_log(self, run: str, checkpoint: Checkpoint | None, points: RestorePoints | None) -> WriteAheadLog | None:
         if self._settings.wal_enabled:
-            return block_log(self._program, self.directory, run, found)
-        if found is not None and points is not None:
-            check_no_blocks_needed(self._program, self.directory, found, points)
+            return block_log(self._program, self.directory, run, checkpoint)
+        if checkpoint is not None and points is not None:
+            check_no_blocks_needed(self._program, self.directory, checkpoint, points)
         return None
 
     def _completed_outputs(self, run: str) -> CompletedOutputs | None:
@@ -316,7 +305,7 @@ class Recovery:
             raise self.directory.unusable(error) from error
 
     def _first_checkpoint(
-        self, found: Checkpoint | None, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts
+        self, checkpoint: Checkpoint | None, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts
     ) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]
@@ -335,8 +324,8 @@ class Recovery:
             "program": program,
             "folders": [*folders, own_folder],
         }
-        if found is not None:
-            return evolve(found, **own, pending=dict(attempts.known), later_attempts=attempts.later)
+        if checkpoint is not None:
+            return evolve(checkpoint, **own, pending=dict(attempts.pending), later_attempts=attempts.later)
         return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 

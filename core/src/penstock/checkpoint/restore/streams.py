@@ -1,7 +1,7 @@
-"""Restoring streams: gives the states and source positions of a checkpoint to a program that may have changed.
+"""Restores the states and source positions of a checkpoint in the streams of a program that may have changed.
 
-Matches the checkpoint's streams with the program's by name and reports every difference. It never guesses: if unnamed
-streams could be matched in several ways, that is a difference too. Used before the start.
+The checkpoint's streams are matched with the program's by name, and every difference is reported. Unnamed streams that
+could be matched in several ways are a difference too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
-from penstock.graph.inputs import PulledInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.runtime.log import get_logger
 from penstock.storage.uri import location_of_hadoop
 
@@ -26,20 +26,16 @@ log = get_logger("checkpoint")
 
 
 def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> RestorePoints:
-    """Give the streams of a graph their states, ids and positions from a checkpoint.
+    """Restore states, ids and positions of a graph's streams, and return the restore points of the states.
 
     Args:
         graph: the graph to restore, not started.
         checkpoint: the checkpoint to recover from.
-        folder: this run's folder; says where the checkpoint directory is now.
-        drops: leave out what does not fit, with an error in the log.
-
-    Returns:
-        The restore points of the states.
+        folder: this run's folder, which names the current location of the checkpoint directory.
+        drops: drop mismatches, with an error in the log.
 
     Raises:
-        CheckpointError: something does not fit and must not be left out; says what, and what to do.
-        ConfigurationError: two streams have the same name.
+        CheckpointError: something does not match and must not be dropped; describes the mismatch and the remedy.
     """
     streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
     inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])
@@ -70,35 +66,35 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
 def _match(
     saved: Iterable[Any], present: Mapping[str, Any], what: str, differences: list[str]
 ) -> list[tuple[Any, Any]]:
-    """Pair the checkpoint's streams with the program's; add a line to ``differences`` for each without a match."""
+    """Pair the checkpoint's streams with the program's; add a line to ``differences`` for every unmatched stream."""
     saved = list(saved)
     matched: list[tuple[Any, Any]] = []
-    for operation in dict.fromkeys(each.operation for each in saved):
-        given = {name for name, stream in present.items() if stream.name is not None}
-        unnamed_before = [
-            each.name
-            for each in saved
-            if each.operation == operation and is_automatic(each.name, operation) and each.name not in given
+    named = {name for name, stream in present.items() if stream.name is not None}
+    for operation in dict.fromkeys(entry.operation for entry in saved):
+        entries = [entry for entry in saved if entry.operation == operation]
+        unnamed_saved = [
+            entry.name for entry in entries if is_automatic(entry.name, operation) and entry.name not in named
         ]
-        here = {name: stream for name, stream in present.items() if stream.call_site.operation == operation}
-        unnamed_now = [name for name, stream in here.items() if stream.name is None]
-        ambiguous = bool(unnamed_before) and len(unnamed_before) != len(unnamed_now) and bool(unnamed_now)
-        for each in (each for each in saved if each.operation == operation):
-            stream = present.get(each.name)
-            if ambiguous and each.name in unnamed_before:
+        num_unnamed = sum(
+            stream.call_site.operation == operation and stream.name is None for stream in present.values()
+        )
+        ambiguous = 0 < num_unnamed != len(unnamed_saved)
+        for entry in entries:
+            stream = present.get(entry.name)
+            if ambiguous and entry.name in unnamed_saved:
                 differences.append(
-                    f"{what} {each.name} is ambiguous: the checkpoint has {len(unnamed_before)} unnamed {operation}, "
-                    f"the program {len(unnamed_now)}. Mark the right one with .setName({each.name!r})"
+                    f"{what} {entry.name} is ambiguous: the checkpoint has {len(unnamed_saved)} unnamed {operation}, "
+                    f"the program {num_unnamed}. Mark the right one with .setName({entry.name!r})"
                 )
             elif stream is None:
-                differences.append(f"{what} {each.name} has no stream: the program has no {operation} of that name")
+                differences.append(f"{what} {entry.name} has no stream: the program has no {operation} of that name")
             elif stream.call_site.operation != operation:
                 differences.append(
-                    f"{what} {each.name} belongs to {operation}, and the program uses that name for "
+                    f"{what} {entry.name} belongs to {operation}, and the program uses that name for "
                     f"{stream.call_site.operation}"
                 )
             else:
-                matched.append((each, stream))
+                matched.append((entry, stream))
     return matched
 
 
@@ -113,14 +109,15 @@ def _partitioning_difference(saved: SavedState, stream: StatefulDStream) -> str 
 
 
 def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
-    """Restore the stream ids under which blocks are stored; new inputs get ids that no input has had."""
+    """Restore the stream ids that are in the names of blocks; new inputs get ids that no input has had."""
     next_id = max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)])
     ids = {stream.number: saved.stream_id for saved, stream in sources}
     for stream in graph.inputs:
         if stream.number in ids:
             stream.id = ids[stream.number]
         else:
-            stream.id, next_id = next_id, next_id + 1
+            stream.id = next_id
+            next_id = next_id + 1
 
 
 def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
@@ -128,7 +125,7 @@ def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str
     if drops:
         log.error("parts of the checkpoint dropped", differences=lines, number=checkpoint.number)
         return
-    saved = ", ".join(each.name for each in checkpoint.states) or "none"
+    saved = ", ".join(state.name for state in checkpoint.states) or "none"
     here = ", ".join(streams) or "none"
     raise CheckpointError(
         f"the program does not match checkpoint {checkpoint.number}: {lines}. Stateful streams of the checkpoint: "

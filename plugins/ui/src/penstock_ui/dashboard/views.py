@@ -210,7 +210,7 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     nodes = []
     for group in groups:
         info = group.streams[0]
-        role = "input" if not info.parents else "output" if info.type == "ForEachDStream" else "step"
+        role: str = info.role
         if any(each.stream_id in with_problems for each in group.streams):
             role += " problem"
         kind = info.type.removesuffix("DStream")

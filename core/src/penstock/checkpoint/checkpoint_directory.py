@@ -1,0 +1,130 @@
+"""``CheckpointDirectory``: the checkpoint directory of one run.
+
+It holds the checkpoints, and a folder per run with the RDDs that Spark checkpoints. With the write-ahead log on it also
+holds the receivers' blocks and the driver's log of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from pyspark import SparkContext
+
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.store import CheckpointStore
+from penstock.conf import Settings
+from penstock.errors import ConfigurationError, shown
+from penstock.runtime.atomic_write import make_private
+from penstock.spark import failure
+from penstock.spark.checkpoint import (
+    RunFolder,
+    checkpoint_folder,
+    delete_empty_folders,
+    delete_file,
+    qualified,
+    unusable,
+)
+from penstock.storage.directory import Directory, Durability
+from penstock.storage.uri import is_remote, location_of_hadoop
+
+
+class CheckpointDirectory:
+    """The checkpoint directory of a run.
+
+    Args:
+        sc: the SparkContext that uses it for RDD checkpoints.
+        settings: the configuration in force.
+        name: the program's text for the directory.
+        folder: the run's folder in the directory.
+    """
+
+    def __init__(self, sc: SparkContext, settings: Settings, name: str, folder: RunFolder) -> None:
+        self._sc = sc
+        self.name = name
+        self.folder = folder
+        # Spark has resolved the URI: a path without a file system is on Hadoop's default one.
+        self.files = Directory.of(location_of_hadoop(folder.uri))
+        self.store = CheckpointStore(self.files, Durability(settings.durability))
+
+    @classmethod
+    def create(cls, sc: SparkContext, settings: Settings, name: str, given_by: str) -> CheckpointDirectory:
+        """Create the directory if it is missing, and set it for RDD checkpoints.
+
+        Args:
+            sc: the SparkContext that uses it.
+            settings: the configuration in force.
+            name: a path or URI.
+            given_by: the argument or the configuration key that named it, for errors.
+        """
+        require_checkpoint_directory(name, given_by)
+        location = location_of_hadoop(qualified(sc, name, given_by))
+        if not is_remote(location):
+            # Otherwise Spark would create it readable by everybody. A failure is left to Spark, which reports it.
+            with suppress(OSError):
+                make_private(Path(location))
+        try:
+            sc.setCheckpointDir(name)
+            folder = checkpoint_folder(sc)
+        except Exception as error:
+            # For a local directory, Hadoop says only that the folder in it does not exist.
+            reason = "" if is_remote(location) else _why_not_writable(Path(location))
+            raise unusable(name, given_by, reason or failure.reason(error)) from error
+        assert folder is not None
+        return cls(sc, settings, name, folder)
+
+    @property
+    def state_home(self) -> str:
+        """Location of this run's state store."""
+        return f"{location_of_hadoop(self.folder.uri)}/{self.folder.name}/state"
+
+    def delete_rdd(self, uri: str) -> None:
+        """Delete a checkpointed RDD; a failure is logged."""
+        delete_file(self._sc, uri)
+
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder of the directory; a failure is logged."""
+        delete_file(self._sc, f"{self.folder.uri}/{name}")
+
+    def delete_empty_folders(self) -> None:
+        """Delete the empty folders of runs that wrote nothing; a failure is logged."""
+        delete_empty_folders(self._sc, self.folder)
+
+    def unusable(self, error: OSError) -> ConfigurationError:
+        """The error for a directory that cannot be read or written."""
+        return unusable(self.name, "", str(error))
+
+
+def require_checkpoint_directory(directory: object, given_by: str) -> None:
+    """Refuse a value that is not a string or has no text."""
+    if not isinstance(directory, str) or not directory.strip():
+        raise ConfigurationError(
+            f"{given_by} must be the path or URI of a checkpoint directory, not {shown(directory)}"
+        )
+
+
+def _why_not_writable(path: Path) -> str:
+    """The reason why a local directory cannot be written; empty if it can."""
+    try:
+        for folder in (path, *path.parents):
+            if folder.is_file():
+                return f"{folder} is a file"
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            return ""
+    except OSError as error:
+        return str(error)
+
+
+def use_directory_of_spark(program: Program) -> None:
+    """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``, if the program has no checkpoint directory.
+
+    As in Spark, that suffices for state and windows, but the program is not recoverable.
+    """
+    folder = checkpoint_folder(program.sc) if program.graph.checkpoint_directory is None else None
+    if folder is not None:
+        # Another context may have used the same folder before.
+        state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
+        program.graph.set_checkpoint_directory(folder.uri, state_home)

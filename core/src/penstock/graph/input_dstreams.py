@@ -1,0 +1,258 @@
+"""The nodes of inputs: blocks of receivers, sources of plugins that the driver pulls, and queues of RDDs.
+
+Computed on the generator's loop.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark import RDD
+
+from penstock.errors import StreamingStateError
+from penstock.graph.batch_input import BatchInput, inputs_of
+from penstock.graph.node import Node
+from penstock.listen.events import StreamInputInfo
+from penstock.plugins.specs import ArrowInput, RecoverableSource
+from penstock.runtime.clock import iso_time
+from penstock.spark.rdds import as_rdd
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.plugins.specs import InputSource, SourceBatch
+
+
+class InputDStream(Node):
+    """A stream without parents.
+
+    Attributes:
+        id: input streams are numbered in the order in which the program creates them.
+        receiver: the receiver of a receiver stream, else ``None``.
+    """
+
+    role = "input"
+    receiver: Any = None
+    #: Whether a run that recovers from a checkpoint gets the records that this run has not processed.
+    is_recoverable: ClassVar[bool] = True
+
+    def __init__(self, graph: DStreamGraph) -> None:
+        super().__init__(graph, parents=())
+        self.id = graph.add_input(self)
+
+    def start(self) -> None:
+        """Prepare for the first batch."""
+
+    def stop(self) -> None:
+        """Release what ``start`` acquired."""
+
+
+class ReceiverInputDStream(InputDStream):
+    """The blocks that a receiver stored.
+
+    Args:
+        graph: the graph it belongs to.
+        receiver: runs on an executor while the context is active.
+        schema: the schema of every block; ``None`` if it is not known before the first one.
+    """
+
+    def __init__(self, graph: DStreamGraph, receiver: Any, schema: pa.Schema | None = None) -> None:
+        super().__init__(graph)
+        self.receiver = receiver
+        self._schema = schema
+
+    def persist_by_default(self) -> None:
+        """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
+        received = self.graph.runtime.received_blocks
+        if received is not None and time_ms > (self.graph.zero_time_ms or 0):
+            # Last: what fails above is tried again for the next output, and the input must be reported once.
+            info = StreamInputInfo(
+                self.id,
+                received.count(time_ms, self.id),
+                rate_limit=received.rate_limit(self.id),
+                earliest_arrival=received.earliest_arrival(time_ms, self.id),
+            )
+            self.graph.runtime.report_input(time_ms, info, None)
+        return rdd
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        rdd = self.get_or_compute(time_ms)
+        return None if rdd is None else inputs_of(rdd)
+
+    @property
+    def has_columns(self) -> bool:
+        return True
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        return self._schema
+
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
+
+
+class PulledInputDStream(InputDStream):
+    """The batches of a source, which is called once for each batch, on the generator's loop.
+
+    Args:
+        graph: the graph it belongs to.
+        make: creates the source.
+    """
+
+    def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
+        super().__init__(graph)
+        self._make = make
+        # The newest batch time that the source was called with.
+        self._newest_ms = -1
+        # By batch time: what the source raised.
+        self._failed: dict[int, BaseException] = {}
+        # The newest batch time of an earlier run: up to here the source must repeat its batches.
+        self._position_ms = -1
+        # The same batches as the remembered RDDs, where the source has columns; None for a batch without records.
+        self._columns: dict[int, ArrowInput | None] = {}
+        self.restored()
+
+    def restored(self) -> None:
+        self._source = self._make()
+        self._source.open(self._sc, self.graph.batch_interval_ms)
+
+    def program_state(self) -> dict[str, Any]:
+        return {
+            **super().program_state(),
+            "_source": None,
+            "_newest_ms": -1,
+            "_failed": {},
+            "_position_ms": -1,
+            "_columns": {},
+        }
+
+    def position(self) -> Mapping[str, Any] | None:
+        """The source's position between two batches, as JSON values; ``None`` for a source without one."""
+        if not isinstance(self._source, RecoverableSource):
+            return None
+        # A retried batch is computed on a job's thread.
+        with self.graph.lock:
+            # The next run may have to repeat batches that this run has yet to repeat.
+            newest_ms = max(self._newest_ms, self._position_ms)
+            return {"time_ms": newest_ms, "source": self._source.position()}
+
+    def recover_from(self, position: Mapping[str, Any]) -> None:
+        """Continue from a position that an earlier run saved."""
+        if isinstance(self._source, RecoverableSource):
+            self._position_ms = position["time_ms"]
+            self._source.restore(position["source"])
+
+    def start(self) -> None:
+        self._source.start()
+
+    def stop(self) -> None:
+        self._source.stop()
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        if time_ms <= self._position_ms:
+            assert isinstance(self._source, RecoverableSource)
+            repeated = self._source.compute_again(time_ms)
+            return self._empty(time_ms) if repeated is None else self._rdd(time_ms, repeated)
+        if time_ms < self._newest_ms:
+            if time_ms in self._failed:
+                raise StreamingStateError(
+                    f"the source of input stream {self.id} failed at {iso_time(time_ms)} and has computed the batch of "
+                    f"{iso_time(self._newest_ms)} since: the failed batch cannot be computed again"
+                ) from self._failed[time_ms]
+            return self._empty(time_ms)
+        self._newest_ms = time_ms
+        try:
+            batch = self._source.compute(time_ms)
+        except BaseException as error:
+            self._failed[time_ms] = error
+            raise
+        return self._rdd(time_ms, batch)
+
+    def _empty(self, time_ms: int) -> RDD[Any]:
+        self._columns[time_ms] = None
+        return self._sc.emptyRDD()
+
+    def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
+        info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
+        self.graph.runtime.report_input(time_ms, info, batch.count)
+        if batch.arrow is not None:
+            self._columns[time_ms] = batch.arrow
+        return batch.rdd
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        rdd = self.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        found = self._columns.get(time_ms, rdd)
+        return () if found is None else (found,)
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        return True
+
+    @property
+    def has_columns(self) -> bool:
+        return True
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
+        self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
+        self._source.clean_up(time_ms - self.remember_ms)
+
+
+class QueueInputDStream(InputDStream):
+    """RDDs from a queue, one a batch or all that are in it.
+
+    Args:
+        graph: the graph it belongs to.
+        rdds: RDDs or collections; the program may add to it while the context runs.
+        one_at_a_time: take one a batch.
+        default: the RDD when the queue is empty; ``None`` for an empty one.
+    """
+
+    is_recoverable = False
+
+    def __init__(
+        self,
+        graph: DStreamGraph,
+        rdds: deque[Any] | queue.Queue[Any],
+        *,
+        one_at_a_time: bool,
+        default: RDD[Any] | None,
+    ) -> None:
+        super().__init__(graph)
+        self._size, self._take = (
+            (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
+        )
+        self._one_at_a_time = one_at_a_time
+        self._default = default
+        # Items by batch time that could not be made into an RDD yet: a retry uses the same.
+        self._taken: dict[int, list[Any]] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        return {**super().program_state(), "_size": None, "_take": None, "_default": None, "_taken": {}}
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        if time_ms not in self._taken:
+            count = min(self._size(), 1) if self._one_at_a_time else self._size()
+            self._taken[time_ms] = [self._take() for _ in range(count)]
+        taken = self._taken[time_ms]
+        rdds = [as_rdd(self._sc, records) for records in taken]
+        if not rdds:
+            rdds = [self._default if self._default is not None else self._sc.emptyRDD()]
+        rdd = rdds[0] if len(rdds) == 1 else self._sc.union(rdds)
+        del self._taken[time_ms]
+        return rdd
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._taken = {time: taken for time, taken in self._taken.items() if time > time_ms - self.remember_ms}

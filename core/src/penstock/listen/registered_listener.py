@@ -1,0 +1,83 @@
+"""``RegisteredListener``: the one form in which the bus knows a listener, whatever offered it.
+
+A plugin's ``on…`` hooks, the objects of a plugin's hook ``listeners``, ``spark.streaming.extraListeners`` and
+``addStreamingListener`` all go through ``register``. Imports no Spark, as plugins import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from penstock.listen.events import HOOK_OF
+from penstock.listen.streaming_listener import EventView, is_streaming_listener
+
+Callback = Callable[[Any], object]
+#: Why an object is not a listener.
+NO_CALLBACK = f"it has none of the methods {', '.join(HOOK_OF.values())}"
+
+
+class NotAListenerError(TypeError):
+    """An object has none of the callbacks of a listener."""
+
+
+@frozen(eq=False)
+class RegisteredListener:
+    """A listener as the bus calls it.
+
+    Attributes:
+        target: the object that the program or plugin offered.
+        origin: the plugin with distribution and version, or the class; for messages.
+        callbacks: the callback for each class of events that the listener handles.
+        never_drop: whether the queue of its events is unbounded.
+    """
+
+    target: object
+    origin: str
+    callbacks: Mapping[type, Callback]
+    never_drop: bool
+
+
+@frozen
+class ListenerCounts:
+    """A listener on the bus, and what became of its events.
+
+    Attributes:
+        name: the plugin with distribution and version, or the class.
+        dropped: events that the listener lost because its queue was full.
+        failed: events on which it raised.
+        disabled: whether the bus delivers it no more events.
+    """
+
+    name: str
+    dropped: int
+    failed: int
+    disabled: bool
+
+
+def register(target: object, origin: str = "", hooks: Mapping[str, Callback] | None = None) -> RegisteredListener:
+    """Adapt an object to the bus.
+
+    Args:
+        target: an object with one or more of the ``on…`` methods, or a plugin.
+        origin: the plugin or path that offered it; its class by default.
+        hooks: the callbacks by name, of a plugin that implements ``on…`` hooks; by default the methods of ``target``.
+
+    Raises:
+        NotAListenerError: there is no callback.
+    """
+    callbacks: dict[type, Callback] = {}
+    for kind, name in HOOK_OF.items():
+        callback = getattr(target, name, None) if hooks is None else hooks.get(name)
+        if callable(callback):
+            callbacks[kind] = _with_view(callback) if hooks is None and is_streaming_listener(target) else callback
+    if not callbacks:
+        raise NotAListenerError(f"{type(target).__name__} is not a listener: {NO_CALLBACK}")
+    origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
+    return RegisteredListener(target, origin, callbacks, bool(getattr(target, "never_drop", False)))
+
+
+def _with_view(callback: Callback) -> Callback:
+    return lambda event: callback(EventView(event))

@@ -1,0 +1,23 @@
+"""Tasks that read DataFrames import nothing of the driver side: it would cost each worker 0.3 s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from tests.graph.test_worker_imports import imports_of_a_worker
+
+from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks, ReadPartition
+from penstock_dataframes.read_arrow import ReadColumns, ReadRows
+
+
+def test_tasks_of_dataframes_import_nothing_of_the_driver_side(tmp_path: Path) -> None:
+    blocks = ReadPartition(ReadBlocks(Token.generate()))
+    functions = [
+        ReadColumns(blocks, pa.schema([]), is_declared=True, are_values=False, is_grouped=False),
+        ReadRows(blocks, pa.schema([]), are_values=False, is_grouped=False),
+    ]
+    pickled = [("toDF", cloudpickle.dumps(function)) for function in functions]
+    assert imports_of_a_worker(pickled, tmp_path) == ""
