@@ -17,7 +17,7 @@ LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 NO_FIELDS = {"throttle_s", "exc_info"}
 SKIPPED = {"core/src/penstock/runtime/log.py"}
 # The receiver tracker carries out the log effects of the receiver life cycle, with these fields.
-LIFECYCLE = "core/src/penstock/track/receiver_lifecycle.py"
+LIFECYCLE = "core/src/penstock/track/relaunch_lifecycle.py"
 LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS = "receiver_tracker", ("stream_id", "receiver_id", "epoch")
 # Its record, whose properties are fields of its events.
 RECORD = "core/src/penstock/track/receiver_tracking_info.py"

@@ -32,6 +32,17 @@ def await_blocked(function: Callable[..., Any], threads: int = 1, *, inside: boo
     wait_for(lambda: blocked() >= threads, f"{threads} threads wait in {function.__qualname__}")
 
 
+def threads_inside(function: Callable[..., Any]) -> int:
+    """The number of threads that run a function, or one called by it: for waits that a stack does not show."""
+    return sum(function.__code__ in _callers(frame) for frame in sys._current_frames().values())
+
+
+def _callers(frame: FrameType | None) -> Iterator[Any]:
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
 def _codes(frame: FrameType, inside: bool) -> Iterator[Any]:
     """What a waiting thread runs, from the innermost function that is not one of those that wait."""
     caller: FrameType | None = frame

@@ -11,8 +11,8 @@ from penstock.conf import Settings
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
 from penstock.spark.cluster import TaskLocation
 from penstock.track import lifecycle_messages as lifecycle
-from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import ReceiverTrackingInfo, new_record
+from penstock.track.relaunch_lifecycle import step
 
 _HERE, _THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 # Every step is later than the launch timeout and within the restart window.

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator, Bounds, LeftOut
+from penstock.receive.block_generator import BlockGenerator, Bounds, GeneratorState
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
@@ -22,27 +22,52 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 INTERVAL_MS = 100
 
 
-class Pushed:
-    """A generator, and what it has pushed."""
+class PushedBlock:
+    """A stored block, which the listener accepts."""
+
+    def __init__(self, listener: Listener, records: list[Any]) -> None:
+        self.left_out: dict[int, BaseException] = {}
+        self.records = records
+        self._listener = listener
+
+    def await_accepted(self) -> None:
+        self._listener.on_accept(self.records)
+        self._listener.accepted.append(self.records)
+
+    def withdraw(self) -> bool:
+        self._listener.withdrawn.append(self.records)
+        return True
+
+
+class Listener:
+    """Owns a generator, and records what it gets from it."""
 
     def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
         self.blocks: list[list[Any]] = []
+        self.accepted: list[list[Any]] = []
+        self.withdrawn: list[list[Any]] = []
         self.arrivals: list[int] = []
         self.failures: list[BaseException] = []
+        self.states: list[GeneratorState] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
+        self.on_accept: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._store, self._report, self.failures.append)
-        self.on_report: Callable[[list[list[Any]]], object] = lambda _blocks: None
+        self.generator = BlockGenerator(self, INTERVAL_MS, bounds, clock)
 
-    def _store(self, records: list[Any], arrival_ms: int) -> tuple[list[Any], LeftOut]:
+    def on_generate_block(self) -> None:
+        self.states.append(self.generator.state)
+
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        self.states.append(self.generator.state)
         self.on_push(records)
         self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
-        return records, {}
+        return PushedBlock(self, records)
 
-    def _report(self, blocks: list[list[Any]]) -> None:
-        self.on_report(blocks)
+    def on_error(self, _message: str, error: BaseException, *, is_final: bool) -> None:
+        assert is_final
+        self.failures.append(error)
 
     def take(self) -> list[Any]:
         """The next block, waited for."""
@@ -54,16 +79,16 @@ class Pushed:
 
 
 @pytest.fixture
-def make(clock: ManualClock) -> Iterator[Callable[..., Pushed]]:
-    made: list[Pushed] = []
+def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
+    made: list[Listener] = []
 
     def make(
         records: int = 100_000,
         num_bytes: int = 1 << 30,
         blocks: int = 10,
         other_clock: ManualClock | SystemClock | None = None,
-    ) -> Pushed:
-        made.append(Pushed(other_clock or clock, Bounds(records, num_bytes, blocks)))
+    ) -> Listener:
+        made.append(Listener(other_clock or clock, Bounds(records, num_bytes, blocks)))
         made[-1].generator.start()
         return made[-1]
 
@@ -72,19 +97,19 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Pushed]]:
         pushed.generator.stop()
 
 
-Make = Callable[..., Pushed]
+Make = Callable[..., Listener]
 
 
 def test_records_are_pushed_in_order_after_the_interval(make: Make, clock: ManualClock) -> None:
     pushed = make()
     for record in range(1, 11):
-        pushed.generator.add(record)
+        pushed.generator.add_data(record)
     clock.await_waiters()
     assert pushed.blocks == []
     clock.advance(INTERVAL_MS)
     assert pushed.take() == list(range(1, 11))
     for record in range(11, 21):
-        pushed.generator.add(record)
+        pushed.generator.add_data(record)
     clock.advance(INTERVAL_MS)
     assert pushed.take() == list(range(11, 21))
 
@@ -92,7 +117,7 @@ def test_records_are_pushed_in_order_after_the_interval(make: Make, clock: Manua
 def test_an_interval_without_records_makes_no_block(make: Make, clock: ManualClock) -> None:
     pushed = make()
     clock.advance(10 * INTERVAL_MS)
-    pushed.generator.add("only")
+    pushed.generator.add_data("only")
     clock.advance(INTERVAL_MS)
     assert pushed.take() == ["only"]
     clock.advance(10 * INTERVAL_MS)
@@ -104,12 +129,12 @@ def test_block_arrives_with_its_earliest_record(make: Make, clock: ManualClock) 
     pushed = make()
     clock.advance(10)
     began_ms = clock.now_ms()
-    pushed.generator.add(1)
+    pushed.generator.add_data(1)
     clock.advance(20)
-    pushed.generator.add(2)
+    pushed.generator.add_data(2)
     clock.advance(INTERVAL_MS)
     assert pushed.take() == [1, 2]
-    pushed.generator.add(3)
+    pushed.generator.add_data(3)
     clock.advance(INTERVAL_MS)
     assert pushed.take() == [3]
     assert pushed.arrivals == [began_ms, began_ms + 20 + INTERVAL_MS]
@@ -118,14 +143,14 @@ def test_block_arrives_with_its_earliest_record(make: Make, clock: ManualClock) 
 def test_stop_pushes_all_records_in_order(make: Make) -> None:
     pushed = make()
     for record in range(1, 1001):
-        pushed.generator.add(record)
+        pushed.generator.add_data(record)
     pushed.generator.stop()
     assert pushed.records == list(range(1, 1001))
 
 
 def test_stop_is_idempotent(make: Make) -> None:
     pushed = make()
-    pushed.generator.add(1)
+    pushed.generator.add_data(1)
     pushed.generator.stop()
     pushed.generator.stop()
     assert pushed.blocks == [[1]]
@@ -135,14 +160,14 @@ def test_after_stop_nothing_is_taken(make: Make) -> None:
     pushed = make()
     pushed.generator.stop()
     with pytest.raises(ReceiverStoppedError, match="was not stored"):
-        pushed.generator.add(1)
+        pushed.generator.add_data(1)
     assert pushed.blocks == []
 
 
 def test_before_start_nothing_is_taken(clock: ManualClock) -> None:
-    pushed = Pushed(clock, Bounds(10, 1000, 10))
+    pushed = Listener(clock, Bounds(10, 1000, 10))
     with pytest.raises(ReceiverStoppedError, match="was not stored"):
-        pushed.generator.add(1)
+        pushed.generator.add_data(1)
     pushed.generator.stop()
 
 
@@ -150,95 +175,101 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
     pushed = make()
     pushed.on_push = gate
     for n in range(5):
-        pushed.generator.add(n)
+        pushed.generator.add_data(n)
         clock.await_waiters()
+        ticks = len(pushed.states)
         clock.advance(INTERVAL_MS)
-        wait_for(lambda: not pushed.generator._buffer.records, "a block of each record")
+        wait_for(lambda at=ticks: len(pushed.states) > at, "the tick")  # type: ignore[misc]  # mypy
     assert gate.reached.wait(10)
-    wait_for(lambda: pushed.generator._cut_runs.qsize() == 4, "all blocks but the first wait")
+    assert pushed.blocks == []
     gate.open()
     pushed.generator.stop()
     assert pushed.records == list(range(5))
-
-
-def wait_until_stored(pushed: Pushed, clock: ManualClock, *numbers: int) -> None:
-    """Add numbers, each a block of its own, and return when they are stored and wait for a report."""
-    for n in numbers:
-        waiting = pushed.generator._stored_runs.qsize()
-        pushed.generator.add(n)
-        clock.await_waiters()
-        clock.advance(INTERVAL_MS)
-        wait_for(lambda at=waiting: pushed.generator._stored_runs.qsize() > at, "a stored block waits")  # type: ignore[misc]
+    assert pushed.states.count(GeneratorState.Active) >= 5
 
 
 @pytest.fixture
-def reports(make: Make, clock: ManualClock, gate: Gate) -> tuple[Pushed, list[list[list[Any]]]]:
-    """A generator whose first report, of the number 0, the gate holds; and the reports."""
-    pushed, reports = make(), list[list[list[Any]]]()
-
-    def report(blocks: list[list[Any]]) -> None:
-        reports.append(blocks)
-        if len(reports) == 1:
-            gate()
-
-    pushed.on_report = report
-    pushed.generator.add(0)
+def held(make: Make, clock: ManualClock, gate: Gate) -> Listener:
+    """A generator whose first block, of the number 0, the gate holds on its way to the driver."""
+    pushed = make()
+    pushed.on_accept = lambda records: gate() if records == [0] else None
+    pushed.generator.add_data(0)
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)
-    return pushed, reports
+    return pushed
 
 
-Reports = tuple[Pushed, list[list[list[Any]]]]
+def add_block(pushed: Listener, clock: ManualClock, number: int) -> None:
+    """Add a number, a block of its own, and return when it is stored."""
+    pushed.generator.add_data(number)
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    wait_for(lambda: [number] in pushed.blocks, "the block is stored")
 
 
-def test_blocks_that_are_stored_during_a_report_are_reported_together(
-    reports: Reports, clock: ManualClock, gate: Gate
-) -> None:
-    pushed, reported = reports
-    wait_until_stored(pushed, clock, 1, 2, 3)
+def test_blocks_are_stored_while_another_is_reported(held: Listener, clock: ManualClock, gate: Gate) -> None:
+    for number in (1, 2, 3):
+        add_block(held, clock, number)
+    assert held.accepted == []
     gate.open()
-    pushed.generator.stop()
-    assert reported == [[[0]], [[1], [2], [3]]]
+    held.generator.stop()
+    assert held.accepted == [[0], [1], [2], [3]]
 
 
 def test_blocks_that_were_stored_before_a_failed_one_are_accepted(
-    reports: Reports, clock: ManualClock, gate: Gate
+    held: Listener, clock: ManualClock, gate: Gate
 ) -> None:
-    pushed, reported = reports
-    wait_until_stored(pushed, clock, 1)
+    add_block(held, clock, 1)
 
     def fail(_records: list[Any]) -> None:
         raise OSError("no disk")
 
-    pushed.on_push = fail
+    held.on_push = fail
     outcomes: list[str] = []
-    pushed.generator.add(2, lambda error: outcomes.append(str(error)))
+    held.generator.add_data(2, lambda error: outcomes.append(str(error)))
     gate.open()
-    pushed.generator.stop()
-    assert reported == [[[0]], [[1]]]
-    assert (outcomes, [str(error) for error in pushed.failures]) == (["no disk"], ["no disk"])
-    assert pushed.generator.dropped_records == 1
+    held.generator.stop()
+    assert held.accepted == [[0], [1]]
+    assert (outcomes, [str(error) for error in held.failures]) == (["no disk"], ["no disk"])
+    assert held.generator.dropped_records == 1
 
 
-def test_failed_report_drops_its_blocks_and_those_stored_meanwhile(
-    reports: Reports, clock: ManualClock, gate: Gate
+def test_failed_report_drops_its_block_and_those_stored_meanwhile(
+    held: Listener, clock: ManualClock, gate: Gate
 ) -> None:
-    pushed, _ = reports
+    add_block(held, clock, 1)
+    add_block(held, clock, 2)
+    second = held.on_accept
 
-    def fail(_blocks: list[list[Any]]) -> None:
-        raise OSError("no driver")
+    def fail(records: list[Any]) -> None:
+        second(records)
+        if records == [1]:
+            raise OSError("no driver")
 
-    wait_until_stored(pushed, clock, 1)
-    pushed.on_report = fail
+    held.on_accept = fail
     gate.open()
-    wait_for(lambda: bool(pushed.failures), "the report has failed")
-    pushed.generator.add(2)
+    wait_for(lambda: bool(held.withdrawn), "the report has failed")
+    held.generator.add_data(3)
+    held.generator.stop()
+    # The second block is not reported, and the third not stored at all.
+    assert (held.accepted, held.withdrawn, held.blocks) == ([[0]], [[2]], [[0], [1], [2]])
+    assert [str(error) for error in held.failures] == ["no driver"]
+    assert held.generator.dropped_records == 3
+
+
+def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock, gate: Gate) -> None:
+    unstarted = Listener(clock, Bounds(10, 1000, 10))
+    assert unstarted.generator.state is GeneratorState.Initialized
+    pushed = make()
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    wait_for(lambda: pushed.states, "a tick")
+    pushed.generator.add_data(1)
     pushed.generator.stop()
-    # The last one is not stored at all.
-    assert pushed.blocks == [[0], [1]]
-    assert [str(error) for error in pushed.failures] == ["no driver"]
-    assert pushed.generator.dropped_records == 2
+    assert pushed.states[0] is GeneratorState.Active
+    assert pushed.states[-1] in (GeneratorState.StoppedAddingData, GeneratorState.StoppedGeneratingBlocks)
+    assert pushed.generator.state is GeneratorState.StoppedAll
 
 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:
@@ -246,7 +277,7 @@ def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background
 
     def add(thread: int) -> None:
         for n in range(1000):
-            pushed.generator.add((thread, n))
+            pushed.generator.add_data((thread, n))
 
     adding = [background(lambda thread=thread: add(thread)) for thread in range(10)]  # type: ignore[misc]  # mypy
     for each in adding:
@@ -263,13 +294,13 @@ def test_at_the_bound_of_records_add_waits_until_some_are_pushed(
     pushed = make(records=5)
     pushed.on_push = gate
     for n in range(5):
-        pushed.generator.add(n)
-    waiting = background(lambda: pushed.generator.add(5))
+        pushed.generator.add_data(n)
+    waiting = background(lambda: pushed.generator.add_data(5))
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
     # They are cut and being pushed: they count still.
     assert gate.reached.wait(10)
-    await_blocked(BlockGenerator.add)
+    await_blocked(BlockGenerator.add_data)
     gate.open()
     waiting.result(timeout=10)
     pushed.generator.stop()
@@ -283,9 +314,9 @@ def test_at_the_bound_of_bytes_add_waits_until_some_are_pushed(
     pushed = make(num_bytes=3 * sys.getsizeof(record))
     pushed.on_push = gate
     for _ in range(3):
-        pushed.generator.add(record)
-    waiting = background(lambda: pushed.generator.add("small"))
-    await_blocked(BlockGenerator.add)
+        pushed.generator.add_data(record)
+    waiting = background(lambda: pushed.generator.add_data("small"))
+    await_blocked(BlockGenerator.add_data)
     gate.open()
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
@@ -296,7 +327,7 @@ def test_at_the_bound_of_bytes_add_waits_until_some_are_pushed(
 
 def test_one_record_may_exceed_the_bound_of_bytes(make: Make) -> None:
     pushed = make(records=1, num_bytes=10)
-    pushed.generator.add("x" * 100_000)
+    pushed.generator.add_data("x" * 100_000)
     pushed.generator.stop()
     assert [len(record) for record in pushed.records] == [100_000]
 
@@ -309,14 +340,14 @@ def test_blocks_waiting_to_be_pushed_are_bounded(
 
     def add() -> None:
         for n in range(1000):
-            pushed.generator.add(n)
+            pushed.generator.add_data(n)
 
     adding = background(add)
     # Many ticks while nothing is pushed: records are taken up to the bound.
     for _ in range(200):
         clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)
-    await_blocked(BlockGenerator.add)
+    await_blocked(BlockGenerator.add_data)
     gate.open()
     drive(adding)
     pushed.generator.stop()
@@ -327,9 +358,9 @@ def test_blocks_waiting_to_be_pushed_are_bounded(
 def test_stop_fails_waiting_callers(make: Make, clock: ManualClock, gate: Gate, background: Background) -> None:
     pushed = make(records=2)
     pushed.on_push = gate
-    pushed.generator.add(0)
-    pushed.generator.add(1)
-    waiting = [background(lambda: pushed.generator.add(2)) for _ in range(3)]
+    pushed.generator.add_data(0)
+    pushed.generator.add_data(1)
+    waiting = [background(lambda: pushed.generator.add_data(2)) for _ in range(3)]
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)
@@ -353,11 +384,11 @@ def test_failed_push_is_reported_once_and_later_records_are_dropped_and_counted(
 
     pushed.on_push = fail
     for n in range(3):
-        pushed.generator.add(n)
+        pushed.generator.add_data(n)
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
     for n in range(3, 10):
-        pushed.generator.add(n)
+        pushed.generator.add_data(n)
         clock.advance(INTERVAL_MS)
     pushed.generator.stop()
     assert [str(error) for error in pushed.failures] == ["no disk"]
@@ -373,9 +404,9 @@ def test_failed_push_frees_waiting_callers(make: Make, clock: ManualClock, backg
         raise OSError("no disk")
 
     pushed.on_push = fail
-    pushed.generator.add(0)
-    pushed.generator.add(1)
-    waiting = background(lambda: pushed.generator.add(2))
+    pushed.generator.add_data(0)
+    pushed.generator.add_data(1)
+    waiting = background(lambda: pushed.generator.add_data(2))
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
     waiting.result(timeout=10)
@@ -386,6 +417,6 @@ def test_failed_push_frees_waiting_callers(make: Make, clock: ManualClock, backg
 def test_no_record_is_dropped_without_errors(make: Make) -> None:
     pushed = make()
     for n in range(100):
-        pushed.generator.add(n)
+        pushed.generator.add_data(n)
     pushed.generator.stop()
     assert (pushed.generator.dropped_records, pushed.failures) == (0, [])

@@ -1,48 +1,48 @@
-"""``BlockReporter``: blocks that are stored during a report are reported together after it."""
+"""Reports of ``BlockPusher``: blocks that are stored during a report are reported together after it."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import wait_for
+from tests.helpers.blocked import threads_inside
 
 from penstock import StoredBlock
-from penstock.blocks.received_block_handler import LocalBlockHandler
+from penstock.blocks import arrow_form
 from penstock.conf import Settings
 from penstock.errors import StoreError
-from penstock.receive.block_pusher import BlockPusher, BlockReporter
+from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.restart_events import BlocksAccepted, Event
 from penstock.runtime.clock import ManualClock
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.helpers import Gate
-    from tests.receive.conftest import FakeDriver, Noting
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
-def block(number: int) -> StoredBlock:
-    return StoredBlock(f"input-0-1-{number}", 0, 1, 100, f"/blocks/{number}")
+class Reports:
+    """Reported groups of a pusher; the gate holds the first one."""
 
-
-class Driver:
-    """Records the reported groups; the gate holds the first one."""
-
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, store: FakeStore) -> None:
         self.groups: list[list[str]] = []
         self.reply = Reply()
         self.error: Exception | None = None
+        self.events: list[Event] = []
         self._gate = gate
+        settings = Settings.parse({"spark.penstock.receiver.storeRetries": "0"})
+        launch = RegisterReceiver(3, 1, "Silent", 1)
+        self._pusher = BlockPusher(launch, settings, store, self._report, ManualClock(0), self.events.append)
 
-    def report(self, blocks: list[StoredBlock]) -> Reply:
-        self.groups.append([each.block_id for each in blocks])
+    def _report(self, blocks: list[StoredBlock]) -> Reply:
+        self.groups.append([block.block_id for block in blocks])
         if len(self.groups) == 1:
             self._gate()
             return Reply()
@@ -50,56 +50,75 @@ class Driver:
             raise self.error
         return self.reply
 
+    def push(self, number: int) -> PushedBlock:
+        return self._pusher.push_table(arrow_form.encode([number]), 1, None, 0)
+
 
 @pytest.fixture
-def reported(gate: Gate) -> Driver:
-    return Driver(gate)
+def reports(gate: Gate, store: FakeStore) -> Reports:
+    return Reports(gate, store)
 
 
-def four(reported: Driver, gate: Gate, background: Background) -> list[Future[Any]]:
+def four(reports: Reports, gate: Gate, background: Background) -> list[Future[Any]]:
     """Report a block, which the gate holds, then three more."""
-    reporter = BlockReporter(reported.report)
-    first = background(lambda: reporter.report([block(0)]))
+    first = reports.push(0)
+    reporting = [background(first.await_accepted)]
     assert gate.reached.wait(10)
-    others = [background(lambda n=n: reporter.report([block(n)])) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
-    wait_for(lambda: len(reporter._next.blocks) == 3, "three blocks wait for the next report")
-    return [first, *others]
+    return reporting + [background(pushed.await_accepted) for pushed in [reports.push(n) for n in (1, 2, 3)]]
 
 
-def test_waiting_blocks_are_reported_together(reported: Driver, gate: Gate, background: Background) -> None:
-    reporting = four(reported, gate, background)
-    assert len(reported.groups) == 1
+def test_waiting_blocks_are_reported_together(reports: Reports, gate: Gate, background: Background) -> None:
+    reporting = four(reports, gate, background)
+    assert len(reports.groups) == 1
     gate.open()
-    assert [each.result(timeout=10) for each in reporting] == [Reply()] * 4
-    assert [sorted(group) for group in reported.groups] == [["input-0-1-0"], [f"input-0-1-{n}" for n in (1, 2, 3)]]
+    for report in reporting:
+        report.result(timeout=10)
+    assert reports.groups == [["input-3-1-0"], [f"input-3-1-{n}" for n in (1, 2, 3)]]
+    assert reports.events == [BlocksAccepted(1), BlocksAccepted(3)]
 
 
-def test_refusal_applies_to_the_whole_group(reported: Driver, gate: Gate, background: Background) -> None:
-    reporting = four(reported, gate, background)
-    reported.reply = Reply(accepted=False, reason="it was replaced")
+def test_refusal_applies_to_the_whole_group_and_its_blocks_are_deleted(
+    reports: Reports, gate: Gate, background: Background, store: FakeStore
+) -> None:
+    first, *others = four(reports, gate, background)
+    reports.reply = Reply(accepted=False, reason="it was replaced")
     gate.open()
-    first, *others = [each.result(timeout=10) for each in reporting]
-    assert (first, others) == (Reply(), [reported.reply] * 3)
+    first.result(timeout=10)
+    for report in others:
+        with pytest.raises(StoreError, match="it was replaced"):
+            report.result(timeout=10)
+    assert store.discarded == [f"input-3-1-{n}" for n in (1, 2, 3)]
+    assert reports.events == [BlocksAccepted(1)]
 
 
 def test_error_applies_to_the_whole_group_and_the_next_is_reported(
-    reported: Driver, gate: Gate, background: Background
+    reports: Reports, gate: Gate, background: Background
 ) -> None:
-    reporting = four(reported, gate, background)
-    reported.error = StoreError("nobody answers")
+    first, *others = four(reports, gate, background)
+    reports.error = OSError("nobody answers")
     gate.open()
-    assert reporting[0].result(timeout=10) == Reply()
-    for each in reporting[1:]:
+    first.result(timeout=10)
+    for report in others:
         with pytest.raises(StoreError, match="nobody answers"):
-            each.result(timeout=10)
+            report.result(timeout=10)
+    reports.error = None
+    reports.push(4).await_accepted()
 
 
-def test_single_reports_do_not_wait(reported: Driver, gate: Gate) -> None:
+def test_single_reports_do_not_wait(reports: Reports, gate: Gate) -> None:
     gate.open()
-    reporter = BlockReporter(reported.report)
     for number in range(3):
-        reporter.report([block(number)])
-    assert reported.groups == [["input-0-1-0"], ["input-0-1-1"], ["input-0-1-2"]]
+        reports.push(number).await_accepted()
+    assert reports.groups == [["input-3-1-0"], ["input-3-1-1"], ["input-3-1-2"]]
+
+
+def test_withdrawn_block_is_deleted_and_not_reported(reports: Reports, gate: Gate, store: FakeStore) -> None:
+    gate.open()
+    first, second = reports.push(0), reports.push(1)
+    assert first.withdraw()
+    second.await_accepted()
+    assert (reports.groups, store.discarded) == ([["input-3-1-1"]], ["input-3-1-0"])
+    assert not second.withdraw()
 
 
 def test_threads_that_store_share_reports(
@@ -115,8 +134,7 @@ def test_threads_that_store_share_reports(
     storing = [background(lambda: receiver.store_all(["a"]))]
     assert gate.reached.wait(10)
     storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
-    reporter = supervisor._writer._pusher._reporter
-    wait_for(lambda: len(reporter._next.blocks) == 9, "nine blocks wait for the next report")
+    wait_for(lambda: threads_inside(BlockPusher.await_reported) == 10, "all stored blocks wait for their report")
     gate.open()
     for each in storing:
         each.result(timeout=10)
@@ -124,20 +142,15 @@ def test_threads_that_store_share_reports(
     assert len({each.block_id for each in driver.blocks}) == 10
 
 
-class Refusing:
-    """A driver that accepts no block."""
-
-    def ask(self, _message: object, _reply_kind: type) -> Any:
-        return Reply(accepted=False, reason="it was replaced")
-
-
 @pytest.mark.parametrize(
     ("count", "named"),
-    [(1, "block input-0-1-0"), (2, "block input-0-1-0 and 1 other"), (3, "block input-0-1-0 and 2 others")],
+    [(1, "block input-3-1-1"), (2, "block input-3-1-1 and 1 other"), (3, "block input-3-1-1 and 2 others")],
 )
-def test_message_names_one_block_of_a_group(tmp_path: Path, count: int, named: str) -> None:
-    launch, store = RegisterReceiver(0, 1, "Silent", 1), LocalBlockHandler(tmp_path)
-    pusher = BlockPusher(launch, Settings.parse({}), Refusing(), store, ManualClock(0), threading.Event())
+def test_message_names_one_block_of_a_group(reports: Reports, gate: Gate, count: int, named: str) -> None:
+    gate.open()
+    reports.push(0).await_accepted()
+    reports.reply = Reply(accepted=False, reason="it was replaced")
+    pushed = [reports.push(number) for number in range(count)]
     with pytest.raises(StoreError) as caught:
-        pusher.report([block(number) for number in range(count)])
+        pushed[-1].await_accepted()
     assert str(caught.value) == f"the driver did not accept {named}: it was replaced"

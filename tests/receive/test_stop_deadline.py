@@ -120,7 +120,7 @@ def test_stop_timeout_of_zero_waits_for_onStop(
     stopping = background(lambda: supervisor.stop("Stopped by driver"))
     assert gate.reached.wait(10)
     clock.advance(100_000)
-    await_blocked(ReceiverSupervisor._stop_receiver, inside=True)
+    await_blocked(ReceiverSupervisor.stop, inside=True)
     gate.open()
     stopping.result(timeout=10)
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "DeregisterReceiver"]

@@ -12,6 +12,7 @@ from tests.helpers import wait_for
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.running_receiver import Registering, Stop
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def test_stop_before_onStart_prevents_it(
     supervisor.start_soon()
     assert gate.reached.wait(10)
     stopping = background(lambda: supervisor.stop("enough"))
-    wait_for(lambda: supervisor._start_call._stop_requested, "the stop is requested")
+    wait_for(lambda: supervisor.state.state == Registering(Stop("enough")), "the stop is requested")
     gate.open()
     stopping.result(timeout=10)
     supervisor.await_termination()

@@ -35,7 +35,7 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
 
     def store(thread: int) -> None:
         number = 0
-        while not supervisor._ending.is_set():
+        while not supervisor.is_terminated:
             count = 1 if thread % 2 else 7
             some = [(thread, n) for n in range(number, number + count)]
             number += count

@@ -138,7 +138,7 @@ def test_stop_waits_for_a_store_in_progress(
     assert gate.reached.wait(10)
     stopping = background(lambda: supervisor.stop("enough"))
     log.await_count("onStop")
-    await_blocked(RecordWriter.stop)
+    await_blocked(RecordWriter.await_idle)
     gate.open()
     storing.result(timeout=10)
     stopping.result(timeout=10)

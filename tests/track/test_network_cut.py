@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.helpers import run_in_background
 
+from penstock import StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.errors import StoreError, WireError
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import RegisterReceiver
+from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.runtime.clock import ManualClock
 from penstock.wire.client import Client
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
-
-R = TypeVar("R", bound=Reply)
 
 
 class Host:
@@ -35,20 +33,22 @@ class Host:
         self._client = Client(task.driver.location, task.driver.token, 10_000)
         launch = RegisterReceiver(task.stream_id, task.epoch, "Silent", 1)
         store = LocalBlockHandler(directory / str(task.epoch))
-        self._pusher = BlockPusher(launch, Settings.parse({}), self, store, self.clock, threading.Event())
+        self._pusher = BlockPusher(launch, Settings.parse({}), store, self._report, self.clock, lambda _event: None)
+        self._launch = launch
 
-    def ask(self, message: object, reply_kind: type[R]) -> R:
-        """Send a message and return the reply, unless the network loses either."""
+    def _report(self, blocks: list[StoredBlock]) -> Reply:
+        """Send a report and return the reply, unless the network loses either."""
         if self.loses == "requests":
             raise WireError("no answer")
-        reply = self._client.ask(message, reply_kind)
+        message = AddBlocks(self._launch.stream_id, self._launch.epoch, blocks)
+        reply = self._client.ask(message, Reply)
         if self.loses == "answers":
             raise WireError("no answer")
         return reply
 
     def store(self, number: int) -> None:
         """Return when the driver has accepted the number."""
-        self._pusher.report([self._pusher.store(arrow_form.encode([number]), 1, None, 0)])
+        self._pusher.push_table(arrow_form.encode([number]), 1, None, 0).await_accepted()
 
     def close(self) -> None:
         self._client.close()

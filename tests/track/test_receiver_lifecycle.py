@@ -51,7 +51,6 @@ from penstock.track.lifecycle_messages import (
     Undelivered,
     WakeUp,
 )
-from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
@@ -68,6 +67,7 @@ from penstock.track.receiver_tracking_info import (
     Waiting,
     new_record,
 )
+from penstock.track.relaunch_lifecycle import step
 from penstock.wire.json_codec import Reply
 
 E = TypeVar("E")

@@ -43,7 +43,6 @@ from penstock.track.lifecycle_messages import (
     Undelivered,
     WakeUp,
 )
-from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
@@ -55,6 +54,7 @@ from penstock.track.receiver_tracking_info import (
     Stopping,
     new_record,
 )
+from penstock.track.relaunch_lifecycle import step
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 SETTINGS = Settings.parse({})

@@ -26,7 +26,7 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import receiver_launcher, receiver_lifecycle
+from penstock.track import receiver_launcher, relaunch_lifecycle
 from penstock.track.receiver_tracking_info import Active
 from penstock.worker import block_reader
 
@@ -58,7 +58,7 @@ class Hosts:
         self.tracked, self._folder = tracked, folder
         tracked.executors = [A, B]
         # They may come up anywhere.
-        monkeypatch.setattr(receiver_lifecycle, "_MAX_REFUSALS", 0)
+        monkeypatch.setattr(relaunch_lifecycle, "_MAX_REFUSALS", 0)
         tracked.tracker.start()
 
     def on(self, number: int, place: TaskLocation) -> FakeProcess:

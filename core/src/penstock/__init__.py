@@ -32,9 +32,8 @@ _NAMES = {
         "RecoverableSource SourceBatch"
     ),
     "penstock.receive.receiver": "Receiver",
-    "penstock.receive.receiver_host": "ReceiverHost",
+    "penstock.receive.receiver_host": "BlockSink ReceiverHost",
     "penstock.receive.thread_receiver": "AsyncReceiver ThreadReceiver",
-    "penstock.track.relaunching_receiver_host": "BlockSink RelaunchingReceiverHost",
     "penstock.worker.state": "State",
     "pyspark": "StorageLevel",
 }
@@ -91,9 +90,8 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import RecoverableSource as RecoverableSource
     from penstock.plugins.specs import SourceBatch as SourceBatch
     from penstock.receive.receiver import Receiver as Receiver
+    from penstock.receive.receiver_host import BlockSink as BlockSink
     from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
     from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
-    from penstock.track.relaunching_receiver_host import BlockSink as BlockSink
-    from penstock.track.relaunching_receiver_host import RelaunchingReceiverHost as RelaunchingReceiverHost
     from penstock.worker.state import State as State

@@ -10,7 +10,7 @@ import attrs
 from attrs import field, frozen
 
 from penstock.conf_keys import ConfigurationKeys
-from penstock.conf_values import Key, LogLevel, value_of
+from penstock.conf_values import Key, LogLevel, type_name, value_of
 from penstock.errors import ConfigurationError
 
 _PREFIXES = ("spark.app.", "spark.streaming.", "spark.penstock.")
@@ -77,11 +77,13 @@ class Settings(ConfigurationKeys):
         return f"Settings({', '.join(sorted(self._pairs))})"
 
 
+_TYPES = get_type_hints(Settings, include_extras=True)
 #: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
 KEYS: dict[str, Key] = {
-    field.name: field.metadata["key"] for field in attrs.fields(Settings) if "key" in field.metadata
+    each.name: attrs.evolve(each.metadata["key"], type=type_name(_TYPES[each.name]))
+    for each in attrs.fields(Settings)
+    if "key" in each.metadata
 }
-_TYPES = get_type_hints(Settings, include_extras=True)
 
 
 @cache

@@ -40,6 +40,7 @@ class Key:
         group: heading in the documentation.
         help: one or two sentences on the effect.
         falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
+        type: the accepted values, such as ``integer`` or ```replace` or `refuse```.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Key:
     group: str
     help: str
     falls_back_to: str | None = None
+    type: str = ""
 
 
 def key_field(group: str, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:

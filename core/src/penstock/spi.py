@@ -1,8 +1,8 @@
 """What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-For a plugin that runs receivers, serves or reads blocks, adds operations to streams, or shares what the first-party
-plugins use. A name here changes only with a new minor version and an entry in the changelog. Nothing in the core
-imports this module.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, shows what is installed or saved,
+or shares what the first-party plugins use. A name here changes only with a new minor version and an entry in the
+changelog. Nothing in the core imports this module.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ _NAMES = {
     "penstock.blocks.block_file": "open_block_file write_block_file",
     "penstock.blocks.block_transfer": "BlockServer",
     "penstock.blocks.packing": "Packable pack",
-    "penstock.blocks.received_block_handler": "LocalBlockHandler",
     "penstock.wire.token": "Token",
     "penstock.worker.block_reader": "read_block",
     # Schemas: from Arrow's types to Spark's, and from records to columns.
@@ -43,22 +42,30 @@ _NAMES = {
     "penstock.runtime.atomic_write": "atomic_write",
     "penstock.storage.directory": "Appender Directory Durability",
     "penstock.storage.uri": "absolute_location connect is_remote",
-    # Options, logs and errors: option types, structured options, the core's keys, loggers and messages.
-    "penstock.conf": "OPTION_SECTIONS keys",
+    # Installed plugins: what is loaded, and the options that each offers.
+    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin NAME_RULE Plugins additional_entry_points",
+    "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
+    # Configuration: the keys, the settings in force, and the files that Spark reads.
+    "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.conf_warnings": "keys_without_effect",
+    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    # Checkpoint directories: what a checkpoint and its logs contain.
+    "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
+    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
+    "penstock.checkpoint.store": "CheckpointStore",
+    # Logs, times and errors.
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
-    "penstock.plugins.specs": "Option Spec options_of read_options structure_options",
-    "penstock.runtime.log": "get_logger throttle",
+    "penstock.runtime.clock": "Clock ManualClock iso_time",
+    "penstock.runtime.log": "get_logger set_level throttle",
+    "penstock.spark.failure": "reason",
     # Modules that import their public names when they are first used.
     "penstock._exports": "lazy_exports",
-    # Plugins: entry points and hooks.
-    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
-    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin Plugins",
     # Listeners: events by class, and a listener as the bus calls it.
     "penstock.listen.events": "HOOK_OF Event",
     "penstock.listen.registered_listener": "NotAListenerError register",
-    # The process: clocks, threads of the engine, what plugins must not change.
-    "penstock.runtime.clock": "Clock ManualClock",
     "penstock.runtime.global_state": "GlobalState",
     "penstock.runtime.threads": "EngineThread",
 }
@@ -77,10 +84,20 @@ if TYPE_CHECKING:
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
+    from penstock.blocks.received_block_handler import stream_directory as stream_directory
+    from penstock.checkpoint.manifest import Checkpoint as Checkpoint
+    from penstock.checkpoint.manifest import SavedInput as SavedInput
+    from penstock.checkpoint.manifest import SavedState as SavedState
+    from penstock.checkpoint.saved_logs import SavedLog as SavedLog
+    from penstock.checkpoint.saved_logs import saved_logs as saved_logs
+    from penstock.checkpoint.store import CheckpointStore as CheckpointStore
+    from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
+    from penstock.conf import Settings as Settings
     from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.conf_warnings import keys_without_effect as keys_without_effect
     from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
     from penstock.errors import shortened as shortened
@@ -106,10 +123,13 @@ if TYPE_CHECKING:
     from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
+    from penstock.plugins.discovery import NAME_RULE as NAME_RULE
     from penstock.plugins.discovery import LoadedPlugin as LoadedPlugin
     from penstock.plugins.discovery import Plugins as Plugins
+    from penstock.plugins.discovery import additional_entry_points as additional_entry_points
     from penstock.plugins.specs import Option as Option
     from penstock.plugins.specs import Spec as Spec
+    from penstock.plugins.specs import fields_of as fields_of
     from penstock.plugins.specs import options_of as options_of
     from penstock.plugins.specs import read_options as read_options
     from penstock.plugins.specs import structure_options as structure_options
@@ -129,10 +149,16 @@ if TYPE_CHECKING:
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.clock import ManualClock as ManualClock
+    from penstock.runtime.clock import iso_time as iso_time
     from penstock.runtime.global_state import GlobalState as GlobalState
     from penstock.runtime.log import get_logger as get_logger
+    from penstock.runtime.log import set_level as set_level
     from penstock.runtime.log import throttle as throttle
     from penstock.runtime.threads import EngineThread as EngineThread
+    from penstock.spark.failure import reason as reason
+    from penstock.spark.launch_conf import Property as Property
+    from penstock.spark.launch_conf import conf_here as conf_here
+    from penstock.spark.launch_conf import read_properties as read_properties
     from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
-from penstock.conf import KEYS
+from penstock.spi import KEYS
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]

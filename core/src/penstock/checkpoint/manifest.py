@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import asdict, field, frozen
 
@@ -91,6 +91,9 @@ class Checkpoint:
         logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
         launched_as: the application name at the launch of the process; empty if none was set.
     """
+
+    #: The version of this format.
+    format: ClassVar[int] = FORMAT
 
     number: int
     written_ms: int

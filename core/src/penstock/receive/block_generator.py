@@ -1,19 +1,20 @@
-"""``BlockGenerator``: buffers single records and cuts them into blocks.
+"""``BlockGenerator``: buffers single records and generates a block of them every block interval.
 
-Owns the buffer, which is cut every block interval, and the queues of cut and of stored blocks. Records and bytes that
-are not accepted yet are bounded: at the bound ``add`` waits. A record is dropped only after a store or a report has
-failed for good, which stops the receiver. ``add`` runs on the receiver's threads, cutting on the timer's, storing and
-reporting on a thread each: blocks that are stored during a report are reported together after it.
+Owns the buffer and the queue of generated blocks. Records and bytes that are not accepted yet are bounded: at the bound
+``add_data`` waits. A record is dropped only after a push has failed for good, which stops the receiver. ``add_data``
+runs on the receiver's threads, the cut on the timer's. One thread stores blocks and another awaits their acceptance, so
+that a block is stored while the blocks before it are reported.
 """
 
 from __future__ import annotations
 
+import enum
 import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
@@ -22,7 +23,64 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
 
-T = TypeVar("T")
+#: Called with ``None`` when a record is stored and accepted, with the error when it is lost.
+OnStored = Callable[[BaseException | None], object]
+
+
+class GeneratorState(enum.Enum):
+    """Spark's states of a block generator, in order."""
+
+    Initialized = enum.auto()
+    Active = enum.auto()
+    #: Records are refused; the buffer is not cut yet.
+    StoppedAddingData = enum.auto()
+    #: The buffer is empty; blocks may still be pushed.
+    StoppedGeneratingBlocks = enum.auto()
+    StoppedAll = enum.auto()
+
+
+class PushedBlock(Protocol):
+    """A block that is stored and to be accepted by the driver."""
+
+    @property
+    def left_out(self) -> Mapping[int, BaseException]:
+        """The errors of records that could not be stored, by position."""
+        ...
+
+    def await_accepted(self) -> object:
+        """Return once the block is accepted. An error that it raises is final."""
+        ...
+
+    def withdraw(self) -> bool:
+        """Delete the block and do not report it, unless that has begun; return whether it was withdrawn."""
+        ...
+
+
+class BlockGeneratorListener(Protocol):
+    """The owner of a generator. Spark's trait without ``onAddData``, which would cost a call per record."""
+
+    def on_generate_block(self) -> None:
+        """Called every block interval, before the buffer is cut. Must return at once."""
+        ...
+
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store records as a block. Called for one block at a time, in order; an error that it raises is final.
+
+        Args:
+            records: the buffered records.
+            arrival_ms: when the first of them was added, ms since the epoch.
+        """
+        ...
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+        """Called with an error. Must not wait for the generator.
+
+        Args:
+            message: one line.
+            error: the error.
+            is_final: a block could not be pushed, so all later records are dropped.
+        """
+        ...
 
 
 @frozen
@@ -32,7 +90,7 @@ class Bounds:
     Attributes:
         records: number of records.
         num_bytes: their size as ``sys.getsizeof`` counts it; a single record may exceed it.
-        blocks: number of cut blocks, and of stored ones.
+        blocks: number of generated blocks, and of stored ones.
     """
 
     records: int
@@ -40,77 +98,78 @@ class Bounds:
     blocks: int
 
 
-#: Called with ``None`` when a record is stored and accepted, with the error when it is lost.
-OnStored = Callable[[BaseException | None], object]
-#: The errors of records that were left out of a block, by position.
-LeftOut = Mapping[int, BaseException]
-
-
-@define
-class _Run:
-    records: list[Any]
-    # When the first record was added, ms since the epoch.
+@define(eq=False)
+class _Block:
+    records: list[Any] = field(factory=list)
     arrival_ms: int = 0
     num_bytes: int = 0
     # Callbacks with the positions of their records.
     callbacks: list[tuple[int, OnStored]] = field(factory=list)
-    # What ``store`` returned for it, or the error after which it is not stored.
-    stored: tuple[Any, LeftOut] | None = None
+    # Why its records are lost, unless they are stored.
+    pushed: PushedBlock | None = None
     failure: BaseException | None = None
     # Whether its records are accepted or dropped, and its callbacks called.
     done: bool = False
 
 
 class BlockGenerator:
-    """Buffers records, cuts them into blocks, stores and reports the blocks.
+    """Buffers records, generates blocks of them and has the listener push these.
 
     Args:
+        listener: stores blocks.
+        interval_ms: time between two cuts of the buffer.
+        bounds: at which ``add_data`` waits.
         clock: drives the timer that cuts.
-        interval_ms: time between two cuts.
-        bounds: at which ``add`` waits.
-        store: stores records, the earliest of which was added at a time, as a block. Returns what ``report`` gets, and
-            the records that were left out. An error that it raises is final.
-        report: reports stored blocks, in order, and returns when they are accepted. An error that it raises is final.
-        on_failure: called with the first of these errors; records buffered from then on are dropped.
-        on_tick: called at each tick before the cut; must return at once.
-        on_callback_error: called with what an ``on_stored`` raised.
-        hold: entered by a caller of ``add`` while it waits.
+        hold: entered by a caller of ``add_data`` while it waits.
     """
 
     def __init__(
         self,
-        clock: Clock,
+        listener: BlockGeneratorListener,
         interval_ms: int,
         bounds: Bounds,
-        store: Callable[[list[Any], int], tuple[Any, LeftOut]],
-        report: Callable[[list[Any]], object],
-        on_failure: Callable[[BaseException], None],
-        on_tick: Callable[[], None] = lambda: None,
-        on_callback_error: Callable[[BaseException], None] = lambda _error: None,
+        clock: Clock,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._clock, self._bounds = clock, bounds
-        self._store, self._report, self._on_failure = store, report, on_failure
-        self._before_cut, self._on_callback_error, self._hold = on_tick, on_callback_error, hold
-        self._buffer = _Run([])
-        # The last run that was cut; runs are done in the order of their cuts.
-        self._last_cut = _Run([], done=True)
-        self._pending_records = self._pending_bytes = 0
+        self._listener = listener
+        self._bounds = bounds
+        self._clock = clock
+        self._hold = hold
+        self._state = GeneratorState.Initialized
+        # Whether add_data fails although the generator is active.
+        self._refuses = False
+        self._buffer = _Block()
+        # The last block that was cut; blocks are done in the order of their cuts.
+        self._last_cut = _Block(done=True)
+        self._pending_records = 0
+        self._pending_bytes = 0
+        # Guards all of these.
         self._room = threading.Condition()
         # Held from taking the buffer to queueing it, so that blocks keep their order.
         self._cutting = threading.Lock()
         # None ends the thread that takes from a queue.
-        self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
-        self._stored_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
-        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", on_failure)
+        self._blocks_for_pushing: queue.Queue[_Block | None] = queue.Queue(bounds.blocks)
+        self._pushed_blocks: queue.Queue[_Block | None] = queue.Queue(bounds.blocks)
+        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", self._fail)
         self._threads = [
-            EngineThread("BlockGenerator storing", self._store_runs),
-            EngineThread("BlockGenerator reporting", self._report_runs),
+            EngineThread("BlockGenerator storing", self._push_blocks),
+            EngineThread("BlockGenerator reporting", self._await_pushed_blocks),
         ]
-        self._active, self._refuses = False, False
         self._failure: BaseException | None = None
-        #: Number of records that are lost, and of those accepted after the stop began.
-        self.dropped_records = self.flushed_records = 0
+        #: Number of records that are lost.
+        self.dropped_records = 0
+        #: Number of records accepted after the stop began.
+        self.flushed_records = 0
+
+    @property
+    def state(self) -> GeneratorState:
+        """Position in the life cycle."""
+        return self._state
+
+    @property
+    def accepts_data(self) -> bool:
+        """Whether records may be stored now."""
+        return self._state is GeneratorState.Active and not self._refuses
 
     @property
     def pending_bytes(self) -> int:
@@ -118,13 +177,13 @@ class BlockGenerator:
         return self._pending_bytes
 
     def start(self) -> None:
-        """Start to accept and cut records."""
-        self._active = True
+        """Start to accept records and to generate blocks."""
+        self._state = GeneratorState.Active
         self._timer.start(self._timer.start_time_ms())
         for thread in self._threads:
             thread.start()
 
-    def add(self, record: Any, on_stored: OnStored | None = None) -> None:
+    def add_data(self, record: Any, on_stored: OnStored | None = None) -> None:
         """Buffer one record; wait while the bounds are reached.
 
         Args:
@@ -138,17 +197,18 @@ class BlockGenerator:
         with self._room:
             if self._pending_records and self._is_full(num_bytes):
                 with self._hold():
-                    while self._active and not self._refuses and self._pending_records and self._is_full(num_bytes):
+                    while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
                         self._room.wait()
-            if not self._active or self._refuses:
+            if self._state is not GeneratorState.Active or self._refuses:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
+            buffer = self._buffer
             if on_stored is not None:
-                self._buffer.callbacks.append((len(self._buffer.records), on_stored))
-            if not self._buffer.records:
-                self._buffer.arrival_ms = self._clock.now_ms()
-            self._buffer.records.append(record)
-            self._buffer.num_bytes += num_bytes
+                buffer.callbacks.append((len(buffer.records), on_stored))
+            if not buffer.records:
+                buffer.arrival_ms = self._clock.now_ms()
+            buffer.records.append(record)
+            buffer.num_bytes += num_bytes
             self._pending_records += 1
             self._pending_bytes += num_bytes
 
@@ -159,122 +219,111 @@ class BlockGenerator:
             self._room.notify_all()
 
     def flush(self) -> None:
-        """Store and report what is buffered; return when its callbacks were called. More may be added."""
+        """Push what is buffered; return when its callbacks were called. More may be added."""
         self._cut()
         with self._room:
             last = self._last_cut
             self._room.wait_for(lambda: last.done)
 
     def stop(self) -> None:
-        """Refuse new records, store and report the buffered ones, return when that is done. Idempotent."""
+        """Refuse new records, push the buffered ones, return when they are accepted or lost. Idempotent."""
         with self._room:
-            if not self._active:
-                return
-            self._active = False
+            is_active = self._state is GeneratorState.Active
+            self._state = GeneratorState.StoppedAddingData if is_active else GeneratorState.StoppedAll
             self._room.notify_all()
+        if not is_active:
+            return
         self._timer.stop(interrupt=True)
         self._cut()
-        self._cut_runs.put(None)
+        self._state = GeneratorState.StoppedGeneratingBlocks
+        self._blocks_for_pushing.put(None)
         for thread in self._threads:
             thread.finish()
+        self._state = GeneratorState.StoppedAll
 
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._bounds.records or self._pending_bytes + num_bytes > self._bounds.num_bytes
 
     def _on_tick(self) -> None:
-        self._before_cut()
+        self._listener.on_generate_block()
         self._cut()
 
     def _cut(self) -> None:
         with self._cutting:
             with self._room:
-                run = self._take_buffer()
-            if run is not None:
-                self._cut_runs.put(run)
+                block = self._take_buffer()
+            if block is not None:
+                self._blocks_for_pushing.put(block)
 
     def _cut_at_bound(self) -> None:
         """Cut before the tick if the storing thread is idle. Never waits, since the caller holds the lock."""
-        if self._cut_runs.empty() and self._cutting.acquire(blocking=False):
+        if self._blocks_for_pushing.empty() and self._cutting.acquire(blocking=False):
             try:
-                run = self._take_buffer()
-                if run is not None:
-                    self._cut_runs.put_nowait(run)
+                block = self._take_buffer()
+                if block is not None:
+                    self._blocks_for_pushing.put_nowait(block)
             finally:
                 self._cutting.release()
 
-    def _take_buffer(self) -> _Run | None:
+    def _take_buffer(self) -> _Block | None:
         if not self._buffer.records:
             return None
-        self._last_cut, self._buffer = self._buffer, _Run([])
+        self._last_cut = self._buffer
+        self._buffer = _Block()
         return self._last_cut
 
-    def _store_runs(self) -> None:
+    def _push_blocks(self) -> None:
         failure: BaseException | None = None
-        while (run := self._cut_runs.get()) is not None:
+        while (block := self._blocks_for_pushing.get()) is not None:
             failure = failure or self._failure
             if failure is None:
                 try:
-                    run.stored = self._store(run.records, run.arrival_ms)
+                    block.pushed = self._listener.on_push_block(block.records, block.arrival_ms)
                 except (Exception, SystemExit) as error:
                     failure = error
-            run.failure = failure
-            self._stored_runs.put(run)
-        self._stored_runs.put(None)
+            block.failure = failure
+            self._pushed_blocks.put(block)
+        self._pushed_blocks.put(None)
 
-    def _report_runs(self) -> None:
-        while runs := take_waiting(self._stored_runs):
+    def _await_pushed_blocks(self) -> None:
+        while (block := self._pushed_blocks.get()) is not None:
             try:
-                self._report_together(runs)
+                self._await_pushed(block)
+                self._complete(block)
             finally:
                 with self._room:
-                    for run in runs:
-                        self._pending_records -= len(run.records)
-                        self._pending_bytes -= run.num_bytes
-                        # Freed here: the last run stays in ``_last_cut``.
-                        run.done, run.records, run.callbacks = True, [], []
+                    self._pending_records -= len(block.records)
+                    self._pending_bytes -= block.num_bytes
+                    # Freed here: the last block stays in ``_last_cut``.
+                    block.done = True
+                    block.records = []
+                    block.callbacks = []
                     self._room.notify_all()
 
-    def _report_together(self, runs: list[_Run]) -> None:
-        stored = [run.stored[0] for run in runs if run.stored is not None]
-        if stored and self._failure is None:
-            try:
-                self._report(stored)
-            except (Exception, SystemExit) as error:
-                self._fail(error)
-        for run in runs:
-            if run.failure is not None and self._failure is None:
-                self._fail(run.failure)
-            self._complete(run)
+    def _await_pushed(self, block: _Block) -> None:
+        try:
+            if self._failure is not None and (block.pushed is None or block.pushed.withdraw()):
+                block.failure = self._failure
+            elif block.pushed is not None:
+                block.pushed.await_accepted()
+        except (Exception, SystemExit) as error:
+            block.failure = error
+        if block.failure is not None and self._failure is None:
+            self._fail(block.failure)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
-        self._on_failure(error)
+        self._listener.on_error("Error storing a block", error, is_final=True)
 
-    def _complete(self, run: _Run) -> None:
-        left_out = {} if run.stored is None else run.stored[1]
-        if self._failure is not None:
-            self.dropped_records += len(run.records)
-        elif not self._active:
-            self.flushed_records += len(run.records) - len(left_out)
-        for position, on_stored in run.callbacks:
+    def _complete(self, block: _Block) -> None:
+        left_out = {} if block.pushed is None else block.pushed.left_out
+        if block.failure is not None:
+            self.dropped_records += len(block.records)
+        elif self._state is not GeneratorState.Active:
+            self.flushed_records += len(block.records) - len(left_out)
+        for position, on_stored in block.callbacks:
             try:
-                on_stored(self._failure or left_out.get(position))
+                on_stored(block.failure or left_out.get(position))
             # The callback is the receiver's code.
             except (Exception, SystemExit) as error:
-                self._on_callback_error(error)
-
-
-def take_waiting(items: queue.Queue[T | None]) -> list[T]:
-    """Take everything that waits in a queue: at least one item; none after ``None``, which ends the queue.
-
-    Called for each report, it groups what was queued during the report before.
-    """
-    taken: list[T] = []
-    while (item := items.get()) is not None:
-        taken.append(item)
-        if items.empty():
-            return taken
-    if taken:
-        # For the next call. Nothing is put after it, and it has just left the queue.
-        items.put(None)
-    return taken
+                self._listener.on_error("on_stored failed", error, is_final=False)

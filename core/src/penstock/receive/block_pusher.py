@@ -1,7 +1,8 @@
-"""``BlockPusher``: stores blocks and has the driver accept them. ``BlockReporter``: groups the reports.
+"""``BlockPusher``: stores blocks and has the driver accept them.
 
-Owns the numbering of a launch's blocks and the retries of each. Never buffers and never decides what a failure means
-for the receiver. Runs on whatever thread stores.
+Owns the numbering of a launch's blocks, the retries, and the stored blocks that wait for a report: blocks stored during
+a report are reported together after it. It never decides what a failure means for the receiver. Runs on whatever thread
+stores.
 """
 
 from __future__ import annotations
@@ -9,16 +10,17 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, field
 
 from penstock import conf
+from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
-from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
+from penstock.receive.messages import RegisterReceiver
+from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, ErrorOccurred, Event
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -40,48 +42,101 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _FIRST_MS, _LONGEST_MS = 50, 5000
 
 
+@define(eq=False)
+class _Group:
+    """Blocks of one report. They do not change once it has begun, so that the driver accepts all of them or none."""
+
+    blocks: list[StoredBlock] = field(factory=list)
+    is_done: bool = False
+    failure: BaseException | None = None
+
+
+@define(eq=False)
+class PushedBlock:
+    """A stored block that waits for a report.
+
+    Attributes:
+        left_out: the errors of records that were left out, by position.
+    """
+
+    _pusher: BlockPusher
+    _group: _Group
+    _stored: StoredBlock | None
+    left_out: Mapping[int, BaseException] = field(factory=dict)
+
+    def await_accepted(self) -> None:
+        """Return once the driver has accepted the block; the first thread that gets to it reports all that wait.
+
+        Raises:
+            StoreError: all retries failed, or the driver refused the group, whose blocks are deleted then.
+        """
+        if self._stored is not None:
+            self._pusher.await_reported(self._group)
+
+    def withdraw(self) -> bool:
+        """Delete the block and do not report it, unless that has begun; return whether it was withdrawn."""
+        return self._stored is None or self._pusher.withdraw(self._group, self._stored)
+
+
 class BlockPusher:
     """Push the blocks of one launch of a receiver.
 
     Args:
         launch: has the id of the input stream and the epoch.
         settings: has the numbers of retries.
-        driver: accepts blocks.
-        blocks: stores them.
+        blocks: stores blocks.
+        report: reports stored blocks to the driver and returns its answer.
         clock: times the delays between retries.
-        ending: set once the receiver is to end: from then on a full disk is an error like any other.
-        on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
-            any more.
-
-    Attributes:
-        buffered_bytes: returns what a report says of the receiver's buffer.
+        take: gives an event to the receiver's life cycle; must not block for long.
     """
 
     def __init__(
         self,
         launch: RegisterReceiver,
         settings: Settings,
-        driver: ReceiverDriver,
         blocks: ReceivedBlockHandler,
+        report: Callable[[list[StoredBlock]], Reply],
         clock: Clock,
-        ending: threading.Event,
-        on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
+        take: Callable[[Event], object],
     ) -> None:
-        self._stream_id, self._epoch = launch.stream_id, launch.epoch
+        self._stream_id = launch.stream_id
+        self._epoch = launch.epoch
         # By the attribute of the key that sets them.
         self._retries = {"store_retries": settings.store_retries, "wal_max_failures": settings.wal_max_failures - 1}
         self._set_by = "wal_max_failures" if settings.wal_enabled else "store_retries"
-        self._driver, self._blocks = driver, blocks
-        self._clock, self._ending, self._on_disk_full = clock, ending, on_disk_full
+        self._blocks = blocks
+        self._report = report
+        self._clock = clock
+        self._take = take
         self._log = log.bind(stream_id=launch.stream_id)
-        # The number of blocks that wait for disk space.
-        self._waiting, self._waiting_lock = 0, threading.Lock()
+        # Once set, a full disk is an error like any other.
+        self._waits_ended = threading.Event()
         self._block_numbers = itertools.count()
-        self.buffered_bytes: Callable[[], int] = lambda: 0
-        self._reporter = BlockReporter(self._report)
+        # Held during a report.
+        self._reporting = threading.Lock()
+        # The blocks that wait for the report under way, and its guard.
+        self._next = _Group()
+        self._next_lock = threading.Lock()
 
-    def store(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> StoredBlock:
-        """Store a block, to be reported. Waits while the disk is full.
+    def push_records(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store records as ``push_table`` does, without those that cannot be pickled, which are reported."""
+        left_out: dict[int, BaseException] = {}
+        try:
+            table = arrow_form.encode(records)
+        except Exception as error:
+            left_out = {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
+            first = records[next(iter(left_out), 0)]
+            records = [record for number, record in enumerate(records) if number not in left_out]
+            count, kind = len(left_out), type(first).__name__
+            what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
+            self._take(ErrorOccurred(what, error))
+            if not records:
+                return PushedBlock(self, self._next, None, left_out)
+            table = arrow_form.encode(records)
+        return evolve(self.push_table(table, len(records), None, arrival_ms), left_out=left_out)
+
+    def push_table(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> PushedBlock:
+        """Store a block. Waits while the disk is full.
 
         Args:
             table: the records in their Arrow form.
@@ -96,24 +151,53 @@ class BlockPusher:
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records) could not be stored"
         stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
-        return evolve(stored, arrival_ms=arrival_ms)
+        stored = evolve(stored, arrival_ms=arrival_ms)
+        with self._next_lock:
+            group = self._next
+            group.blocks.append(stored)
+        return PushedBlock(self, group, stored)
 
-    def report(self, blocks: list[StoredBlock]) -> None:
-        """Return once the driver has accepted stored blocks.
+    def end_waits(self) -> None:
+        """End the waits for disk space, now and later."""
+        self._waits_ended.set()
+        self._clock.wake()
 
-        Raises:
-            StoreError: all retries failed, or the driver refused the blocks, which are deleted then.
-        """
-        reply = self._reporter.report(blocks)
-        if not reply.accepted:
-            ids = [block.block_id for block in blocks]
-            self._blocks.delete(ids)
-            raise StoreError(f"the driver did not accept {_named(blocks)}: {reply.reason}")
+    # -- reports --
 
-    def _report(self, blocks: list[StoredBlock]) -> Reply:
+    def await_reported(self, group: _Group) -> None:
+        """See ``PushedBlock.await_accepted``."""
+        with self._reporting:
+            if not group.is_done:
+                with self._next_lock:
+                    self._next = _Group()
+                try:
+                    self._report_group(group.blocks)
+                except BaseException as error:
+                    group.failure = error
+                    raise
+                finally:
+                    group.is_done = True
+        if group.failure is not None:
+            raise StoreError(text_of(group.failure)) from group.failure
+
+    def withdraw(self, group: _Group, stored: StoredBlock) -> bool:
+        """See ``PushedBlock.withdraw``."""
+        with self._next_lock:
+            if group is not self._next:
+                return False
+            group.blocks.remove(stored)
+        self._blocks.delete([stored.block_id])
+        return True
+
+    def _report_group(self, blocks: list[StoredBlock]) -> None:
         what = f"{_named(blocks)} could not be reported to the driver"
-        message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
-        return self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
+        reply = self._retried(lambda: self._report(blocks), what, "store_retries")
+        if not reply.accepted:
+            self._blocks.delete([block.block_id for block in blocks])
+            raise StoreError(f"the driver did not accept {_named(blocks)}: {reply.reason}")
+        self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
+
+    # -- one block --
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
@@ -138,7 +222,7 @@ class BlockPusher:
             nonlocal waits
             if not waits:
                 waits = True
-                self._count_waiting(1, error)
+                self._take(DiskFull(error))
 
         try:
             return retry(
@@ -147,18 +231,12 @@ class BlockPusher:
                 retry_if=lambda error: isinstance(error, OSError) and error.errno in _DISK_FULL,
                 on_retry=on_retry,
                 clock=self._clock,
-                stop=self._ending,
+                stop=self._waits_ended,
             )
         finally:
             # However it ends: the receiver must not stay paused.
             if waits:
-                self._count_waiting(-1, None)
-
-    def _count_waiting(self, change: int, error: BaseException | None) -> None:
-        with self._waiting_lock:
-            before, self._waiting = self._waiting, self._waiting + change
-            if not before or not self._waiting:
-                self._on_disk_full(error)
+                self._take(DiskWaitOver())
 
     def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
@@ -184,49 +262,3 @@ def _named(blocks: list[StoredBlock]) -> str:
     """Blocks in messages; a group may have thousands."""
     others = len(blocks) - 1
     return f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
-
-
-@define(eq=False)
-class _Group:
-    blocks: list[StoredBlock] = field(factory=list)
-    answer: Future[Reply] = field(factory=Future)
-
-
-class BlockReporter:
-    """Reports the blocks of all threads to the driver, one group at a time.
-
-    Blocks that are stored during a report are reported together after it, by the first of their threads that gets to
-    it. A group does not change between retries, so that the driver accepts all of it or nothing.
-
-    Args:
-        report: sends a group to the driver and returns its answer.
-    """
-
-    def __init__(self, report: Callable[[list[StoredBlock]], Reply]) -> None:
-        self._report = report
-        # Held during a report.
-        self._reporting = threading.Lock()
-        # The blocks that wait for the report under way, and its guard.
-        self._next, self._next_lock = _Group(), threading.Lock()
-
-    def report(self, blocks: list[StoredBlock]) -> Reply:
-        """Return the driver's answer to blocks.
-
-        Raises:
-            StoreError: the report failed.
-        """
-        with self._next_lock:
-            group = self._next
-            group.blocks += blocks
-        with self._reporting:
-            if not group.answer.done():
-                with self._next_lock:
-                    self._next = _Group()
-                try:
-                    group.answer.set_result(self._report(group.blocks))
-                except BaseException as error:
-                    group.answer.set_exception(error)
-                    raise
-        if (failure := group.answer.exception()) is not None:
-            raise StoreError(text_of(failure)) from failure
-        return group.answer.result()

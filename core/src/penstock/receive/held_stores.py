@@ -1,4 +1,4 @@
-"""Notices a ``store`` that waits for long on a thread of a client library, which may have other duties there.
+"""Notices a ``store`` that waits for long on a thread of a client library, or on one that runs an event loop.
 
 Such a thread answers the server's keepalives, for instance: while a store holds it, the server may close the
 connection. On the receiver's own threads waiting is what a store is meant to do.
@@ -6,11 +6,10 @@ connection. On the receiver's own threads waiting is what a store is meant to do
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from penstock.runtime.clock import Clock
@@ -21,7 +20,7 @@ log = get_logger("receiver")
 
 # Shorter than the keepalive intervals of common protocols.
 _LONG_MS = 5000
-# Its threads run what somebody gave them.
+# Pool threads run submitted work, so waiting is acceptable.
 _POOL = "concurrent.futures.thread"
 
 
@@ -29,23 +28,24 @@ class HeldStores:
     """The stores that wait.
 
     Args:
-        clock: times the waits.
-        module: the module of the receiver's class; its threads may wait.
+        clock: times them.
+        module: of the receiver's class; threads whose code begins there may wait.
         stream_id: names the stream in the log.
     """
 
     def __init__(self, clock: Clock, module: str, stream_id: int) -> None:
-        self._clock, self._module, self._stream_id = clock, module.partition(".")[0], stream_id
+        self._clock = clock
+        self._module = module.partition(".")[0]
+        self._stream_id = stream_id
         # Since when (monotonic ms), by thread.
         self._since: dict[threading.Thread, float] = {}
         self._warned = False
 
-    @contextlib.contextmanager
+    @contextmanager
     def hold(self) -> Iterator[None]:
         """The caller's thread waits in this block."""
         thread = threading.current_thread()
-        if not self._warned and _has_other_duties(thread, self._module):
-            self._since[thread] = self._clock.monotonic_ms()
+        self._since[thread] = self._clock.monotonic_ms()
         try:
             yield
         finally:
@@ -57,7 +57,7 @@ class HeldStores:
             return
         now_ms = self._clock.monotonic_ms()
         for thread, since_ms in list(self._since.items()):
-            if now_ms - since_ms >= _LONG_MS:
+            if now_ms - since_ms >= _LONG_MS and self._has_other_duties(thread):
                 self._warned = True
                 log.warning(
                     "store blocks a client's thread",
@@ -69,17 +69,16 @@ class HeldStores:
                 )
                 return
 
-
-def _has_other_duties(thread: threading.Thread, module: str) -> bool:
-    """Whether the current thread runs an event loop, or code that neither the engine nor the receiver started."""
-    with contextlib.suppress(RuntimeError):
-        asyncio.get_running_loop()
-        return True
-    if isinstance(thread, EngineThread) or thread is threading.main_thread():
-        return False
-    outermost = ""
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        outermost, frame = outermost if name == "threading" else name, frame.f_back
-    return outermost.partition(".")[0] != module and outermost != _POOL
+    def _has_other_duties(self, thread: threading.Thread) -> bool:
+        """Whether a thread runs an event loop, or code that neither the engine nor the receiver started."""
+        modules = list[str]()
+        frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
+        while frame is not None:
+            modules.append(str(frame.f_globals.get("__name__", "")))
+            frame = frame.f_back
+        if any(module.partition(".")[0] == "asyncio" for module in modules):
+            return True
+        if isinstance(thread, EngineThread) or thread is threading.main_thread():
+            return False
+        outermost = next((module for module in reversed(modules) if module != "threading"), _POOL)
+        return outermost.partition(".")[0] != self._module and outermost != _POOL

@@ -64,7 +64,8 @@ class RateLimiter:
         self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._stopped, self._pauses = False, set[str]()
+        self._stopped = False
+        self._paused = False
 
     @property
     def rate(self) -> float | None:
@@ -88,19 +89,13 @@ class RateLimiter:
             self._earn()
             self._wake()
 
-    def pause(self, paused: bool, reason: str = "") -> bool:
-        """Hold every caller, or resume when no other reason to pause is left. A stopped limiter holds none.
-
-        Returns:
-            Whether this paused or resumed the limiter.
-        """
+    def pause(self, paused: bool) -> None:
+        """Hold every caller, or resume. A stopped limiter holds none."""
         with self._lock:
             self._earn()
-            before = bool(self._pauses)
-            (self._pauses.add if paused else self._pauses.discard)(reason)
+            self._paused = paused
             self._earn()
             self._wake()
-            return bool(self._pauses) != before
 
     def stop(self) -> None:
         """Fail every caller that waits now or would have to wait later."""
@@ -123,7 +118,7 @@ class RateLimiter:
         Raises:
             ReceiverStoppedError: the limiter is stopped and not all of them may pass without waiting.
         """
-        if self._rate is None and not self._pauses:
+        if self._rate is None and not self._paused:
             return wanted
         with self._lock:
             self._earn()
@@ -159,7 +154,7 @@ class RateLimiter:
 
     @property
     def _holds(self) -> bool:
-        return bool(self._pauses) and not self._stopped
+        return self._paused and not self._stopped
 
     def _burst(self, rate: float) -> float:
         return max(1.0, rate * self._burst_ms / 1000)

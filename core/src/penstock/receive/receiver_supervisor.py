@@ -1,32 +1,27 @@
 """``ReceiverSupervisor``: runs one receiver and stands between it and the driver.
 
-Owns the receiver's state, its rate limiter and its record writer. Never decides whether or where the receiver is
-relaunched; the tracker does. ``store…`` run on the receiver's threads; restarts and requested stops run on threads of
-their own. Order of a stop: the receiver's ``onStop``, then the buffer is flushed, then ``on_drained``, then the driver
-is notified. A stop or restart that comes while ``onStart`` runs makes it end: ``isStopped`` is true and stores fail.
+The shell around ``restart_lifecycle.step``: it owns the record of the receiver, gives events to the step one at a time
+and carries out the effects. Effects that return at once are carried out under its lock, so that they keep the order of
+the events; calls of the receiver and messages to the driver on the thread that gave the event, or on one of their own.
+It never decides whether or where the receiver is relaunched; the tracker does.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from penstock.errors import (
-    PenstockError,
-    ReceiverRefusedError,
-    ReceiverStoppedError,
-    ReceiverStuckError,
-    summary_of,
-    text_of,
-)
+from penstock.errors import PenstockError, text_of
+from penstock.receive import restart_events as events
+from penstock.receive.block_generator import BlockGenerator, Bounds, PushedBlock
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.held_stores import HeldStores
-from penstock.receive.lifecycle_calls import OnStartCall, call_within, not_returned
 from penstock.receive.messages import (
+    AddBlocks,
     DeregisterReceiver,
     ReceiverDriver,
     Registered,
@@ -37,16 +32,19 @@ from penstock.receive.messages import (
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
 from penstock.receive.recent_lines import recent_lines
-from penstock.receive.record_writer import RecordWriter, WriterCallbacks
+from penstock.receive.record_writer import RecordWriter
+from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.restart_lifecycle import step, with_error
+from penstock.receive.running_receiver import RestartPolicy, RunningReceiver, Terminated, new_receiver
 from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
-from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import traceback_of
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
+    from penstock.blocks.block import StoredBlock
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
     from penstock.conf import Settings
 
@@ -54,7 +52,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Run one receiver.
+    """Run one receiver. The listener of its block generator.
 
     Args:
         receiver: a new instance for each supervisor.
@@ -74,56 +72,57 @@ class ReceiverSupervisor:
         blocks: ReceivedBlockHandler,
         clock: Clock | None = None,
     ) -> None:
-        self._receiver, self._launch, self._driver = receiver, launch, driver
-        self._clock, self._log = clock or SystemClock(), log.bind(stream_id=launch.stream_id)
-        self.stream_id, self.block_interval_ms = launch.stream_id, settings.block_interval_ms
+        self._receiver = receiver
+        self._launch = launch
+        self._driver = driver
+        self._clock = clock or SystemClock()
+        self._log = log.bind(stream_id=launch.stream_id)
+        self.stream_id = launch.stream_id
+        self.name = f"{launch.receiver_type}-{launch.stream_id}"
+        self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
-        self._start_timeout_ms = settings.start_timeout_ms or math.inf
         self._stop_timeout_ms = settings.stop_timeout_ms
-        self._restart_backoff = Backoff(settings.receiver_restart_delay_ms, settings.max_relaunch_delay_ms)
+        self._state = new_receiver(
+            launch.stream_id, RestartPolicy.of(settings), f"{self.application_id}/{launch.epoch}"
+        )
+        # Guards the state, and the order of the effects that return at once.
+        self._lock = threading.Lock()
+        # Set to wake who waits: for a restart, and for the end.
+        self._ending = threading.Event()
+        self._terminated = threading.Event()
+        self._thread_errors = ThreadErrors(
+            receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
+        )
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(
             self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, settings.burst_ms, self._held.hold
         )
-        # The number of the last desired state that was applied, and its guard.
-        self._desired_number, self._desired_lock = 0, threading.Lock()
-        # Set once the receiver is to end; ends the delay of a restart and the waits for disk space.
-        self._ending, self._terminated = threading.Event(), threading.Event()
-        pusher = BlockPusher(launch, settings, driver, blocks, self._clock, self._ending, self._on_disk_full)
-        callbacks = WriterCallbacks(
-            report_error=self.report_error,
-            on_accepted=self._restart_backoff.reset,
-            on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
-            on_tick=self._on_tick,
-        )
-        self._writer = RecordWriter(self._clock, settings, self._limiter, pusher, callbacks, self._held.hold)
+        bounds = Bounds(settings.max_buffered_records, settings.max_buffered_bytes, settings.block_queue_size)
+        self._generator = BlockGenerator(self, settings.block_interval_ms, bounds, self._clock, self._held.hold)
+        self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
+        self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
         # The hot path of a record: no call in between.
-        self.store, self.store_all = self._writer.store, self._writer.store_all
+        self.store = self._writer.store
+        self.store_all = self._writer.store_all
         self.store_arrow = self._writer.store_arrow
-        # Serializes starts and stops. Held while onStart and onStop run, never while records are stored.
-        self._lifecycle = threading.RLock()
-        #: Whether ``onStart`` was called and the receiver was not stopped since; whether it was stopped, for good or
-        #: until a restart.
-        self.is_started = self.is_stopped = False
-        # The call of onStart, and the number of records stored before it.
-        self._start_call, self._stored_before_start = OnStartCall(self._clock), 0
-        self._thread_errors = ThreadErrors(receiver, self._on_thread_error)
-        # Whether onStop was called, and not yet on_drained; and its guard.
-        self._drain_due, self._drain_lock = False, threading.Lock()
-        # Whether a restart was requested and onStart has not run since. Its own lock, as the receiver's threads ask for
-        # restarts while a stop waits for them.
-        self._restarting, self._restarting_lock = False, threading.Lock()
-        # Whether the driver has accepted the receiver once.
-        self._registered = False
-        # The error that ended the receiver.
-        self._error: BaseException | None = None
-        #: What ``onStart`` raised.
-        self.start_error: BaseException | None = None
-        #: Whether the driver knows that the receiver has ended and everything it took is stored or lost.
-        self.is_deregistered = False
         receiver._penstock_attach(self)
 
     # -- state --
+
+    @property
+    def state(self) -> RunningReceiver:
+        """The record of the receiver."""
+        return self._state
+
+    @property
+    def is_started(self) -> bool:
+        """Whether ``onStart`` was called and the receiver was not stopped since."""
+        return self._state.is_started
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the receiver was stopped, for good or until a restart."""
+        return self._state.is_stopped
 
     @property
     def is_terminated(self) -> bool:
@@ -131,14 +130,23 @@ class ReceiverSupervisor:
         return self._terminated.is_set()
 
     @property
+    def is_deregistered(self) -> bool:
+        """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
+        return isinstance(self._state.state, Terminated) and self._state.state.is_deregistered
+
+    @property
     def stored_records(self) -> int:
         """The number of records that were stored and accepted."""
-        return self._writer.stored_records
+        return self._state.stored_records
 
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
-        return self._limiter.rate
+        return self._state.rate
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Wait until the receiver has stopped for good; return whether it has."""
+        return self._terminated.wait(timeout_s)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has.
@@ -146,46 +154,16 @@ class ReceiverSupervisor:
         Raises:
             BaseException: the error that stopped it.
         """
-        terminated = self._terminated.wait(timeout_s)
-        if terminated and self._error is not None:
-            raise self._error
+        terminated, state = self.await_end(timeout_s), self._state.state
+        if terminated and isinstance(state, Terminated) and state.error is not None:
+            raise state.error
         return terminated
 
     # -- commands: from the driver and from the receiver --
 
     def start(self) -> None:
-        """Register and start the receiver, also at each restart. ``await_termination`` raises what fails."""
-        with self._lifecycle:
-            if self._ending.is_set():
-                return
-            try:
-                if not self._registered:
-                    self._writer.start()
-                registered = self._driver.ask(self._launch, Registered)
-                if not registered.accepted:
-                    raise ReceiverRefusedError(
-                        f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
-                    )
-                self._registered = True
-                has_new_rate = registered.desired is not None and self._obey(registered.desired)
-                if not self._start_call.begin(self._on_begin):
-                    return
-                try:
-                    self._receiver.onStart()
-                finally:
-                    self._start_call.end()
-                if has_new_rate:
-                    self._notify_rate()
-            # The author's code may raise anything: that ends this receiver and nothing else.
-            except BaseException as error:
-                if self._start_call.interrupted:
-                    self._log.debug("onStart ended by stop", reason=text_of(error))
-                    return
-                if self.is_started:
-                    self.start_error = error
-                    advice = "call restart() in onStart to try again in this process, reportError() to continue"
-                    self._log.warning("onStart failed", reason=summary_of(error), advice=advice)
-                self.stop(f"Error starting receiver {self.stream_id}: {summary_of(error)}", error)
+        """Register and start the receiver; return when ``onStart`` has. ``await_termination`` raises what fails."""
+        self.take(events.StartRequested())
 
     def start_soon(self) -> None:
         """Start on another thread, so that the receiver's code cannot block the caller."""
@@ -193,8 +171,7 @@ class ReceiverSupervisor:
 
     def obey(self, desired: UpdateRateLimit) -> None:
         """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
-        if self._obey(desired):
-            self._notify_rate()
+        self.take(events.desired_state(desired))
 
     def update(self, number: int = 0, *, rate: float | None = 0.0, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
@@ -204,15 +181,11 @@ class ReceiverSupervisor:
             rate: records/s, ``None`` for no limit; a rate of 0 or less leaves it unchanged.
             paused: hold every store; ``None`` leaves that unchanged.
         """
-        if self._apply(number, rate, paused):
-            self._notify_rate()
+        self.take(events.DesiredState(number, rate, paused))
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
-        message = _with_error(message, error)
-        # The driver logs it as a warning.
-        self._log.info("receiver error reported", message=message)
-        self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(error)))
+        self.take(events.ErrorOccurred(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way.
@@ -222,12 +195,7 @@ class ReceiverSupervisor:
             error: the cause.
             delay_ms: between stop and start; by default ``spark.streaming.receiverRestartDelay``, doubling.
         """
-        with self._restarting_lock:
-            if self._restarting or self._ending.is_set():
-                return
-            self._restarting = True
-        delay = self._restart_backoff.next_ms() if delay_ms is None else delay_ms
-        EngineThread("receiver restart", lambda: self._restart(message, error, delay)).start()
+        self.take(events.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
         """Stop on another thread: for callers that the stop itself waits for."""
@@ -235,183 +203,178 @@ class ReceiverSupervisor:
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
-        self._interrupt_start(is_final=True)
-        if not self._start_call.wait(self._stop_timeout_ms):
-            what = not_returned("onStart", self._stop_timeout_ms, after_stop=True)
-            self._abandon_start(ReceiverStuckError(f"{what}; it must only start what receives"))
-        if self._start_call.abandoned:
-            self._terminated.wait()
-            return
-        with self._lifecycle:
-            if self._ending.is_set():
-                return
-            self._end(_as_error(error))
-            stuck = self._stop_receiver()
-            if stuck is not None and error is None:
-                # Failing the task ends the worker process and with it any thread that onStop left running.
-                self._error = stuck
-        self._finish(message, error)
+        self.take(events.StopRequested(message, error))
+        if (deadline_ms := self._state.deadline_ms) is not None:
+            # onStart runs, and its end continues the stop.
+            self._wait(self._terminated, deadline_ms - self._clock.monotonic_ms())
+            self.take(events.Tick())
+        self._terminated.wait()
 
-    # -- onStart: its interruption and its deadline --
+    # -- the listener of the block generator --
 
-    def _on_begin(self) -> None:
-        self._limiter.start()
-        self._thread_errors.start()
-        self._stored_before_start = self.stored_records
-        self.is_started, self.is_stopped = True, False
-
-    def _interrupt_start(self, *, is_final: bool) -> None:
-        """Make ``onStart`` end if it runs: ``isStopped`` is true and every store fails."""
-
-        def interrupt() -> None:
-            self.is_stopped = True
-            self._limiter.stop()
-            self._writer.refuse(True)
-
-        self._start_call.interrupt(interrupt, is_final=is_final)
-
-    def _abandon_start(self, error: ReceiverStuckError) -> None:
-        """End without ``onStop``: the thread that is in ``onStart`` holds the lifecycle lock."""
-        if self._start_call.abandon():
-            self._end(error)
-            self.is_started, self.is_stopped = False, True
-            self._limiter.stop()
-            self._finish(str(error), error)
-
-    def _on_tick(self) -> None:
+    def on_generate_block(self) -> None:
+        """Check what exceeds its time."""
         self._held.check()
-        self._check_start_timeout()
+        self.take(events.Tick())
 
-    def _check_start_timeout(self) -> None:
-        """Notice an ``onStart`` that does not return. Called on the timer's thread."""
-        if not self._start_call.is_overdue(self._start_timeout_ms):
-            return
-        message = f"{not_returned('onStart', self._start_timeout_ms)}; it must only start what receives"
-        if self.stored_records > self._stored_before_start:
-            # It receives in onStart: wrong, but no reason to lose what it receives.
-            message = f"{message}: derive from ThreadReceiver, or start a thread"
-            EngineThread("receiver watchdog", lambda: self.report_error(message)).start()
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store buffered records."""
+        return self._pusher.push_records(records, arrival_ms)
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+        """Report an error, and stop the receiver if records are lost."""
+        if is_final:
+            self.stop_soon(f"{message}: {text_of(error)}", error)
         else:
-            EngineThread("receiver watchdog", lambda: self._abandon_start(ReceiverStuckError(message))).start()
-
-    # -- restart and stop --
-
-    def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
-        if error is not None:
             self.report_error(message, error)
-        self._interrupt_start(is_final=False)
-        with self._lifecycle:
-            stuck = self._stop_receiver()
-        if stuck is not None:
-            # The receiver may still run in this process: it must restart in another one.
-            self.stop(str(stuck), stuck)
-            return
-        self._writer.flush()
-        self._call_on_drained()
-        if self._ending.is_set():
-            return
-        reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
-        self._notify(DeregisterReceiver(self.stream_id, self._launch.epoch, reason, _trace(error)))
-        self._clock.wait_for(delay_ms, self._ending)
-        with self._lifecycle:
-            self._restarting = False
-            self.start()
 
-    def _end(self, error: BaseException | None) -> None:
-        self._error = error
-        self._ending.set()
-        self._clock.wake()
+    # -- events and effects --
 
-    def _stop_receiver(self) -> ReceiverStuckError | None:
-        """Call ``onStop`` if the receiver is started; return an error, already reported, if it exceeds its deadline."""
-        # After an onStart that was interrupted: onStop may store.
-        self._writer.refuse(False)
-        if not self.is_started:
-            return None
-        self.is_started, self.is_stopped = False, True
-        self._limiter.stop()
-        stuck = self._call("onStop", self._receiver.onStop, "does it wake what receives, and that end?")
-        self._drain_due = stuck is None
-        return stuck
+    def take(self, event: Event) -> None:
+        """Give an event to the life cycle of the receiver and carry out the effects."""
+        with self._lock:
+            self._state, effects = step(self._state, event, self._clock.monotonic_ms())
+            remaining = [effect for effect in effects if not self._carry_out_at_once(effect)]
+        self._carry_out(remaining)
 
-    def _call_on_drained(self) -> None:
-        """Call ``on_drained``, once after each ``onStop``."""
-        with self._drain_lock:
-            is_due, self._drain_due = self._drain_due, False
-        if is_due and type(self._receiver).on_drained is not Receiver.on_drained:
-            self._call("on_drained", self._receiver.on_drained, "it must return promptly")
-
-    def _call(self, name: str, method: Callable[[], object], advice: str) -> ReceiverStuckError | None:
-        """Call a method of the receiver; return an error, already reported, if it exceeds the timeout of a stop."""
-
-        def on_error(error: BaseException) -> None:
-            self.report_error(f"{name} failed", error)
-
-        if call_within(self._clock, self._stop_timeout_ms, name, method, on_error):
-            return None
-        error = ReceiverStuckError(f"{not_returned(name, self._stop_timeout_ms)}: {advice}")
-        self.report_error(str(error), error)
-        return error
-
-    def _on_thread_error(self, thread: str, error: BaseException) -> None:
-        if self.is_stopped or isinstance(error, ReceiverStoppedError):
-            self._log.debug("thread ended by stop", thread=thread, reason=text_of(error))
-        else:
-            self.restart(f"Error on thread {thread}: {summary_of(error)}", error)
-
-    def _finish(self, message: str, error: BaseException | None) -> None:
-        """Flush the buffer, notify the driver, release whoever awaits the termination."""
-        message = _with_error(message, error)
-        flushed, dropped = self._writer.stop()
-        self._call_on_drained()
-        self._thread_errors.stop()
-        stored = self.stored_records
-        if self._registered:
-            self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
-        else:
-            # Nobody else says it: the driver does not know the receiver.
-            self._log.warning("receiver stopped before its start", reason=message)
-        if dropped:
-            message = f"{message} ({dropped} buffered records could not be stored and are lost)"
-        # A driver that never answered would cost another timeout.
-        if self._registered:
-            epoch, trace = self._launch.epoch, _trace(error)
-            end = DeregisterReceiver(self.stream_id, epoch, message, trace, flushed, dropped, ended=True)
-            self.is_deregistered = self._notify(end)
-        self._terminated.set()
-
-    # -- helpers --
-
-    def _obey(self, desired: UpdateRateLimit) -> bool:
-        return self._apply(desired.number, desired.rate, desired.paused)
-
-    def _apply(self, number: int, rate: float | None, paused: bool | None) -> bool:
-        """Apply a desired state unless it is outdated; return whether the rate changed."""
-        with self._desired_lock:
-            if number < self._desired_number:
+    def _carry_out_at_once(self, effect: Effect) -> bool:
+        """Carry out an effect that returns at once; return whether it is one."""
+        match effect:
+            case events.SetIntake():
+                if effect.intake is Intake.OPEN:
+                    self._limiter.start()
+                else:
+                    self._limiter.stop()
+                self._generator.refuse(effect.intake is Intake.CLOSED)
+            case events.SetRate():
+                self._limiter.update(effect.rate)
+            case events.SetPause():
+                self._limiter.pause(effect.paused)
+            case events.WatchThreads():
+                (self._thread_errors.start if effect.watches else self._thread_errors.stop)()
+            case events.EndWaits():
+                self._ending.set()
+                self._pusher.end_waits()
+            case events.EndAwaitTermination():
+                self._terminated.set()
+                self._clock.wake()
+            case _:
                 return False
-            self._desired_number, before = number, self._limiter.rate
-            if paused is not None:
-                self._pause(paused, "driver")
-            self._limiter.update(rate)
-            return self._limiter.rate != before
+        return True
 
-    def _pause(self, paused: bool, reason: str) -> None:
-        if self._limiter.pause(paused, reason):
-            self._log.info("receiver paused" if paused else "receiver resumed", reason=reason)
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        """Carry out effects that may take time; most end with an event, which has further effects."""
+        for effect in effects:
+            match effect:
+                case events.Log():
+                    getattr(self._log, effect.level)(effect.event, **effect.context)
+                case events.Register():
+                    self.take(self._register())
+                case events.CallOnStart():
+                    self.take(self._call_on_start())
+                case events.CallOnStop():
+                    self.take(self._call("onStop", self._receiver.onStop))
+                case events.Flush():
+                    self.take(self._flush(is_final=effect.is_final))
+                case events.CallOnDrained():
+                    self.take(self._call_on_drained())
+                case events.Deregister():
+                    self.take(self._deregister(effect))
+                case events.AwaitRestart():
+                    self._clock.wait_for(effect.delay_ms, self._ending)
+                    self.take(events.RestartDelayOver())
+                case events.NotifyRate():
+                    self._notify_rate()
+                case events.Report():
+                    self._report(effect)
+                case events.OnThread():
+                    name = effect.name
+                    EngineThread(name, partial(self._carry_out, effect.effects)).start()
 
-    def _on_disk_full(self, error: BaseException | None) -> None:
-        self._pause(error is not None, "disk full")
-        if error is None:
-            self._log.warning("disk space available again")
+    def _register(self) -> Event:
+        try:
+            if not self._state.is_registered:
+                self._generator.start()
+            answer = self._driver.ask(self._launch, Registered)
+        except BaseException as error:
+            return events.RegistrationFailed(error)
+        return events.RegistrationAnswered("" if answer.accepted else answer.reason, answer.desired)
+
+    def _call_on_start(self) -> Event:
+        try:
+            self._receiver.onStart()
+        # The author's code may raise anything: that ends this receiver and nothing else.
+        except BaseException as error:
+            return events.OnStartReturned(error)
+        return events.OnStartReturned()
+
+    def _call_on_drained(self) -> Event:
+        if type(self._receiver).on_drained is Receiver.on_drained:
+            return events.CallReturned()
+        return self._call("on_drained", self._receiver.on_drained)
+
+    def _call(self, name: str, method: Callable[[], object]) -> Event:
+        """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
+        over = threading.Event()
+        raised = list[BaseException]()
+
+        def call() -> None:
+            try:
+                method()
+            except BaseException as error:
+                raised.append(error)
+            finally:
+                over.set()
+                self._clock.wake()
+
+        EngineThread(f"receiver {name}", call).start()
+        self._wait(over, self._stop_timeout_ms)
+        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
+
+    def _wait(self, event: threading.Event, timeout_ms: float) -> None:
+        """Wait for an event; a timeout of 0 is none."""
+        if timeout_ms and not event.is_set():
+            self._clock.wait_for(timeout_ms, event)
         else:
-            message = "the disk is full: the receiver pauses until there is room"
-            EngineThread("receiver disk", lambda: self.report_error(message, error)).start()
+            event.wait()
+
+    def _flush(self, *, is_final: bool) -> Event:
+        if not is_final:
+            self._generator.flush()
+            return events.Flushed()
+        self._generator.stop()
+        self._writer.await_idle()
+        return events.Flushed(self._generator.flushed_records, self._generator.dropped_records)
+
+    # -- messages to the driver --
+
+    def _report_blocks(self, blocks: list[StoredBlock]) -> Reply:
+        launch, buffered_bytes = self._launch, self._generator.pending_bytes
+        return self._driver.ask(AddBlocks(launch.stream_id, launch.epoch, blocks, buffered_bytes), Reply)
+
+    def _report(self, effect: events.Report) -> None:
+        message = with_error(effect.message, effect.error)
+        # The driver logs it as a warning.
+        self._log.info("receiver error reported", message=message)
+        self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(effect.error)))
+
+    def _deregister(self, effect: events.Deregister) -> Event:
+        message = DeregisterReceiver(
+            self.stream_id,
+            self._launch.epoch,
+            effect.message,
+            _trace(effect.error),
+            effect.flushed,
+            effect.dropped,
+            effect.ended,
+        )
+        # A driver that never answered would cost another timeout.
+        return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        self._log.debug("rate limit changed", rate=self._limiter.rate)
+        self._log.debug("rate limit changed", rate=self.rate_limit)
         try:
-            self._receiver.on_rate_change(self._limiter.rate)
+            self._receiver.on_rate_change(self.rate_limit)
         except Exception as error:
             self.report_error("on_rate_change failed", error)
 
@@ -423,23 +386,6 @@ class ReceiverSupervisor:
         except PenstockError as error:
             self._log.warning("driver not notified", message=type(message).__name__, reason=text_of(error))
             return False
-
-
-def _as_error(error: object) -> BaseException | None:
-    """Make whatever was given as an error an exception."""
-    return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))
-
-
-def _with_error(message: str, error: object) -> str:
-    """A message that names the error's type and text, as far as it does not already."""
-    if error is None or type(error).__name__ in message:
-        return message
-    if not isinstance(error, BaseException):
-        return message if text_of(error) in message else f"{message} - {text_of(error)}"
-    if (text := text_of(error)) and text in message:
-        # Penstock's own errors are sentences.
-        return message if isinstance(error, PenstockError) else f"{message} ({type(error).__name__})"
-    return f"{message} - {summary_of(error)}"
 
 
 def _trace(error: object) -> str:

@@ -30,7 +30,7 @@ from penstock.errors import WireError, summary_of
 from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.receiver_host import ReceiverHost, TrackedLaunch
 from penstock.receive.recent_lines import recording, secrets_of
 from penstock.runtime.log import configure, get_logger
 from penstock.runtime.threads import EngineThread
@@ -156,7 +156,8 @@ class _Launch:
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Before it has registered nobody knows the endpoint: no command comes earlier.
-        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
+        launch = TrackedLaunch(registration, self._client, handler)
+        self._host = ReceiverHost(task.receiver, launch, task.settings)
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
@@ -169,18 +170,18 @@ class _Launch:
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._supervisor.start_soon()
+            self._host.supervisor.start_soon()
             try:
-                self._supervisor.await_termination()
+                self._host.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
-                is_known = self._supervisor.is_deregistered and error is self._supervisor.start_error
+                is_known = self._host.supervisor.is_deregistered and error is self._host.supervisor.state.start_error
                 if not is_known or _has_left_threads(threads):
                     raise
-                log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))
+                log.info("receiver not started", stream_id=self._host.supervisor.stream_id, reason=summary_of(error))
             finally:
                 # A driver that was not notified of the end waits for the end of the task.
-                if self._supervisor.is_deregistered:
+                if self._host.supervisor.is_deregistered:
                     self._serve()
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
@@ -195,7 +196,7 @@ class _Launch:
     def _handlers(self) -> dict[type, Handler]:
         def on_stop(message: StopReceiver) -> None:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
-            self._supervisor.stop_soon(message.message)
+            self._host.supervisor.stop_soon(message.message)
 
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
@@ -203,7 +204,7 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._supervisor.obey(message),
+            UpdateRateLimit: lambda message: self._host.supervisor.obey(message),
             CleanUpBlocks: on_clean_up,
         }
 

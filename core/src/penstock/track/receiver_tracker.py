@@ -44,7 +44,7 @@ from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
-from penstock.track.receiver_lifecycle import no_launch
+from penstock.track.relaunch_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint, Ports
 from penstock.wire.json_codec import Reply

@@ -1,6 +1,6 @@
 """What the driver knows of a receiver: its record and the states of its life cycle.
 
-Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. The states::
+Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
     Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
                     ^                                      any job that ends ──> BackingOff | GivenUp
@@ -21,6 +21,7 @@ from attrs import field, frozen
 from penstock.conf import Settings
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.messages import StopReceiver
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 
 
@@ -188,39 +189,6 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
-@frozen
-class RelaunchPolicy:
-    """The configuration of a receiver's relaunches.
-
-    Attributes:
-        max_failures: the restart budget: failures within the window before ``on_failure`` applies.
-        window_ms: period over which failures count.
-        on_failure: ``restart``, ``stop-stream`` or ``fail-application``.
-        delay_ms: delay before the first relaunch.
-        max_delay_ms: maximum delay.
-        launch_timeout_ms: maximum time from launch to registration; 0 for no timeout.
-    """
-
-    max_failures: int
-    window_ms: int
-    on_failure: str
-    delay_ms: int
-    max_delay_ms: int
-    launch_timeout_ms: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> RelaunchPolicy:
-        """Return the configured policy."""
-        return cls(
-            max_failures=settings.max_restarts,
-            window_ms=settings.restart_window_ms,
-            on_failure=settings.on_receiver_failure,
-            delay_ms=settings.relaunch_delay_ms,
-            max_delay_ms=settings.max_relaunch_delay_ms,
-            launch_timeout_ms=settings.launch_timeout_ms,
-        )
-
-
 _Launched = Scheduled | Overdue | Refused | Active | Moving | Restarting | Stopping | Ending
 State = Waiting | _Launched | BackingOff | GivenUp | Stopped
 
@@ -332,8 +300,7 @@ class ReceiverTrackingInfo:
 
     def exceeds_budget(self, now_ms: float) -> bool:
         """Whether more failures than the restart budget allows happened within its window."""
-        failures_ms = self.failures_ms
-        return len(failures_ms) > self.policy.max_failures and now_ms - failures_ms[0] < self.policy.window_ms
+        return self.policy.is_exceeded(self.failures_ms, now_ms)
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:

@@ -1,7 +1,7 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
 Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
-of ``receiver_lifecycle.step``, and checks every second for what no message reports. Only the loop steps records; before
+of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the loop steps records; before
 it starts, the thread that creates the tracker does.
 """
 
@@ -29,8 +29,8 @@ from penstock.track.block_locations import BlockLocations
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
-from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo, Waiting, new_record
+from penstock.track.relaunch_lifecycle import step
 
 log = get_logger("receiver_tracker")
 

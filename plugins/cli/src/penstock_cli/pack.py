@@ -21,10 +21,8 @@ from attrs import frozen
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from penstock import __version__
-from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.hookspecs import GROUP
-from penstock.runtime.atomic_write import atomic_write
+from penstock import ConfigurationError, __version__
+from penstock.spi import GROUP, UnknownNameError, atomic_write
 from penstock_cli.installed import completes, plugin_names
 from penstock_cli.shared import examples, terminal
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import Block, ConfigurationError, PenstockError, RelaunchingReceiverHost, StoredBlock
+from penstock import Block, ConfigurationError, PenstockError, ReceiverHost, StoredBlock
 from penstock.spi import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
@@ -68,7 +68,7 @@ class SourceRun:
         self.token, self.location = (
             (Token.generate(), "") if self._server is None else (self._server.token, self._server.location)
         )
-        self._receiver = RelaunchingReceiverHost(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
+        self._receiver = ReceiverHost(source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may wait for space that only a deletion frees.
         self._waits_for_space = False
         # The batches below this number have ended; the blocks below the other one the watching thread deletes.
@@ -104,7 +104,7 @@ class SourceRun:
         self._stopped.set()
         with self._stopping:
             if self._is_started:
-                self._receiver.stop(_STOP_S)
+                self._receiver.stop(timeout_s=_STOP_S)
                 self._watch.join(_STOP_S)
             if self._server is not None:
                 self._server.stop()

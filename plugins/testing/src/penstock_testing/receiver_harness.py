@@ -63,7 +63,7 @@ class ReceiverHarness(ReceiverHost[Any]):
             TimeoutError: ``onStart`` did not return within 5 s.
         """
         self.start()
-        if (error := self._supervisor.start_error) is not None:
+        if (error := self.supervisor.state.start_error) is not None:
             raise error
         return self
 
@@ -76,7 +76,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         starting = EngineThread("receiver start", super().start)
         starting.start()
         if not starting.finish(_STOP_S):
-            self._supervisor.stop_soon("onStart did not return")
+            self.supervisor.stop_soon("onStart did not return")
             raise TimeoutError(
                 f"{type(self.receiver).__name__}.onStart did not return within {_STOP_S:g} s: it must only start what "
                 "receives; derive from ThreadReceiver for a loop"
@@ -96,7 +96,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         ends = [each for each in self.ends if _STOP_MESSAGE not in each]
         return f"reported errors: {self.errors[-3:]}" + (f"; the receiver has ended: {ends[-1]}" if ends else "")
 
-    def stop(self, message: str = _STOP_MESSAGE) -> None:
+    def stop(self, message: str = _STOP_MESSAGE, timeout_s: float | None = None) -> bool:
         """Stop the receiver and wait for its end; buffered records are stored first. Idempotent.
 
         Raises:
@@ -104,9 +104,9 @@ class ReceiverHarness(ReceiverHost[Any]):
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
-        super().stop(message)
+        has_ended = super().stop(message, timeout_s)
         for name in ("store", "store_all", "store_arrow"):
-            self._record_late(name, getattr(self._supervisor, name))
+            self._record_late(name, getattr(self.supervisor, name))
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -115,15 +115,11 @@ class ReceiverHarness(ReceiverHost[Any]):
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
+        return has_ended
 
     def restart(self) -> None:
         """Restart the receiver without a delay, as ``Receiver.restart`` does. Returns before it has."""
-        self._supervisor.restart("the harness restarts it", delay_ms=0)
-
-    @property
-    def starts(self) -> int:
-        """The number of starts so far."""
-        return self._driver.starts
+        self.supervisor.restart("the harness restarts it", delay_ms=0)
 
     def refuse(self, after: int = 0) -> None:
         """Refuse every block from now on, as a driver that accepts none.
@@ -230,7 +226,7 @@ class ReceiverHarness(ReceiverHost[Any]):
             self.late_stores.append(name)
             store(*arguments)
 
-        setattr(self._supervisor, name, late)
+        setattr(self.supervisor, name, late)
 
     def _set_answer(self, answer: str) -> None:
         with self._changed:

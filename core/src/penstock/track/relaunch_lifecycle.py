@@ -1,11 +1,11 @@
-"""The receiver life cycle: ``step`` turns a receiver's record and an event into the next record and its effects.
+"""The life cycle of a receiver on the driver: ``step`` turns its record and an event into the next record and effects.
 
+It decides on launches and relaunches, each a Spark task; restarts within a task are ``receive.restart_lifecycle``.
 Pure: no thread, no Spark, no clock. The ReceiverTracker calls it on its loop and carries out the effects in order.
 """
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from attrs import evolve
@@ -23,7 +23,6 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.recent_lines import MAX_LINES
-from penstock.runtime.retry import delay_ms_after
 from penstock.spark.cluster import TaskLocation
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_tracking_info import (
@@ -47,8 +46,6 @@ from penstock.track.receiver_tracking_info import (
 )
 from penstock.wire.json_codec import Reply
 
-# A launch that lived this long was healthy: the next back-off begins at the shortest delay.
-_HEALTHY_MS = 10_000
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
@@ -166,13 +163,12 @@ class _Transition:
         if self.record.is_given_up:
             self._become(GivenUp())
         else:
-            self._back_off(launch, self.record.candidates)
+            self._schedule_relaunch(launch, self.record.candidates)
 
-    def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
-        policy = self.record.policy
-        relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
-        rng = random.Random(f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}")
-        delay_ms = delay_ms_after(relaunches, policy.delay_ms, policy.max_delay_ms, rng)
+    def _schedule_relaunch(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
+        policy, seed = self.record.policy, f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}"
+        relaunches = policy.relaunches_in_a_row(self.record.relaunches, self._now_ms - launch.started_ms)
+        delay_ms = policy.back_off_ms(relaunches, seed)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
@@ -242,7 +238,7 @@ class _Transition:
             elif stops:
                 self._become(Stopped())
             else:
-                self._back_off(launch)
+                self._schedule_relaunch(launch)
         elif isinstance(state, Stopping):
             self._become(Ending(launch, state.undelivered))
         elif isinstance(state, Active | Moving):
@@ -383,13 +379,10 @@ class _Transition:
         if not error or error != launch.survived_error:
             self._note_error(message, error)
         policy, name = self.record.policy, self.record.name
-        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(policy.max_failures + 1) :])
+        self._set(failures_ms=policy.with_failure(self.record.failures_ms, self._now_ms))
         if not self.record.exceeds_budget(self._now_ms):
             return
-        often = (
-            f"more than {policy.max_failures} failures within {policy.window_ms / 1000:g} s "
-            f"({conf.key('max_restarts')}); the last one: {self.record.last_end.message}"
-        )
+        often = policy.exceeded_message(self.record.last_end.message)
         if policy.on_failure == "restart":
             if not self.record.unhealthy:
                 self._set(unhealthy=True)

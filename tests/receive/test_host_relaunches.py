@@ -1,4 +1,4 @@
-"""``RelaunchingReceiverHost``: the receiver life cycle without a driver: relaunches, restart budget, rates, stops."""
+"""``ReceiverHost`` with a function: relaunches, restart budget, rates, stops."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.helpers import EventLog, Gate, run_in_background, wait_for
+from tests.helpers import Gate, run_in_background, wait_for
 
-from penstock import Block, Receiver, RelaunchingReceiverHost, StoredBlock, ThreadReceiver
-from penstock.errors import ConfigurationError, StreamingStateError
-from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
+from penstock import Block, Receiver, ReceiverHost, StoredBlock, ThreadReceiver
+from penstock.errors import ConfigurationError, ReceiverFailedError, StreamingStateError
 
 QUICK = {
     "spark.streaming.blockInterval": "5ms",
@@ -77,28 +76,25 @@ def hosting(
     make: Callable[[], Receiver[Any]],
     sink: Sink,
     conf: Mapping[str, str] | None = None,
-    events: EventLog | None = None,
-) -> Iterator[RelaunchingReceiverHost]:
-    on_event = (lambda _event: None) if events is None else events.add
-    host = RelaunchingReceiverHost("test", make, sink, {**QUICK, **(conf or {})}, on_event)
+) -> Iterator[ReceiverHost[Any]]:
+    host = ReceiverHost(make, sink, {**QUICK, **(conf or {})})
     try:
         host.start()
         yield host
     finally:
-        assert host.stop(60)
+        assert host.stop(timeout_s=60)
 
 
 def test_a_receiver_that_ends_is_relaunched_as_a_new_instance_and_nothing_it_stored_is_lost() -> None:
     Ends.launches = 0
-    sink, events = Sink(), EventLog()
+    sink = Sink()
     conf = {"spark.penstock.receiver.maxRestarts": "1000"}
-    with hosting(Ends, sink, conf, events) as host:
+    with hosting(Ends, sink, conf) as host:
         wait_for(lambda: len(sink.records) >= 3, "three launches")
         assert not host.failure
     assert sink.records[:3] == [1, 2, 3]
-    assert len(events.of(ReceiverStarted)) >= 3
-    assert len(events.of(ReceiverStarted)) == len(events.of(ReceiverStopped))
-    assert "gone" in events.of(ReceiverError)[0].receiverInfo.lastErrorMessage
+    assert host.starts == len(host.ends) >= 3
+    assert "gone" in host.errors[0]
 
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
@@ -109,6 +105,8 @@ def test_a_receiver_that_fails_too_often_is_given_up_with_the_reason(policy: str
         assert "more than 2 failures" in host.failure
         assert "no route to the source" in host.failure
         assert host.info.given_up
+        with pytest.raises(ReceiverFailedError, match="more than 2 failures"):
+            host.await_termination()
 
 
 def test_a_receiver_that_cannot_be_created_counts_as_a_failed_launch() -> None:
@@ -142,14 +140,14 @@ def test_what_is_buffered_at_a_stop_reaches_the_sink() -> None:
 
 def test_the_rate_set_before_the_launch_is_in_force_and_a_later_one_replaces_it() -> None:
     receiver = Idle()
-    host = RelaunchingReceiverHost("test", lambda: receiver, Sink(), QUICK)
+    host = ReceiverHost(lambda: receiver, Sink(), QUICK)
     host.update_rate(50.0)
     host.start()
     wait_for(lambda: host.info.active, "the receiver")
     assert receiver.rate_limit == host.rate_limit == 50.0
     host.update_rate(70.0)
     assert receiver.rate_limit == 70.0
-    assert host.stop(60)
+    assert host.stop(timeout_s=60)
 
 
 def test_a_pause_holds_stores_until_every_reason_has_ended() -> None:
@@ -179,7 +177,7 @@ def test_a_stop_during_the_back_off_ends_at_once() -> None:
     conf = {"spark.penstock.receiver.relaunchDelay": "1h", "spark.penstock.receiver.maxRelaunchDelay": "1h"}
     with hosting(Unstartable, Sink(), conf) as host:
         wait_for(lambda: "no route" in host.info.lastErrorMessage, "the failed launch")
-        assert host.stop(60)
+        assert host.stop(timeout_s=60)
         assert host.failure == ""
 
 
@@ -199,7 +197,7 @@ def test_a_receiver_that_does_not_stop_is_not_relaunched_beside_its_threads(gate
 
     with hosting(make, Sink(), {"spark.penstock.receiver.stopTimeout": "1ms"}) as host:
         wait_for(lambda: host.info.active, "the launch")
-        assert host.stop(60)
+        assert host.stop(timeout_s=60)
         assert "onStop has not returned for 0.001 s (spark.penstock.receiver.stopTimeout)" in host.failure
     assert len(made) == 1
 
@@ -210,7 +208,7 @@ def test_the_time_that_on_stop_may_take_adds_to_the_timeout_of_a_stop(gate: Gate
     with hosting(lambda: receiver, sink, conf) as host:
         wait_for(lambda: host.info.active, "the launch")
         receiver.store(1)
-        stopping = run_in_background(lambda: host.stop(0.05))
+        stopping = run_in_background(lambda: host.stop(timeout_s=0.05))
         assert gate.reached.wait(30)
         threading.Timer(0.1, gate.open).start()
         assert stopping.result(timeout=30)
@@ -221,7 +219,7 @@ def test_log_level_of_the_configuration_is_in_force() -> None:
     logger = logging.getLogger("penstock")
     before = logger.level
     try:
-        RelaunchingReceiverHost("test", Idle, Sink(), {"spark.penstock.log.level": "ERROR"})
+        ReceiverHost(Idle, Sink(), {"spark.penstock.log.level": "ERROR"})
         assert logger.getEffectiveLevel() == logging.ERROR
     finally:
         logger.setLevel(before)
@@ -234,4 +232,4 @@ def test_a_second_start_is_refused() -> None:
 
 def test_an_invalid_configuration_is_refused_by_key() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.streaming\.blockInterval"):
-        RelaunchingReceiverHost("test", Idle, Sink(), {"spark.streaming.blockInterval": "soon"})
+        ReceiverHost(Idle, Sink(), {"spark.streaming.blockInterval": "soon"})

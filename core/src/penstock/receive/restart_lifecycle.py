@@ -1,0 +1,376 @@
+"""The life cycle of a running receiver: ``step`` turns its record and an event into the next record and its effects.
+
+It decides on start, restart and stop within one task. Pure: no thread, no Spark, no clock. The ReceiverSupervisor calls
+it under a lock and carries out the effects in order. Order of a stop: ``onStop``, flush, ``on_drained``, deregister.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from attrs import evolve
+
+from penstock import conf
+from penstock.errors import (
+    PenstockError,
+    ReceiverRefusedError,
+    ReceiverStoppedError,
+    ReceiverStuckError,
+    summary_of,
+    text_of,
+)
+from penstock.rate.rate_limits import lowest
+from penstock.receive import restart_events as events
+from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.running_receiver import (
+    AwaitingRestart,
+    Created,
+    Deregistering,
+    Draining,
+    Flushing,
+    Interrupted,
+    Receiving,
+    Registering,
+    Restart,
+    RunningReceiver,
+    Starting,
+    State,
+    Stop,
+    Stopping,
+    Terminated,
+)
+
+
+def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
+    """Return the record after an event, and the effects to carry out in this order.
+
+    Args:
+        receiver: the record before the event.
+        event: the event. The end of an activity that was superseded changes nothing.
+        now_ms: monotonic time.
+    """
+    transition = _Transition(receiver, now_ms)
+    transition.take(event)
+    return transition.receiver, tuple(transition.effects)
+
+
+class _Transition:
+    """Computes one step: the record so far and the effects so far."""
+
+    def __init__(self, receiver: RunningReceiver, now_ms: float) -> None:
+        self.receiver = receiver
+        self.effects: list[Effect] = []
+        self._now_ms = now_ms
+
+    def take(self, event: Event) -> None:
+        state = self.receiver.state
+        match event:
+            case events.StartRequested() if isinstance(state, Created):
+                self._become(Registering(), events.Register())
+            case events.RegistrationAnswered() | events.RegistrationFailed() if isinstance(state, Registering):
+                self._registered(state, event)
+            case events.OnStartReturned() if isinstance(state, Starting | Interrupted):
+                self._started(state, event.error)
+            case events.RestartRequested():
+                self._restart(event)
+            case events.StopRequested():
+                self._stop(Stop(event.message, event.error, _as_error(event.error)))
+            case events.ThreadFailed():
+                self._thread_failed(event)
+            case events.CallReturned() if isinstance(state, Stopping):
+                self._stopped(state, event)
+            case events.CallReturned() if isinstance(state, Draining):
+                self._drained(state, event)
+            case events.Flushed() if isinstance(state, Flushing):
+                self._flushed(state, event)
+            case events.Deregistered() if isinstance(state, Deregistering):
+                self._deregistered(state, event)
+            case events.RestartDelayOver() if isinstance(state, AwaitingRestart):
+                self._become(Registering(), events.Register())
+            case events.Tick():
+                self._tick()
+            case events.DesiredState():
+                if self._desire(event):
+                    self._do(events.NotifyRate())
+            case events.DiskFull() | events.DiskWaitOver():
+                self._disk(event)
+            case events.BlocksAccepted():
+                self._set(stored_records=self.receiver.stored_records + event.records, restarts=0)
+            case events.ErrorOccurred():
+                self._do(events.Report(event.message, event.error))
+
+    # -- start --
+
+    def _registered(self, state: Registering, event: events.RegistrationAnswered | events.RegistrationFailed) -> None:
+        stream_id, error = self.receiver.stream_id, None
+        if isinstance(event, events.RegistrationFailed):
+            error = event.error
+        elif event.refusal:
+            error = ReceiverRefusedError(f"the driver refused to start receiver {stream_id}: {event.refusal}")
+        else:
+            self._set(is_registered=True)
+        if state.stop is not None:
+            self._flush(state.stop)
+        elif error is not None:
+            self._end(Stop(f"Error starting receiver {stream_id}: {summary_of(error)}", error, error))
+        else:
+            desired = event.desired if isinstance(event, events.RegistrationAnswered) else None
+            notifies_rate = desired is not None and self._desire(events.desired_state(desired))
+            self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate))
+            self._do(events.SetIntake(Intake.OPEN), events.WatchThreads(True), events.CallOnStart())
+
+    def _started(self, state: Starting | Interrupted, error: BaseException | None) -> None:
+        if isinstance(state, Interrupted):
+            if error is not None:
+                self._log("debug", "onStart ended by stop", reason=text_of(error))
+            self._stop_run(state.then)
+        elif error is None:
+            self._become(Receiving())
+            if state.notifies_rate:
+                self._do(events.NotifyRate())
+        else:
+            self._set(start_error=error)
+            advice = "call restart() in onStart to try again in this process, reportError() to continue"
+            self._log("warning", "onStart failed", reason=summary_of(error), advice=advice)
+            message = f"Error starting receiver {self.receiver.stream_id}: {summary_of(error)}"
+            self._do(events.EndWaits())
+            self._stop_run(Stop(message, error, error))
+
+    def _tick(self) -> None:
+        """Notice an ``onStart`` that exceeds a timeout. Only a stop cannot wait for one that stores."""
+        state = self.receiver.state
+        policy = self.receiver.policy
+        if isinstance(state, Interrupted) and self._now_ms >= state.deadline_ms:
+            what = not_returned("onStart", policy.stop_timeout_ms, after_stop=True)
+            self._abandon(f"{what}; it must only start what receives")
+        start = state.start if isinstance(state, Interrupted) else state
+        if not isinstance(start, Starting) or start.is_overdue or not policy.start_timeout_ms:
+            return
+        if self._now_ms - start.began_ms < policy.start_timeout_ms:
+            return
+        message = f"{not_returned('onStart', policy.start_timeout_ms)}; it must only start what receives"
+        if self.receiver.stored_records == start.stored_before:
+            self._abandon(message)
+        elif state is start:
+            # It receives in onStart: wrong, but no reason to lose what it receives.
+            self._become(evolve(start, is_overdue=True))
+            message = f"{message}: derive from ThreadReceiver, or start a thread"
+            self._do(events.OnThread("receiver watchdog", (events.Report(message),)))
+
+    def _abandon(self, message: str) -> None:
+        """End without ``onStop``: a thread is still in ``onStart``."""
+        if isinstance(self.receiver.state, Starting | Interrupted):
+            error = ReceiverStuckError(message)
+            self._do(events.SetIntake(Intake.WITHOUT_WAITING), events.EndWaits())
+            self._become(Flushing(Stop(message, error, error), is_final=True, calls_on_drained=False))
+            self._do(events.OnThread("receiver watchdog", (events.Flush(is_final=True),)))
+
+    # -- restart and stop --
+
+    def _restart(self, event: events.RestartRequested) -> None:
+        state = self.receiver.state
+        if not isinstance(state, Starting | Receiving):
+            # A restart or stop is under way, or onStart has not run since the last one.
+            return
+        delay_ms = event.delay_ms
+        if delay_ms is None:
+            restarts, seed = self.receiver.restarts, f"{self.receiver.jitter_seed}/{self.receiver.stream_id}"
+            delay_ms = self.receiver.policy.back_off_ms(restarts, f"{seed}/{restarts}")
+            self._set(restarts=restarts + 1)
+        restart = Restart(event.message, event.error, delay_ms)
+        if isinstance(state, Starting):
+            self._become(Interrupted(restart, state), events.SetIntake(Intake.CLOSED))
+        else:
+            self._stop_run(restart)
+
+    def _thread_failed(self, event: events.ThreadFailed) -> None:
+        if self.receiver.is_stopped or isinstance(event.error, ReceiverStoppedError):
+            self._log("debug", "thread ended by stop", thread=event.thread, reason=text_of(event.error))
+        else:
+            message = f"Error on thread {event.thread}: {summary_of(event.error)}"
+            self._restart(events.RestartRequested(message, event.error))
+
+    def _stop(self, stop: Stop) -> None:
+        state = self.receiver.state
+        then = state.stop if isinstance(state, Registering) else getattr(state, "then", None)
+        if isinstance(then, Stop) or isinstance(state, Terminated):
+            return
+        match state:
+            case Created() | AwaitingRestart():
+                self._end(stop)
+                return
+            case Receiving():
+                self._do(events.EndWaits())
+                self._stop_run(stop)
+                return
+            case Registering():
+                self._become(Registering(stop))
+            case Starting() | Interrupted():
+                start = state.start if isinstance(state, Interrupted) else state
+                timeout_ms = self.receiver.policy.stop_timeout_ms or math.inf
+                self._become(Interrupted(stop, start, self._now_ms + timeout_ms), events.SetIntake(Intake.CLOSED))
+            case Stopping() | Flushing() | Draining() | Deregistering():
+                # A restart ends its run: the stop takes its place.
+                self._become(evolve(state, then=stop))
+        self._do(events.EndWaits())
+        if isinstance(state, Interrupted) and state.then.error is not None:
+            self._do(events.Report(state.then.message, state.then.error))
+
+    def _stop_run(self, then: Restart | Stop) -> None:
+        """Call ``onStop``. A restart does so on a thread of its own, because nobody may wait for it."""
+        self._become(Stopping(then), events.SetIntake(Intake.WITHOUT_WAITING))
+        if isinstance(then, Stop):
+            self._do(events.CallOnStop())
+        else:
+            reports = (events.Report(then.message, then.error),) if then.error is not None else ()
+            self._do(events.OnThread("receiver restart", (*reports, events.CallOnStop())))
+
+    def _stopped(self, state: Stopping, event: events.CallReturned) -> None:
+        then = state.then
+        if event.in_time:
+            if event.error is not None:
+                self._do(events.Report("onStop failed", event.error))
+            self._flush(then, calls_on_drained=True)
+            return
+        what = not_returned("onStop", self.receiver.policy.stop_timeout_ms)
+        stuck = ReceiverStuckError(f"{what}: does it wake what receives, and that end?")
+        self._do(events.Report(str(stuck), stuck))
+        # Its threads may still receive. Failing the task ends the worker process and with it these threads.
+        if isinstance(then, Restart):
+            self._end(Stop(str(stuck), stuck, stuck))
+        else:
+            self._flush(evolve(then, task_error=then.task_error or stuck))
+
+    def _end(self, stop: Stop) -> None:
+        """End a receiver whose ``onStop`` is not called, or not called again."""
+        self._do(events.EndWaits())
+        self._flush(stop)
+
+    def _flush(self, then: Restart | Stop, *, calls_on_drained: bool = False) -> None:
+        is_final = isinstance(then, Stop)
+        self._become(Flushing(then, is_final, calls_on_drained), events.Flush(is_final))
+
+    def _flushed(self, state: Flushing, event: events.Flushed) -> None:
+        if isinstance(state.then, Stop) and not state.is_final:
+            # The stop came during the flush of a restart.
+            self._flush(state.then, calls_on_drained=state.calls_on_drained)
+        elif state.calls_on_drained:
+            self._become(Draining(state.then, state.is_final, event.flushed, event.dropped), events.CallOnDrained())
+        else:
+            self._deregister(state.then, event.flushed, event.dropped)
+
+    def _drained(self, state: Draining, event: events.CallReturned) -> None:
+        if not event.in_time:
+            what = not_returned("on_drained", self.receiver.policy.stop_timeout_ms)
+            stuck = ReceiverStuckError(f"{what}: it must return promptly")
+            self._do(events.Report(str(stuck), stuck))
+        elif event.error is not None:
+            self._do(events.Report("on_drained failed", event.error))
+        if isinstance(state.then, Stop) and not state.is_final:
+            self._flush(state.then)
+        else:
+            self._deregister(state.then, state.flushed, state.dropped)
+
+    def _deregister(self, then: Restart | Stop, flushed: int, dropped: int) -> None:
+        if isinstance(then, Restart):
+            message = f"Restarting receiver with delay {then.delay_ms:.0f} ms: {then.message}"
+            self._become(Deregistering(then, is_final=False), events.Deregister(message, then.error))
+            return
+        message = with_error(then.message, then.error)
+        self._do(events.WatchThreads(False))
+        if not self.receiver.is_registered:
+            # Nobody else reports it: the driver does not know the receiver.
+            self._log("warning", "receiver stopped before its start", reason=message)
+            self._terminate(then, is_deregistered=False)
+            return
+        counts = {"stored": self.receiver.stored_records, "flushed": flushed, "dropped": dropped}
+        self._log("info", "receiver stopped", reason=message, **counts)
+        if dropped:
+            message = f"{message} ({dropped} buffered records could not be stored and are lost)"
+        self._become(Deregistering(then, is_final=True))
+        self._do(events.Deregister(message, then.error, flushed, dropped, ended=True))
+
+    def _deregistered(self, state: Deregistering, event: events.Deregistered) -> None:
+        if isinstance(state.then, Restart):
+            self._become(AwaitingRestart(), events.AwaitRestart(state.then.delay_ms))
+        elif state.is_final:
+            self._terminate(state.then, is_deregistered=event.is_delivered)
+        else:
+            self._flush(state.then)
+
+    def _terminate(self, stop: Stop, *, is_deregistered: bool) -> None:
+        self._become(Terminated(stop.task_error, is_deregistered), events.EndAwaitTermination())
+
+    # -- rate and pause --
+
+    def _desire(self, event: events.DesiredState) -> bool:
+        """Apply a desired state unless it is outdated; return whether the rate changed."""
+        receiver = self.receiver
+        if event.number < receiver.desired_number:
+            return False
+        self._set(desired_number=event.number)
+        if event.paused is not None:
+            self._pause("driver", is_paused=event.paused)
+        if event.rate is not None and not event.rate > 0:
+            return False
+        rate = lowest(event.rate, receiver.policy.max_rate)
+        if rate == receiver.rate:
+            return False
+        self._set(rate=rate)
+        self._do(events.SetRate(rate))
+        return True
+
+    def _disk(self, event: events.DiskFull | events.DiskWaitOver) -> None:
+        before = self.receiver.disk_waits
+        self._pause("disk full", disk_waits=before + (1 if isinstance(event, events.DiskFull) else -1))
+        if isinstance(event, events.DiskFull) and not before:
+            message = "the disk is full: the receiver pauses until there is room"
+            self._do(events.OnThread("receiver disk", (events.Report(message, event.error),)))
+        elif not self.receiver.disk_waits:
+            self._log("warning", "disk space available again")
+
+    def _pause(self, reason: str, **changes: Any) -> None:
+        was_held = self.receiver.is_held
+        self._set(**changes)
+        if self.receiver.is_held != was_held:
+            self._do(events.SetPause(self.receiver.is_held))
+            self._log("info", "receiver resumed" if was_held else "receiver paused", reason=reason)
+
+    # -- the record --
+
+    def _set(self, **changes: Any) -> None:
+        self.receiver = evolve(self.receiver, **changes)
+
+    def _become(self, state: State, *effects: Effect) -> None:
+        self._set(state=state)
+        self._do(*effects)
+
+    def _do(self, *effects: Effect) -> None:
+        self.effects += effects
+
+    def _log(self, level: str, event: str, **context: Any) -> None:
+        self._do(events.Log(level, event, context))
+
+
+def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
+    """Message for a method of the receiver that exceeded its timeout; names the key that sets it."""
+    key = conf.key("start_timeout_ms" if name == "onStart" and not after_stop else "stop_timeout_ms")
+    return f"{name} has not returned for {timeout_ms / 1000:g} s{' after a stop' * after_stop} ({key})"
+
+
+def with_error(message: str, error: object) -> str:
+    """A message that names the type and text of an error, unless it contains them."""
+    if error is None or type(error).__name__ in message:
+        return message
+    if not isinstance(error, BaseException):
+        return message if text_of(error) in message else f"{message} - {text_of(error)}"
+    if (text := text_of(error)) and text in message:
+        # Penstock's own errors are sentences.
+        return message if isinstance(error, PenstockError) else f"{message} ({type(error).__name__})"
+    return f"{message} - {summary_of(error)}"
+
+
+def _as_error(error: object) -> BaseException | None:
+    """An exception for whatever a receiver passed as an error."""
+    return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))
