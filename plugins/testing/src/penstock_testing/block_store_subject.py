@@ -61,7 +61,6 @@ class BlockStoreSubject(Subject):
 
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
-        """Import what the first block needs."""
         encode_a_block()
 
     def open(self) -> HookedStore:
@@ -78,11 +77,7 @@ class BlockStoreSubject(Subject):
         return Block(f"input-0-0-{number}", 0, len(values), encode(values), metadata)
 
     def put(self, store: HookedStore, block: Block) -> StoredBlock:
-        """Store a block.
-
-        Raises:
-            CheckFailure: the store raises, or does not return a ``StoredBlock`` that describes the block.
-        """
+        """Store a block."""
         shown = f"{block.block_id}, a block of {block.num_records} records"
         try:
             stored = store.call(block)
@@ -110,11 +105,7 @@ class BlockStoreSubject(Subject):
             return error
 
     def expect(self, stored: StoredBlock, values: Sequence[Any], smallest: str) -> None:
-        """Read a block.
-
-        Raises:
-            CheckFailure: it reads as other records, in value or type, or reading it raises.
-        """
+        """Read a block."""
         result = self.read(stored)
         if isinstance(result, Exception):
             fail(f"reading {stored.block_id} raised {type(result).__name__}: {result}", smallest)

@@ -142,9 +142,6 @@ def fail(seen: str, smallest: object = "", change: str = "") -> NoReturn:
         seen: the observed behaviour: one sentence with the actor first and the values.
         smallest: the smallest input that shows it.
         change: more precise advice than the check's own.
-
-    Raises:
-        CheckFailure: always.
     """
     raise CheckFailure(seen, str(smallest), change)
 

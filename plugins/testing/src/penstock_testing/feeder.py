@@ -25,11 +25,9 @@ class Feeder(ABC):
     in_process: ClassVar[bool] = False
 
     def __enter__(self) -> Self:
-        """Return the feeder."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close the feeder."""
         self.close()
 
     def options(self) -> Mapping[str, Any]:

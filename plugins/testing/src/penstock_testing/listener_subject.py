@@ -55,11 +55,7 @@ class RunningListener:
         self._has_stopped = False
 
     def deliver(self, events: Iterable[Event]) -> None:
-        """Deliver events.
-
-        Raises:
-            CheckFailure: a callback raises.
-        """
+        """Deliver events."""
         for event in events:
             self.context.observe(event)
             self._has_stopped = isinstance(event, StopProgress) and event.phase == PHASES[-1]
@@ -100,11 +96,7 @@ class RunningListener:
         return {} if self.probe.snapshot is None else self.probe.snapshot()
 
     def settle(self, timeout_s: float = 5.0) -> None:
-        """Wait until a listener with a queue of its own has handled or dropped every delivered event.
-
-        Raises:
-            CheckFailure: events are still queued at the deadline.
-        """
+        """Wait until a listener with a queue of its own has handled or dropped every delivered event."""
         if not self._subject.capabilities.queues:
             return
 
@@ -135,11 +127,7 @@ class ListenerSubject(Subject):
         return FakeListenerContext(self.suite.conf, streams=streams)
 
     def start(self, context: FakeListenerContext | None = None) -> RunningListener:
-        """Make listeners with a context.
-
-        Raises:
-            CheckFailure: ``make`` raises, or a listener has no callback.
-        """
+        """Make listeners with a context."""
         context = context or self.context()
         try:
             made = self.instance(context)
@@ -164,11 +152,7 @@ class ListenerSubject(Subject):
         return listener_events(self.rng, **arguments)
 
     def backend(self, running: RunningListener) -> Backend:
-        """The backend that the listeners export to.
-
-        Raises:
-            NotApplicable: the suite has no backend.
-        """
+        """The backend that the listeners export to."""
         if running.probe.backend is None:
             raise NotApplicable("make returns no ListenerProbe with a backend")
         return running.probe.backend

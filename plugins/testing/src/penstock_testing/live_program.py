@@ -39,7 +39,6 @@ class CountingReceiver(ThreadReceiver[int]):
         self._path = path
 
     def receive(self) -> None:
-        """Store numbers."""
         number = 0
         try:
             while not self.wait(_PAUSE_S):

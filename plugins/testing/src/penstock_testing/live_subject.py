@@ -143,9 +143,6 @@ class LiveRun:
         Args:
             expected: the records, as reprs.
             what: names them in the failure.
-
-        Raises:
-            CheckFailure: records are missing at the deadline, or when the program ends.
         """
         self.until(lambda: expected <= self.counts(), lambda: self._missing(expected, what))
 
@@ -160,11 +157,7 @@ class LiveRun:
             fail(f"{seen() if callable(seen) else seen}; the program has ended, its last output is:\n{self.tail()}")
 
     def stop(self) -> None:
-        """Stop the program gracefully.
-
-        Raises:
-            CheckFailure: the program does not end before the deadline, or its exit status is not 0.
-        """
+        """Stop the program gracefully."""
         assert self._process is not None
         (self.folder / "stop").touch()
         try:
@@ -226,16 +219,11 @@ class LiveSubject(ReceiverSubject):
     """The kit of the live checks. Finished runs are shared by the checks of one subject."""
 
     def needs_plugin(self) -> None:
-        """Refuse a subject that another process cannot load.
-
-        Raises:
-            NotApplicable: the subject is neither an installed plugin nor a receiver, which is pickled.
-        """
+        """Refuse a subject that another process cannot load."""
         if not self.suite.name and self.suite.kind != "receiver":
             raise NotApplicable("live checks need an installed plugin: set name")
 
     def feeder(self) -> Feeder:
-        """A new feeder whose source the program's workers can reach."""
         feeder = super().feeder()
         if feeder.in_process:
             raise NotApplicable(f"the source of {type(feeder).__name__} is in this process, where no worker reaches it")
@@ -293,13 +281,6 @@ class LiveSubject(ReceiverSubject):
         return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
     def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
-        """The configuration of the program for this subject.
-
-        Args:
-            folder: the folder of the run.
-            feeder: the receiver's source.
-            by_name: choose a receiver by its plugin's name, with options from the configuration.
-        """
         subject = self.suite
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
         if subject.kind not in {"receiver", "rate-estimator"}:

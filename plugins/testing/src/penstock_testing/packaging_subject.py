@@ -27,7 +27,6 @@ class PackagingSubject(Subject):
 
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
-        """Start the probe process, load every plugin there, and import what running a receiver needs."""
         start_probe()
         if suite.name:
             for plugin in installed():
@@ -40,11 +39,7 @@ class PackagingSubject(Subject):
         return probe(plugin, self.deadline_s(_PROBE_LIMIT_S), again=again)
 
     def plugin(self) -> LoadedPlugin | None:
-        """The installed plugin under test, not loaded; ``None`` when no installed plugin has or offers the name.
-
-        Raises:
-            NotApplicable: the suite sets no name.
-        """
+        """The installed plugin under test, not loaded; ``None`` when no installed plugin has or offers the name."""
         if not self.suite.name:
             raise NotApplicable("the suite names no installed plugin: set name")
         return self._plugin
@@ -61,22 +56,14 @@ class PackagingSubject(Subject):
         return next((each for each in found if each.name == name), None)
 
     def facts(self, *, again: bool = False) -> Facts:
-        """The facts about loading the plugin under test.
-
-        Raises:
-            NotApplicable: the suite sets no name, or no installed plugin has it.
-        """
+        """The facts about loading the plugin under test."""
         plugin = self.plugin()
         if plugin is None:
             raise NotApplicable(f"no installed plugin has or offers the name {self.suite.name!r}")
         return self.facts_of(plugin, again=again)
 
     def loaded(self) -> Plugins:
-        """The plugin, loaded alone in this process.
-
-        Raises:
-            NotApplicable: the plugin does not load.
-        """
+        """The plugin, loaded alone in this process."""
         plugin, facts = self.plugin(), self.facts()
         if plugin is None or facts.step:
             raise NotApplicable(f"the plugin {facts.name} does not load: {facts.fault}")
@@ -86,11 +73,7 @@ class PackagingSubject(Subject):
         return self._loaded
 
     def specs(self) -> list[tuple[str, Spec]]:
-        """Kind and spec of what the plugin offers under the subject's name or, for other kinds, of all that it offers.
-
-        Raises:
-            NotApplicable: the plugin does not load.
-        """
+        """Kind and spec of what the plugin offers under the suite's name; for other kinds, of all that it offers."""
         loaded = self.loaded()
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
@@ -110,11 +93,7 @@ class PackagingSubject(Subject):
         return [*specs, *(("configuration", each) for each in declared)]
 
     def of_kind(self) -> ReceiverSubject | RateEstimatorSubject:
-        """The subject of the suite's own kind, which makes instances.
-
-        Raises:
-            NotApplicable: the subject is neither a receiver nor a rate estimator.
-        """
+        """The subject of the suite's own kind, which makes instances."""
         classes: dict[str, type[ReceiverSubject | RateEstimatorSubject]] = {
             "receiver": ReceiverSubject,
             "rate-estimator": RateEstimatorSubject,

@@ -13,11 +13,7 @@ class RateEstimatorSubject(Subject):
     """The kit of the rate estimator checks."""
 
     def make(self, batch_interval_ms: int = 1000) -> RateEstimator:
-        """A new estimator.
-
-        Raises:
-            CheckFailure: ``make`` raises, or does not return a ``RateEstimator``.
-        """
+        """A new estimator."""
         try:
             estimator = self.instance(batch_interval_ms)
         except NotApplicable:
@@ -29,22 +25,14 @@ class RateEstimatorSubject(Subject):
         return estimator
 
     def ask(self, estimator: RateEstimator, batch: tuple[int, int, int, int]) -> float | None:
-        """Call ``compute``.
-
-        Raises:
-            CheckFailure: ``compute`` raises.
-        """
+        """Call ``compute``."""
         try:
             return estimator.compute(*batch)
         except Exception as error:
             fail(f"compute raised {type(error).__name__}: {error}", f"compute{batch}")
 
     def simulate(self, workload: Workload, seed: int = 1) -> WorkloadRun:
-        """Run new estimators, one for each stream, in a closed loop with a workload.
-
-        Raises:
-            CheckFailure: ``compute`` raises, or gives an invalid rate.
-        """
+        """Run new estimators, one for each stream, in a closed loop with a workload."""
         run = simulate(workload, self.make, seed)
         if run.failed or run.refused:
             fail(f"compute raised {run.failed} errors and gave {run.refused} invalid rates", f"{workload}, seed {seed}")

@@ -34,15 +34,10 @@ class ReceiverSubject(Subject):
 
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
-        """Import what the first block needs."""
         encode_a_block()
 
     def feeder(self) -> Feeder:
-        """A new feeder, closed when the check ends.
-
-        Raises:
-            NotApplicable: the suite has none.
-        """
+        """A new feeder, closed when the check ends."""
         if self.suite.feeder is None:
             raise NotApplicable("the suite has no feeder")
         feeder: Feeder = self.enter(self.suite.feeder())
@@ -64,10 +59,6 @@ class ReceiverSubject(Subject):
                 later block's values replace earlier ones. ``None``: from the start.
             index: the number of this instance among those that share the source's partitions, from 0.
             count: the number of these instances.
-
-        Raises:
-            CheckFailure: ``make`` does not take a position, or returns no receiver; in PK-12 also: it is not pickled.
-            NotApplicable: the receiver cannot be pickled, which PK-12 reports.
         """
         if feeder is None and self.suite.feeder is not None:
             feeder = self.feeder()
@@ -116,11 +107,7 @@ class ReceiverSubject(Subject):
     def start(
         self, clock: Clock | None = None, conf: Mapping[str, str] | None = None
     ) -> tuple[Feeder, ReceiverHarness]:
-        """Make a feeder and a receiver that reads from it, and start it.
-
-        Raises:
-            NotApplicable: the suite has no feeder.
-        """
+        """Make a feeder and a receiver that reads from it, and start it."""
         feeder = self.feeder()
         return feeder, self.run(self.make(feeder), clock, conf)
 
@@ -148,11 +135,7 @@ class ReceiverSubject(Subject):
         return True
 
     def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
-        """Wait until these records are stored, each as often as it occurs among them. Others may be stored, too.
-
-        Raises:
-            CheckFailure: a record is not stored before the deadline.
-        """
+        """Wait until these records are stored, each as often as it occurs among them. Others may be stored, too."""
 
         def missing() -> list[Any]:
             return list((Counter(records) - Counter(harness.records)).elements())

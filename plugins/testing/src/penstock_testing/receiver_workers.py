@@ -41,7 +41,6 @@ class ReceiverWorkers:
         self._others = children()
 
     def __enter__(self) -> Self:
-        """Start recording."""
         start = self._start = threading.Thread.start
 
         def recorded(thread: threading.Thread) -> None:
@@ -55,7 +54,6 @@ class ReceiverWorkers:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop recording."""
         threading.Thread.start = self._start  # type: ignore[method-assign]
 
     def alive(self) -> list[str]:

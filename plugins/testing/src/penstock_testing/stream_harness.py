@@ -89,7 +89,6 @@ class _ListInputDStream(InputDStream):
         self._batches = batches
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The list for a batch time; empty after the last list."""
         number = (time_ms - self._zero_ms()) // self.slide_ms - 1
         return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 

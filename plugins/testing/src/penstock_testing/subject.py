@@ -198,9 +198,6 @@ class Subject:
             condition: polled every 2 ms.
             seen: the text of the failure, or a function that returns it.
             timeout_s: the deadline in seconds, before scaling.
-
-        Raises:
-            CheckFailure: the condition is not true before the deadline.
         """
         if not self.becomes(condition, timeout_s):
             what = seen if isinstance(seen, str) else seen()
@@ -253,12 +250,7 @@ def _with_event(caller: Any) -> Callable[[object], object]:
 
 
 def _refuse(needed: str, feeder: Feeder | None, options: Mapping[str, Any]) -> NoReturn:
-    """Report that a required option is missing. With a feeder, which gives the options, it is a failure.
-
-    Raises:
-        NotApplicable: there is no feeder.
-        CheckFailure: the feeder does not give the option.
-    """
+    """Report that a required option is missing. With a feeder, which gives the options, it is a failure."""
     if feeder is None:
         raise NotApplicable(f"{needed}: set options or a feeder")
     name, names = type(feeder).__name__, ", ".join(options) or "no option"

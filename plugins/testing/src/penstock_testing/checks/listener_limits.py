@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
-import socket
-import struct
 import sys
 from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
+
+import psutil
 
 from penstock import BatchCompleted, BatchInfo, StreamInputInfo
 from penstock.spi import Event
@@ -31,16 +29,7 @@ class ListenerLimitsChecks:
 
     @check("LI-07", "must", limit_s=60, change="hand slow work to a thread of the listener, through a bounded queue")
     def test_LI_07_slow_is_not_fatal(self, subject: ListenerSubject) -> None:
-        """A callback returns quickly; a listener with a full queue drops events and counts them.
-
-        Purpose: the bus drops a slow listener's events, and waits for it when the program stops.
-        Method: deliver a run of 15 batches, and time each callback. Deliver 2,000 more batches to a listener with its
-            own queue, as fast as it takes them. Deliver 2,000 completed batches to a new listener, then measure the
-            memory with tracemalloc before and after 2,000 more.
-        Condition: the median time of each callback is at most 5 ms, since a batch of 50 ms has 8 events. The numbers of
-            handled and dropped events add up to the number delivered. The last 2,000 batches add at most 16 bytes each.
-        Requires: nothing; the second part queues.
-        """
+        """A callback returns quickly; a listener with a full queue drops events and counts them."""
         running = subject.start()
         running.deliver(subject.events(batches=15, stops=False))
         _check_budget(subject, running)
@@ -50,14 +39,7 @@ class ListenerLimitsChecks:
 
     @check("LI-09", "must", change="flush in onStopProgress in the phase listeners, which is the last event")
     def test_LI_09_flushes_on_stop(self, subject: ListenerSubject) -> None:
-        """A listener has handled and exported everything when its last callback returns.
-
-        Purpose: the process may end then, and queued events would be lost.
-        Method: deliver a run of 20 batches with its stop, without waiting between events.
-        Condition: right after the last callback the snapshot shows all events as handled, and its totals are complete.
-            The backend has all batches within 2 s, the time for those in transit.
-        Requires: queues or exports.
-        """
+        """A listener has handled and exported everything when its last callback returns."""
         if not (subject.capabilities.queues or subject.capabilities.exports):
             raise NotApplicable("neither Capabilities.queues nor Capabilities.exports is set")
         running = subject.start()
@@ -86,14 +68,7 @@ class ListenerLimitsChecks:
 
     @check("LI-10", "must", change="close files and sockets, and end threads, in onStopProgress in the phase listeners")
     def test_LI_10_nothing_left_behind(self, subject: ListenerSubject) -> None:
-        """After a stop a listener has released its threads, descriptors and temporary files, and changed nothing else.
-
-        Purpose: a program may start and stop many contexts. Its global state and its standard output are its own.
-        Method: deliver a run of 5 batches with its stop, and delete the listener.
-        Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
-            printed.
-        Requires: nothing.
-        """
+        """A stopped listener has released its threads, descriptors and temporary files, and changed nothing else."""
         subject.start().deliver(subject.events(batches=5))
         subject.close()
         gc.collect()
@@ -102,13 +77,7 @@ class ListenerLimitsChecks:
 
     @check("LI-12", "should", change="label by stream, phase or outcome; never by batch time, error text or block")
     def test_LI_12_labels_are_bounded(self, subject: ListenerSubject) -> None:
-        """The number of metric series does not grow with time.
-
-        Purpose: each series takes memory in the listener and in the system that scrapes it, for ever.
-        Method: deliver 40 batches, in which each event and failure occurs, then 160 more with other times and texts.
-        Condition: ``series`` in the snapshot does not grow after the first 40 batches.
-        Requires: nothing; not applicable without ``series`` in the snapshot.
-        """
+        """The number of metric series does not grow with time."""
         running = subject.start()
         running.deliver(subject.events(batches=40, stops=False))
         running.settle()
@@ -122,16 +91,7 @@ class ListenerLimitsChecks:
 
     @check("LI-14", "must", change="bind to 127.0.0.1 by default, and set Capabilities.serves")
     def test_LI_14_binds_to_loopback_by_default(self, subject: ListenerSubject) -> None:
-        """Only this host can reach a listener's port, unless configured otherwise.
-
-        Purpose: a dashboard shows data and host names, and on a public address everybody can read them.
-        Method: make the listener with the suite's configuration, deliver the first events of a run, and read the ports
-            that this process listens on.
-        Condition: there is a new port, and every new port is bound to a loopback address.
-        Requires: serves; without it, there must be no new port.
-        """
-        if not Path("/proc/net/tcp").exists():
-            raise NotApplicable("this system has no /proc/net/tcp")
+        """Only this host can reach a listener's port, unless configured otherwise."""
         before = set(_listening())
         running = subject.start()
         running.deliver(subject.events(batches=2, stops=False)[:6])
@@ -155,16 +115,7 @@ class ListenerLimitsChecks:
         change="queue exports in a bounded queue, count dropped ones, and reconnect",
     )
     def test_LI_15_backend_down_is_survived(self, subject: ListenerSubject) -> None:
-        """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards.
-
-        Purpose: an outage of a monitoring system must not stop the program.
-        Method: cut the backend, deliver 4,096 batches twice (an hour of one-second batches each), and measure the
-            memory that the second half takes. Heal the backend, and deliver batches until one arrives.
-        Condition: nothing raises, and the median time of each callback is at most 5 ms. The second half takes at most
-            1,024 blocks of memory (``sys.getallocatedblocks``); a queued batch takes at least one. A batch arrives
-            within 10 s.
-        Requires: exports; not applicable without a backend.
-        """
+        """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards."""
         running = subject.start()
         backend = subject.backend(running)
         running.deliver(_batches(subject, 5))
@@ -238,25 +189,10 @@ def _check_budget(subject: ListenerSubject, running: RunningListener) -> None:
         )
 
 
-def _listening() -> dict[str, str]:
-    """The sockets that this process listens on: inode → address and port."""
-    own = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            own.add(os.readlink(entry))  # noqa: PTH115  # text such as "socket:[123]", not a path
-        except OSError:
-            continue  # closed since
-    found = {}
-    for family, table in ((socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6")):
-        lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
-        for fields in (line.split() for line in lines):
-            address, state, inode = fields[1], fields[3], fields[9]
-            if state == "0A" and f"socket:[{inode}]" in own:
-                host, _, port = address.partition(":")
-                words = struct.unpack(f">{len(host) // 8}I", bytes.fromhex(host))
-                packed = struct.pack(f"={len(words)}I", *words)
-                found[inode] = f"{socket.inet_ntop(family, packed)}:{int(port, 16)}"
-    return found
+def _listening() -> dict[int, str]:
+    """The sockets that this process listens on: descriptor → address and port."""
+    sockets = psutil.Process().net_connections(kind="tcp")
+    return {own.fd: f"{own.laddr.ip}:{own.laddr.port}" for own in sockets if own.status == psutil.CONN_LISTEN}
 
 
 def _batches(subject: ListenerSubject, count: int, first: int = 1) -> Iterator[Event]:

@@ -22,13 +22,7 @@ class LiveChecks:
 
     @check("XX-01", "must", limit_s=_LIMIT_S, change="correct the error that the program's output shows")
     def test_XX_01_word_count_end_to_end(self, subject: LiveSubject) -> None:
-        """A program on Spark counts exactly the records that were fed.
-
-        Purpose: the plugin must work in a complete program, as a user runs it.
-        Method: run a program in ``local[4]`` that counts the records of the plugin's stream by value in each batch.
-        Condition: the output has every record fed, each as often as it was fed.
-        Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
-        """
+        """A program on Spark counts exactly the records that were fed."""
         result = subject.run_to_the_end(with_neighbours=False)
         found = Counter({record: number for record, number in result.tested.items() if record in result.first})
         if found != result.first:
@@ -38,13 +32,7 @@ class LiveChecks:
 
     @check("XX-02", "must", limit_s=_LIMIT_S, change="offer the plugin under its name, with options that text can set")
     def test_XX_02_swapped_by_config_alone(self, subject: LiveSubject) -> None:
-        """Configuration alone chooses the plugin and sets its options.
-
-        Purpose: operators exchange plugins without changing the program.
-        Method: run the program of XX-01 with the plugin's name and options from the configuration.
-        Condition: the output has every record fed.
-        Requires: Spark; the installed plugin.
-        """
+        """Configuration alone chooses the plugin and sets its options."""
         if not subject.suite.name:
             raise NotApplicable("the suite names no installed plugin: set name")
         result = subject.run_to_the_end(with_neighbours=True)
@@ -52,13 +40,7 @@ class LiveChecks:
 
     @check("XX-03", "must", limit_s=_LIMIT_S, change=_LOST)
     def test_XX_03_graceful_stop_loses_nothing(self, subject: LiveSubject) -> None:
-        """A graceful stop processes every record that the receiver has taken.
-
-        Purpose: a new deployment of a program stops the old one.
-        Method: feed records, and stop the program gracefully as soon as the receiver has taken them.
-        Condition: the output has every record once.
-        Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
-        """
+        """A graceful stop processes every record that the receiver has taken."""
         result = subject.run_to_the_end(with_neighbours=False)
         expected = result.first + result.second
         if result.tested != expected:
@@ -70,15 +52,7 @@ class LiveChecks:
 
     @check("XX-04", "must", limit_s=_LIMIT_S, change=_LOST)
     def test_XX_04_killed_driver_restarts_right(self, subject: LiveSubject) -> None:
-        """A program that is killed with -9 and restarted from its checkpoint continues without loss or gap.
-
-        Purpose: drivers crash.
-        Method: with write-ahead logs enabled, feed records and wait for their output; kill the driver, its JVM and its
-            workers; restart the program; feed more records.
-        Condition: the output has all records and every batch time from the first to the last. A batch that was computed
-            twice has the same records both times.
-        Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
-        """
+        """A program that is killed with -9 and restarted from its checkpoint continues without loss or gap."""
         subject.needs_plugin()
         feeder = subject.feeder() if subject.suite.kind == "receiver" else None
         folder = subject.folder / "killed"
@@ -111,14 +85,7 @@ class LiveChecks:
 
     @check("XX-05", "should", limit_s=_LIMIT_S, change="use unique names for files, ports, threads and metrics")
     def test_XX_05_coexists_with_other_plugins(self, subject: LiveSubject) -> None:
-        """A second stream in the same program gets all its records, too.
-
-        Purpose: a program may have several sources.
-        Method: run the program of XX-02 with the kit's own receiver as a second stream, and feed records once that
-            runs.
-        Condition: the output has every record of both streams.
-        Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
-        """
+        """A second stream in the same program gets all its records, too."""
         result = subject.run_to_the_end(with_neighbours=True)
         if subject.suite.kind == "receiver":
             if result.numbers is None:
@@ -129,13 +96,7 @@ class LiveChecks:
 
     @check("XX-06", "must", limit_s=_LIMIT_S, change="share no state with other plugins")
     def test_XX_06_failing_neighbour_does_not_matter(self, subject: LiveSubject) -> None:
-        """Failing plugins, one at import and one at every completed batch, do not affect the tested plugin.
-
-        Purpose: a bad plugin must not stop the others.
-        Method: run the program of XX-02 with both failing plugins installed on the driver and on its workers.
-        Condition: the output has every record fed.
-        Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
-        """
+        """Failing plugins, one at import and one at every completed batch, do not affect the tested plugin."""
         result = subject.run_to_the_end(with_neighbours=True)
         _require_all(result)
 

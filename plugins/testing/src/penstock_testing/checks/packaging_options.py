@@ -58,15 +58,7 @@ class OptionChecks:
         "PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}'
     )
     def test_PK_08_options_are_described(self, subject: PackagingSubject) -> None:
-        """Every option is declared, with a type and a help text.
-
-        Purpose: users see an option only in ``penstock plugins show`` and in error messages.
-        Method: read the options as ``penstock plugins show`` does. Make the plugin's listeners, and record the options
-            classes that they read.
-        Condition: each option has a type other than Any, and a help text that is not empty; ``penstock_options`` of the
-            plugin has the options classes of its listeners.
-        Requires: an installed plugin with options.
-        """
+        """Every option is declared, with a type and a help text."""
         for prefix, options_class in _read_by_listeners(subject).items():
             if prefix not in subject.loaded().loaded[0].options:
                 name = options_class.__name__
@@ -84,14 +76,7 @@ class OptionChecks:
 
     @check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
     def test_PK_09_unknown_option_refused(self, subject: PackagingSubject) -> None:
-        """The plugin refuses an unknown option, and the error names the nearest known one.
-
-        Purpose: if a misspelt option were ignored, its default would apply unnoticed.
-        Method: set each option with its last letter doubled; make the plugin's listeners, if they read options, with an
-            unknown one.
-        Condition: each raises UnknownNameError, whose message names the known option.
-        Requires: an installed plugin that offers a receiver, an input stream, a rate estimator or listeners.
-        """
+        """The plugin refuses an unknown option, and the error names the nearest known one."""
         specs, plugin = subject.specs(), subject.loaded()
         listens = "listeners" in subject.facts().hooks
         if not specs and not listens:
@@ -111,15 +96,7 @@ class OptionChecks:
 
     @check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
     def test_PK_10_bad_value_refused_early(self, subject: PackagingSubject) -> None:
-        """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError.
-
-        Purpose: otherwise the receiver finds the bad value on an executor, long after the program's start.
-        Method: set each option to a text that is not a number, boolean or choice, and each float to NaN; make the
-            instance.
-        Condition: options of these types raise ConfigurationError; for other types the factory accepts the text, or
-            raises ConfigurationError, too.
-        Requires: an installed plugin with options.
-        """
+        """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError."""
         given = _given(subject)
         for kind, spec, options in _with_options(subject):
             given = {**given, **_configured(subject, spec)}
@@ -144,14 +121,7 @@ class OptionChecks:
         "PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values"
     )
     def test_PK_11_secrets_stay_secret(self, subject: PackagingSubject) -> None:
-        """No repr, log event or error message contains the value of a secret option.
-
-        Purpose: logs and error reports have more readers than a secret may have.
-        Method: set each option that has repr=False, or a name such as password or token, to a known text; make the
-            instance, and search for the text.
-        Condition: the text is in no repr of the options or the instance, no log event and no error message.
-        Requires: an installed plugin with such an option.
-        """
+        """No repr, log event or error message contains the value of a secret option."""
         given, found = _given(subject), 0
         for kind, spec, options in _with_options(subject):
             given = {**given, **_configured(subject, spec)}
@@ -186,11 +156,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
-    """Whether the plugin accepts options and makes an instance with them.
-
-    Raises:
-        CheckFailure: the plugin raises another error than ConfigurationError.
-    """
+    """Whether the plugin accepts options and makes an instance with them."""
     known = {option.name for option in options_of(spec)}
     try:
         _make(kind, spec, {name: value for name, value in given.items() if name in known})
@@ -207,11 +173,7 @@ def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
 
 
 def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Options and an instance.
-
-    Raises:
-        NotApplicable: the suite lacks a required option.
-    """
+    """Options and an instance."""
     if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
         raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
     options = read_options(kind, spec, given)
@@ -246,7 +208,6 @@ class _Records(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append the text."""
         self.texts.append(f"{record.getMessage()} {record.__dict__}")
 
 
@@ -280,11 +241,9 @@ class _ConfiguredContext(ListenerContext):
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The configuration, which the hook may also read without ``options``."""
         return self.read
 
     def options(self, prefix: str, options: type[Any]) -> Any:
-        """Structure the configuration values below a prefix, as in a program."""
         self.options_read[prefix] = options
         configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
         return structure_options(prefix, options, configured)

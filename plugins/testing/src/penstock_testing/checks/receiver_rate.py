@@ -25,11 +25,7 @@ _ROUNDS, _ROUND_RECORDS = 4, 1000
 
 
 class _Limited:
-    """A receiver on a manual clock, whose source has more records than the rate limit permits.
-
-    Raises:
-        NotApplicable: the suite has no feeder, and the receiver stores nothing by itself.
-    """
+    """A receiver on a manual clock, whose source has more records than the rate limit permits."""
 
     def __init__(self, subject: ReceiverSubject, count: int, conf: Mapping[str, str]) -> None:
         self.subject, self.clock, self.count = subject, ManualClock(_BEGIN_MS), count
@@ -91,15 +87,7 @@ class ReceiverRateChecks:
         "RC-18", "must", change="store every record by store, store_all or store_arrow, which wait for the rate limit"
     )
     def test_RC_18_stays_under_the_limit(self, subject: ReceiverSubject) -> None:
-        """A receiver stores at most rate x time + burst records.
-
-        Purpose: batches finish in time only if no receiver exceeds the rate that the estimator has computed.
-        Method: set a limit of 1, 30 and 800 records/s and a burst of 100 ms; put more records than they permit; advance
-            a manual clock by 4 x 100 ms and stop the receiver.
-        Condition: at each step the receiver has stored at most the permitted number of records, and at least one in
-            all.
-        Requires: a feeder, or a receiver that needs none.
-        """
+        """A receiver stores at most rate x time + burst records."""
         for rate in (1, 30, 800):
             what = f"a limit of {rate} records/s"
             limited = _Limited(subject, rate + 20, {_MAX_RATE: str(rate)})
@@ -115,28 +103,14 @@ class ReceiverRateChecks:
 
     @check("RC-19", "must", change="store the first records by store, store_all or store_arrow too")
     def test_RC_19_limit_holds_from_the_first_record(self, subject: ReceiverSubject) -> None:
-        """The rate limit holds from the first record on.
-
-        Purpose: the backlog of a source arrives in the first second, before any estimate.
-        Method: set an initial rate of 20 records/s and a burst of 100 ms; put 200 records, start the receiver, advance
-            the clock by 10 ms, and stop the receiver.
-        Condition: the receiver stores at most the burst of 2 records.
-        Requires: a feeder, or a receiver that needs none.
-        """
+        """The rate limit holds from the first record on."""
         limited = _Limited(subject, 200, {_INITIAL_RATE: "20"})
         limited.advance(_BLOCK_MS)
         limited.end(_burst(20) + 20 * limited.elapsed_ms / 1000, "an initial rate of 20 records/s")
 
     @check("RC-20", "must", change="store by store, store_all or store_arrow only, which wait during a pause")
     def test_RC_20_pause_stops_intake(self, subject: ReceiverSubject) -> None:
-        """A paused receiver stores nothing until it is resumed.
-
-        Purpose: the driver pauses receivers when blocks fill the disk.
-        Method: put 10 records, pause the receiver once they are stored, put 200 more, advance the clock by 10 block
-            intervals, resume the receiver.
-        Condition: no record is stored during the pause, and all are stored after it.
-        Requires: a feeder, or a receiver that needs none.
-        """
+        """A paused receiver stores nothing until it is resumed."""
         limited = _Limited(subject, 10, {})
         harness = limited.harness
         limited.advance_until(10)
@@ -163,13 +137,7 @@ class ReceiverRateChecks:
 
     @check("RC-21", "must", change="read rate_limit each time, or override on_rate_change for higher and lower rates")
     def test_RC_21_raise_resumes_intake(self, subject: ReceiverSubject) -> None:
-        """A higher rate limit takes effect at once, without a restart.
-
-        Purpose: an estimator lowers the rate in an overload and raises it afterwards.
-        Method: set a rate of 1 record/s and put 100 records; remove the limit; advance the clock by at most 2 s.
-        Condition: all records are stored, and the receiver has not restarted.
-        Requires: a feeder, or a receiver that needs none.
-        """
+        """A higher rate limit takes effect at once, without a restart."""
         limited = _Limited(subject, 100, {_INITIAL_RATE: "1"})
         limited.advance(_BLOCK_MS)
         starts = limited.harness.starts
@@ -186,14 +154,7 @@ class ReceiverRateChecks:
         change="rely on store, store_all or store_arrow, which wait; do not save the rate in the receiver",
     )
     def test_RC_22_change_midstream_obeyed(self, subject: ReceiverSubject) -> None:
-        """A lower rate limit takes effect at once.
-
-        Purpose: in an overload each additional record delays all later batches.
-        Method: set a rate of 200 records/s and put 400 records; advance the clock by 100 ms; set 20 records/s; advance
-            the clock by 5 x 100 ms; stop the receiver.
-        Condition: the receiver stores at most the records that both limits permit, each with its burst.
-        Requires: a feeder, or a receiver that needs none.
-        """
+        """A lower rate limit takes effect at once."""
         limited = _Limited(subject, 400, {_INITIAL_RATE: "200"})
         limited.advance(100)
         allowed = _burst(200) + 200 * limited.elapsed_ms / 1000
@@ -207,13 +168,7 @@ class ReceiverRateChecks:
 
     @check("RC-23", "must", change="store on the thread that reads, or bound the queue between the two", limit_s=40)
     def test_RC_23_buffers_are_bounded(self, subject: ReceiverSubject) -> None:
-        """A receiver takes a bounded number of records while none is accepted.
-
-        Purpose: records that a receiver takes and cannot store fill the memory of the executor.
-        Method: accept no block; put 4 times 1,000 large records, each time once the receiver has taken those before.
-        Condition: it stops taking records before the last.
-        Requires: a feeder with taken.
-        """
+        """A receiver takes a bounded number of records while none is accepted."""
         feeder = subject.feeder()
         feeder.taken()
         if subject.capabilities.drops:
@@ -238,14 +193,7 @@ class ReceiverRateChecks:
         change="let store wait for space, or report the number of dropped records as an error",
     )
     def test_RC_24_overflow_is_declared_and_counted(self, subject: ReceiverSubject) -> None:
-        """The receiver stores records late that it cannot store at once, or declares and reports their loss.
-
-        Purpose: silently dropped records are noticed when results are already wrong.
-        Method: accept no block; put 20 times 100 records; accept blocks again once the receiver is idle.
-        Condition: every record is stored. With ``Capabilities.drops``, the stored records and the dropped ones, whose
-            number the receiver reports as errors, add up to the records fed.
-        Requires: a feeder.
-        """
+        """The receiver stores records late that it cannot store at once, or declares and reports their loss."""
         feeder = subject.feeder()
         harness = subject.harness(subject.make(feeder), conf=_CONF | _SMALL_BUFFERS)
         harness.hold()
