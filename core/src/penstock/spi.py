@@ -7,7 +7,7 @@ changelog. Nothing in the core imports this module.
 
 from typing import TYPE_CHECKING
 
-from penstock._exports import lazy_exports
+from penstock._exports import lazy_exports as lazy_exports
 
 _NAMES = {
     # Receivers by name: find what an installed plugin offers and create it from options and configuration.
@@ -72,7 +72,6 @@ _NAMES = {
 __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
-    from penstock._exports import lazy_exports as lazy_exports
     from penstock.blocks.arrow_form import encode as encode
     from penstock.blocks.arrow_form import is_columnar as is_columnar
     from penstock.blocks.arrow_form import is_pickled as is_pickled

@@ -224,8 +224,8 @@ def _options_for(suite: _Suite, options: Mapping[str, str], suites: Sequence[_Su
     for unknown in options:
         if not any(names is None or unknown in names for names in known.values()):
             first = next(other for other in suites if known[other] is not None)
-            names = known[first] or []
-            raise UnknownNameError("option", unknown, names, f"{first.kind.replace('-', ' ')} {first.name!r}")
+            owner = f"{first.kind.replace('-', ' ')} {first.name!r}"
+            raise UnknownNameError("option", unknown, known[first] or [], owner)
     names = known[suite]
     return {name: value for name, value in options.items() if names is None or name in names}
 

@@ -232,13 +232,13 @@ def add_result(report: pytest.TestReport, suite: type[ConformanceSuite], result:
         report.longrepr = "\n" + result.text()
         if result.level == "may":
             report.outcome = "skipped"
-            report.wasxfail = f"{result.id} failed, which is of level may"  # type: ignore[attr-defined]  # pytest's own
+            report.wasxfail = f"{result.id} failed, which is of level may"
 
 
-def result_in(report: pytest.TestReport) -> dict[str, Any] | None:
-    """Kind, seed and ``result`` of the check that a report of pytest is about; ``None`` without a result."""
-    values = [value for name, value in report.user_properties if name == PROPERTY]
-    return dict(values[0], result=Result(**values[0]["result"])) if values else None  # type: ignore[call-overload]
+def result_in(report: pytest.TestReport) -> tuple[str, int, Result] | None:
+    """Kind, seed and result of the check that a report of pytest is about; ``None`` without a result."""
+    values: list[Any] = [value for name, value in report.user_properties if name == PROPERTY]
+    return (values[0]["kind"], values[0]["seed"], Result(**values[0]["result"])) if values else None
 
 
 def _indented(text: str) -> str:

@@ -76,9 +76,8 @@ def _report_of(item: pytest.Item, check: Check, seen: str) -> pytest.TestReport:
     reason = suite.expected_failures.get(check.id)
     failure = CheckFailure(seen, change="do not end or crash the process: raise an exception, or call Receiver.stop")
     result = Result.of(check, "excused", seen=reason) if reason else failed(check, failure)
-    outcome = "skipped" if reason else "failed"
-    report = pytest.TestReport(item.nodeid, item.location, {}, outcome, "", "call")  # type: ignore[arg-type]  # a Literal
+    report = pytest.TestReport(item.nodeid, item.location, {}, "skipped" if reason else "failed", "", "call")
     if reason:
-        report.wasxfail = reason  # type: ignore[attr-defined]  # pytest's own
+        report.wasxfail = reason
     add_result(report, suite, result)
     return report

@@ -107,7 +107,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Begin to watch the process once pytest and its plugins have set up the test."""
     if _check_of(pyfuncitem) is not None:
-        pyfuncitem.funcargs["subject"].begin()
+        pyfuncitem.funcargs["subject"].begin()  # type: ignore[attr-defined]  # a Subject
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -141,11 +141,12 @@ class _Reports:
         from penstock_testing.check_report import result_in
 
         if found := result_in(report):
+            kind, seed, result = found
             suite = report.nodeid.rpartition("::")[0]
-            _, _, results = self._suites.setdefault(suite, (found["kind"], found["seed"], {}))
+            _, _, results = self._suites.setdefault(suite, (kind, seed, {}))
             # A failed teardown counts, unless the check failed before.
-            if found["result"].id not in results or results[found["result"].id].outcome != "failed":
-                results[found["result"].id] = found["result"]
+            if result.id not in results or results[result.id].outcome != "failed":
+                results[result.id] = result
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail the run if a suite lacks the result of a check, unless the user selected tests."""

@@ -123,9 +123,9 @@ class _Run:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found = result_in(report)
-        result = found and found["result"]
-        if result is None or self._is_failed(result.id):
+        if found is None or self._is_failed(found[2].id):
             return
+        result = found[2]
         self.results[result.id] = result
         if self._on_result is not None:
             self._on_result(result)
