@@ -43,7 +43,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "ThreadReceiver",
             "AsyncReceiver",
             "ReceiverHost",
-            "RelaunchingReceiverHost",
             "BlockSink",
         ),
         "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
