@@ -11,7 +11,7 @@ from typing import get_args
 
 import click
 import pytest
-from tests.helpers.receiver_transitions import transitions
+from tests.helpers.relaunch_transitions import relaunch_transitions
 from tests.helpers.restart_transitions import restart_transitions
 
 from penstock.receive import running_receiver
@@ -41,7 +41,7 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
 @pytest.mark.parametrize(
     ("section", "expected", "states"),
     [
-        ("### Launches", transitions, receiver_tracking_info.State),
+        ("### Launches", relaunch_transitions, receiver_tracking_info.State),
         ("### Runs", restart_transitions, running_receiver.State),
     ],
     ids=["driver", "task"],
