@@ -204,9 +204,9 @@ class ReceiverSupervisor:
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self.take(events.StopRequested(message, error))
-        if (deadline_ms := self._state.deadline_ms) is not None:
+        while (deadline_ms := self._state.deadline_ms) is not None and not self._terminated.is_set():
             # onStart runs, and its end continues the stop.
-            self._wait(self._terminated, deadline_ms - self._clock.monotonic_ms())
+            self._clock.wait_for(deadline_ms - self._clock.monotonic_ms(), self._terminated)
             self.take(events.Tick())
         self._terminated.wait()
 
