@@ -1,6 +1,6 @@
 """Queries every batch with SQL, joined with a table of the SparkSession.
 
-Needs: pip install 'penstock-core[columnar]'; with HOST and PORT a server that sends lines "PRODUCT QUANTITY"
+Needs: pip install penstock-dataframes; with HOST and PORT a server that sends lines "PRODUCT QUANTITY"
 Run: penstock run examples/dataframe_sql.py [HOST PORT]
 """
 

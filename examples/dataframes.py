@@ -1,6 +1,6 @@
 """Counts the words of the files that appear in a directory with DataFrames, for ten seconds.
 
-Needs: pip install 'penstock-core[columnar]'; move text files into the directory while it runs
+Needs: pip install penstock-dataframes; move text files into the directory while it runs
 Run: penstock run examples/dataframes.py DIRECTORY
 """
 

@@ -71,7 +71,7 @@ def test_the_search_sees_no_more(source: str) -> None:
 REPOSITORY = Path(__file__).parents[1]
 PUBLIC_MODULES = {"penstock", "penstock.spi", "penstock_testing"}
 # As `allowed_importers` of the contract "plugins-use-public-names".
-EXEMPT = ("plugins/cli/", "plugins/testing/")
+EXEMPT = ("plugins/testing/",)
 
 
 def imported_core_modules(source: str) -> Iterator[str]:
@@ -192,8 +192,14 @@ def test_required_arguments_are_counted(source: str, arguments: int) -> None:
     assert required_arguments(definition) == arguments
 
 
+# Their import raises an error that names the new module.
+MOVED = {"penstock.cli", "penstock.helpers", "penstock.launch", "penstock.testing"}
+
+
 def core_modules() -> list[ModuleType]:
-    return [import_module(info.name) for info in pkgutil.walk_packages(penstock.__path__, "penstock.")]
+    names = {info.name for info in pkgutil.walk_packages(penstock.__path__, "penstock.")}
+    assert names > MOVED
+    return [import_module(name) for name in sorted(names - MOVED)]
 
 
 def undocumented_methods(cls: type) -> list[str]:
@@ -241,7 +247,7 @@ def test_undocumented_methods_are_neither_overrides_nor_properties() -> None:
 
 
 # Renamed or leaving the core soon.
-SHARED_NAMES = {"__init__.py", "frames.py", "inputs.py", "messages.py", "program.py", "state_errors.py"}
+SHARED_NAMES = {"__init__.py", "inputs.py", "messages.py", "program.py", "state_errors.py"}
 
 
 def test_no_two_files_of_the_core_share_a_name() -> None:

@@ -11,8 +11,9 @@ import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.docs.write_configuration import as_markdown
 
-from penstock import conf, conf_table, conf_values
+from penstock import conf, conf_values
 from penstock.conf import KEYS, Settings
 from penstock.conf_values import SizeLimit
 from penstock.errors import ConfigurationError, shortened
@@ -276,7 +277,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 def test_table_has_a_row_of_four_cells_for_each_key() -> None:
-    rows = [line for line in conf_table.as_markdown().splitlines() if line.startswith("| `")]
+    rows = [line for line in as_markdown().splitlines() if line.startswith("| `")]
     assert len(rows) == len(KEYS)
     for key, row in zip(KEYS.values(), rows, strict=True):
         first, name, kind, default, meaning, last = row.split("|")
@@ -289,7 +290,7 @@ def test_table_has_a_row_of_four_cells_for_each_key() -> None:
 
 
 def test_table_has_each_group_once() -> None:
-    headings = [line for line in conf_table.as_markdown().splitlines() if line.startswith("## ")]
+    headings = [line for line in as_markdown().splitlines() if line.startswith("## ")]
     assert [heading[3:] for heading in headings] == [
         "Start here",
         "Inputs",
@@ -304,5 +305,7 @@ def test_table_has_each_group_once() -> None:
 
 
 def test_module_prints_the_table() -> None:
-    printed = subprocess.run([sys.executable, "-m", "penstock.conf_table"], capture_output=True, text=True, check=True)
-    assert printed.stdout.strip() == conf_table.as_markdown()
+    printed = subprocess.run(
+        [sys.executable, "-m", "tests.docs.write_configuration"], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.strip() == as_markdown()

@@ -257,7 +257,7 @@ def test_get_active_or_create_prefers_the_active_context(context: StreamingConte
 
 @pytest.mark.parametrize(
     ("setup", "message"),
-    [(5, "setupFunc should be callable"), (str, "must return the StreamingContext that it created, not str")],
+    [(5, "setupFunc must be a function, not 5"), (str, "must return the StreamingContext that it created, not str")],
 )
 def test_setup_func_that_creates_no_context_is_refused(setup: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):

@@ -19,7 +19,7 @@ from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
-from penstock.graph.inputs import PulledInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory

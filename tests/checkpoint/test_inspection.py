@@ -13,7 +13,6 @@ from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.checkpoint.inspection import inspect
 from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
@@ -22,6 +21,7 @@ from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import SystemClock
 from penstock.storage.directory import Directory
 from penstock.track.allocations import Allocations, batch_allocated, blocks_added
+from penstock_cli.inspection import inspect
 
 
 def stored(directory: Path, number: int) -> StoredBlock:

@@ -11,8 +11,7 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql.types import StructType
 from tests.helpers.fake_graph import FakeContext, FakeInput
 
-from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.program import load_program, save_program
+from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.runtime.clock import ManualClock
@@ -94,3 +93,21 @@ def test_streams_that_can_be_saved_alone_and_not_together_are_refused_as_a_progr
     stream.foreachRDD(print)
     with pytest.raises(ConfigurationError, match=r"^the program: DStreams with their functions .*deep recursion"):
         save_program(program_of(context))
+
+
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("penstock.graph.frames", ": another version of Penstock wrote it, which can load it"),
+        ("penstock.graph.node", ": another version of Penstock wrote it, which can load it"),
+        ("penstock_tables.nodes", ": pip install penstock-tables"),
+        ("penstock_dataframes.frames", ""),
+        ("orders.parse", ""),
+    ],
+)
+def test_missing_class_of_a_saved_program_is_named_with_its_distribution(module: str, advice: str) -> None:
+    saved = f"c{module}\nGone\n.".encode()
+    with pytest.raises(CheckpointError) as error:
+        load_program(saved, program_of(FakeContext()))
+    needs = f"it needs {module}.Gone, which is not installed{advice}"
+    assert str(error.value) == f"the saved program cannot be loaded: {needs}"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 #: Page → the test that runs its blocks.
 OWN_TESTS = {
     "docs/conformance.md": "tests/docs/test_conformance_page.py",
-    "docs/dataframes.md": "tests/dataframes/test_checkpoints.py",
+    "docs/dataframes.md": "plugins/dataframes/tests/on_spark/test_checkpoints.py",
     "docs/structured-streaming.md": "tests/structured/test_queries.py",
     "docs/testing.md": "tests/docs/test_pages_with_tests.py",
     "docs/tutorial-rate-estimator.md": "tests/docs/test_tutorial_rate_estimator.py",
@@ -88,6 +88,8 @@ NOT_RUN = {
     "penstock pack": "copies 100 MB: plugins/cli/tests/test_pack.py packs small packages",
     "penstock plugins check": "needs a source: plugins/cli/tests/test_check.py",
     "penstock plugins new": "a tutorial does the same: tests/docs/test_tutorial_rate_estimator.py",
+    "make demo": "starts Spark: plugins/cli/tests/test_demo.py runs the command",
+    "make test": "runs this test",
     "make bench": "takes minutes to hours: tests/benchmarks/test_quick_row.py runs a small row",
     "cd": "of the folder that is not created",
     "pytest": "of the plugin that is not created",
@@ -236,9 +238,13 @@ def check_pip(words: list[str]) -> None:
     }
     for word in words:
         if word.startswith("./"):
-            folder, _, several = word.partition("[")[0].partition("{")
+            path, _, extras = word.removesuffix("]").partition("[")
+            folder, _, several = path.partition("{")
             for each in several.removesuffix("}").split(","):
-                assert (ROOT / folder / each / "pyproject.toml").exists(), word
+                file = ROOT / folder / each / "pyproject.toml"
+                assert file.exists(), word
+                project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+                assert set(filter(None, extras.split(","))) <= set(project.get("optional-dependencies", {})), word
         match = re.fullmatch(r"(penstock[\w-]*)(?:\[([\w,]+)\])?(?:[=<>].*)?", word)
         if match:
             assert match[1] in projects, word

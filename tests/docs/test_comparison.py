@@ -32,7 +32,9 @@ HELD = {
     "a program is": (
         (DSTREAMS,),
         (STARTED,),
-        ("tests/dataframes/test_same_results.py::test_rows_and_frames_over_the_same_blocks_are_equal",),
+        (
+            "plugins/dataframes/tests/on_spark/test_same_results.py::test_rows_and_frames_over_the_same_blocks_are_equal",
+        ),
     ),
     "sources in Python": (
         ("streaming-custom-receivers.html", HERE + "test_pyspark_has_no_receivers_in_python"),

@@ -22,6 +22,13 @@ def test_first_program_is_that_of_the_example() -> None:
     assert program == code
 
 
+def test_two_commands_stand_in_the_first_block() -> None:
+    first, *_ = blocks("README.md")
+    assert [line.split("#")[0].strip() for line in first.text.splitlines()] == ["make demo", "make test"]
+    assert README[: README.index("make demo")].count("\n") < 20
+    assert README.index("make test") < README.index("pip install './core")
+
+
 def test_receiver_and_dataframe_are_short() -> None:
     receiver, frame = [block.text for block in blocks("README.md") if block.language == "python"]
     statements = [line for line in receiver.splitlines() if line.strip() and not re.match(r"import|from", line)]

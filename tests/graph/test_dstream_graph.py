@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import run_in_background
 
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
+from penstock.spi import ForEachDStream, Node
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput
+
+    from penstock.graph.dstream_graph import DStreamGraph
 
 MakeInput = Callable[..., "FakeInput"]
 
@@ -137,3 +141,44 @@ def test_unused_inputs_do_not_extend_the_remember_duration(make_input: MakeInput
 
 def test_graph_without_inputs_remembers_one_batch_interval(context: FakeContext) -> None:
     assert context.graph.max_input_remember_ms == 100
+
+
+# -- nodes of plugins --
+
+
+def test_nodes_of_a_graph_share_what_was_made_first(context: FakeContext) -> None:
+    other = type(context)()
+    cache = context.graph.shared(Cache)
+    assert cache.graph is context.graph
+    assert context.graph.shared(Cache) is cache
+    assert other.graph.shared(Cache) is not cache
+
+
+def test_what_nodes_share_is_available_while_rdds_are_generated(context: FakeContext) -> None:
+    with context.graph.lock:
+        run_in_background(lambda: context.graph.shared(Cache)).result(timeout=10)
+
+
+def test_streams_that_an_output_reaches_are_prepared(make_input: MakeInput, context: FakeContext) -> None:
+    source = make_input()
+    streams = [PreparedNode(context.graph, (source.node,)) for _ in range(2)]
+    ForEachDStream(streams[0], print)
+    context.graph.prepare()
+    assert [stream.prepared for stream in streams] == [1, 0]
+
+
+def test_every_node_has_a_role(make_input: MakeInput, context: FakeContext) -> None:
+    make_input().map(str).foreachRDD(print)
+    assert [stream.role for stream in context.graph.streams()] == ["input", "transformation", "output"]
+
+
+class Cache:
+    def __init__(self, graph: DStreamGraph) -> None:
+        self.graph = graph
+
+
+class PreparedNode(Node):
+    prepared = 0
+
+    def prepare(self) -> None:
+        self.prepared += 1

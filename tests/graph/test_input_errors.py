@@ -11,7 +11,7 @@ from penstock import Receiver, StreamingContext
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token

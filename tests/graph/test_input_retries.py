@@ -14,7 +14,7 @@ from penstock import StreamingContext
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph import batch_input
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
+from penstock.graph.input_dstreams import QueueInputDStream, ReceiverInputDStream
 from penstock.spark import rdds
 from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token

@@ -11,7 +11,7 @@ from penstock import StateSpec
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 
 if TYPE_CHECKING:
     from pyspark import RDD

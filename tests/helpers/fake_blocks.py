@@ -11,7 +11,7 @@ from pyspark.core.rdd import PipelinedRDD
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
 from penstock import DStream
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.rdds import LocatedPartition
 
 TEXT = pa.schema([("value", pa.string())])

@@ -16,7 +16,7 @@ from penstock import StreamingContext
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import Plugins
 

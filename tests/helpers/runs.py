@@ -20,7 +20,7 @@ from pyspark import RDD, SparkContext
 
 from penstock import DStream, StreamingContext
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 

@@ -12,7 +12,7 @@ from attrs import evolve
 from penstock import DStream, StreamingContext
 from penstock.blocks import arrow_form, block_file
 from penstock.blocks.block import BlockReference
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks

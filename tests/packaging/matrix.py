@@ -57,8 +57,7 @@ class Cell:
     def requirements(self, wheels: Path, *, needs_java: bool) -> list[str]:
         """What pip is asked for: the wheels by their paths, since a registry may offer other distributions."""
         paths = sorted(wheels.glob("penstock_core-*.whl" if self.core_alone else "*.whl"))
-        java = "[java]" * needs_java
-        extras = {} if self.core_alone else {"penstock_core": "[columnar]", "penstock_cli": java}
+        extras = {"penstock_cli": "[java]" * needs_java}
         named = [f"{path}{extras.get(path.name.partition('-')[0], '')}" for path in paths]
         return [*named, f"pyspark~={self.pyspark}.0"]
 

@@ -17,7 +17,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock import StreamingContext, ThreadReceiver, __version__
+from penstock import ConfigurationError, DStream, StreamingContext, ThreadReceiver, __version__
 
 RECORDS = 1000
 
@@ -51,13 +51,30 @@ def queried(spark: SparkSession) -> int:
     return rows[0]
 
 
+def require_refusal(numbers: DStream[int]) -> None:
+    """Check that without its plugin ``toDF`` says what to install.
+
+    Raises:
+        SystemExit: it does not.
+    """
+    try:
+        numbers.toDF()
+    except ConfigurationError as error:
+        if str(error).endswith(": pip install penstock-dataframes"):
+            return
+        sys.exit(f"toDF says something else: {error}")
+    sys.exit("toDF works without its plugin")
+
+
 def main() -> None:
     """Run the program.
 
     Raises:
         SystemExit: a result is wrong or missing.
     """
-    has_pandas, has_source = (importlib.util.find_spec(name) is not None for name in ("pandas", "pyspark_penstock"))
+    has_frames, has_source = (
+        importlib.util.find_spec(name) is not None for name in ("penstock_dataframes", "pyspark_penstock")
+    )
     # With it Spark looks for data sources.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     counts: dict[int, int] = {}
@@ -79,15 +96,17 @@ def main() -> None:
 
         def keep(rdd: pyspark.RDD[tuple[int, int]]) -> None:
             state.update(rdd.collect())
-            if sum(state.values()) == RECORDS and (rows[0] == RECORDS or not has_pandas):
+            if sum(state.values()) == RECORDS and (rows[0] == RECORDS or not has_frames):
                 complete.set()
 
         def count_rows(df: pyspark.sql.DataFrame) -> None:
             rows[0] += df.where("value >= 0").count()
 
         pairs.reduceByKey(lambda a, b: a + b).foreachRDD(add)
-        if has_pandas:
+        if has_frames:
             numbers.foreachDataFrame(count_rows)
+        else:
+            require_refusal(numbers)
         pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)).foreachRDD(keep)
         ssc.start()
         ended = complete.wait(300)
@@ -95,11 +114,11 @@ def main() -> None:
     queried_rows = queried(SparkSession.builder.getOrCreate()) if has_source else RECORDS
     sc.stop()
     expected = dict.fromkeys(range(10), RECORDS // 10)
-    if not (counts == state == expected and rows[0] == (RECORDS if has_pandas else 0) and queried_rows == RECORDS):
+    if not (counts == state == expected and rows[0] == (RECORDS if has_frames else 0) and queried_rows == RECORDS):
         found = f"counts {counts}, state {state}, rows {rows[0]} and {queried_rows} of the query"
         sys.exit(f"wrong or missing: {found}; after the wait: {ended}")
     versions = {"python": platform.python_version(), "pyspark": pyspark.__version__, "penstock": __version__}
-    print(json.dumps({**versions, "dataframes": has_pandas, "structured": has_source}))
+    print(json.dumps({**versions, "dataframes": has_frames, "structured": has_source}))
 
 
 if __name__ == "__main__":

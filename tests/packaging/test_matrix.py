@@ -25,7 +25,7 @@ def test_pip_gets_the_wheels_by_their_paths(tmp_path: Path) -> None:
         (tmp_path / f"{name}-0.1.0-py3-none-any.whl").touch()
     command, core, *others = sorted(map(str, tmp_path.iterdir()))
     all_of_them = Cell("3.11", "4.0").requirements(tmp_path, needs_java=True)
-    assert all_of_them == [f"{command}[java]", f"{core}[columnar]", *others, "pyspark~=4.0.0"]
+    assert all_of_them == [f"{command}[java]", core, *others, "pyspark~=4.0.0"]
     alone = Cell("3.11", "4.0", core_alone=True).requirements(tmp_path, needs_java=False)
     assert alone == [core, "pyspark~=4.0.0"]
 

@@ -26,7 +26,7 @@ def require(folder: Path, *requirements: str) -> None:
 
 @pytest.mark.parametrize(
     "requirement",
-    ["penstock-core==0.2.0", "penstock-core (==0.2.0)", "Penstock_Core[columnar] ==0.2.0 ; python_version > '3'"],
+    ["penstock-core==0.2.0", "penstock-core (==0.2.0)", "Penstock_Core[fast] ==0.2.0 ; python_version > '3'"],
 )
 def test_plugin_for_another_version_is_refused_by_name_and_version(zoo: Zoo, tmp_path: Path, requirement: str) -> None:
     module = zoo.add("one", RECEIVERS + "raise SystemExit('imported')")
@@ -49,7 +49,7 @@ def test_plugin_for_another_version_is_refused_by_name_and_version(zoo: Zoo, tmp
         "penstock-core==0.*",
         "penstock-core-extras==0.2.0",
         "acme==0.2.0",
-        "penstock-core[columnar]==0.2.0 ; extra == 'later'",
+        "penstock-core[fast]==0.2.0 ; extra == 'later'",
     ],
 )
 def test_other_requirements_are_for_the_installer(zoo: Zoo, tmp_path: Path, requirement: str) -> None:

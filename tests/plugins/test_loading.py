@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock import BatchCompleted, RateEstimatorSpec, hookspecs
+from penstock import BatchCompleted, ConfigurationError, RateEstimatorSpec, hookspecs
 from penstock.errors import UnknownNameError
 from penstock.plugins.discovery import Plugins
 
@@ -190,3 +190,40 @@ def test_store_hooks_can_wrap_each_other(zoo: Zoo) -> None:
     plugins.manager.register(Core())
     assert plugins.manager.hook.store(block="b") == "stored b"
     assert sys.modules["zoo_0"].seen == [("b", "stored b")]
+
+
+DATAFRAMES = """
+@hookimpl
+def dataframes(stream, schema):
+    return None if schema == "nothing" else (stream, schema)
+"""
+
+
+def test_one_plugin_answers_a_hook_that_needs_one_answer(zoo: Zoo) -> None:
+    zoo.add("tables", DATAFRAMES)
+    assert zoo.load().first_answer("dataframes", stream="lines", schema="text") == ("lines", "text")
+
+
+def test_hook_without_an_answer_names_the_distribution_after_the_hook(zoo: Zoo) -> None:
+    zoo.add("tables", DATAFRAMES)
+    with pytest.raises(ConfigurationError, match=r"^no installed plugin offers dataframes: pip install penstock-dataf"):
+        zoo.load().first_answer("dataframes", stream="lines", schema="nothing")
+
+
+@pytest.mark.parametrize(
+    ("body", "disable", "reason"),
+    [
+        (DATAFRAMES, ["dataframes"], "spark.penstock.plugins.disable names it"),
+        ("raise OSError('no disk')", [], "OSError: no disk"),
+        (DATAFRAMES, [], "it does not answer"),
+    ],
+    ids=["disabled", "left out", "silent"],
+)
+def test_plugin_named_after_a_hook_that_is_not_in_use_is_named_with_the_reason(
+    zoo: Zoo, body: str, disable: list[str], reason: str
+) -> None:
+    zoo.add("dataframes", body)
+    with pytest.raises(ConfigurationError) as error:
+        zoo.load(disable).first_answer("dataframes", stream="lines", schema="nothing")
+    plugin = "the plugin dataframes (dist-zoo_0 1.0), which offers dataframes"
+    assert str(error.value) == f"{plugin}, is not in use: {reason}"

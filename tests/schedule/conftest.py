@@ -12,7 +12,7 @@ from tests.helpers import EventLog, do_nothing
 from penstock.conf import Settings
 from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
 from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches

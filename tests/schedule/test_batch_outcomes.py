@@ -13,7 +13,7 @@ from tests.helpers import do_nothing, wait_for
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
 from penstock.graph.call_site import CallSite
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
 from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker

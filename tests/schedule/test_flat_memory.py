@@ -20,7 +20,7 @@ from penstock.conf import Settings
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock

@@ -4,7 +4,7 @@ import pytest
 
 from penstock import StreamInputInfo
 from penstock.graph.call_site import CallSite
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.schedule.job_set import JobSet
 
 

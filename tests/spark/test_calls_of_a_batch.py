@@ -19,7 +19,7 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock.spark.rdds import LocatedPartition, num_partitions
 from penstock.wire.token import Token

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from penstock.runtime import tracebacks
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.failure import place, python_traceback, reason
@@ -39,6 +40,8 @@ def test_exception_of_python_in_a_task_is_reported_as_such() -> None:
 
 WORKER = "/venv/lib/python3.11/site-packages/pyspark/python/lib/pyspark.zip/pyspark/worker.py"
 OURS = "/venv/lib/python3.11/site-packages/penstock/worker/fused.py"
+PLUGINS = "/venv/lib/python3.11/site-packages/acme_tables/read.py"
+RECEIVERS = "/venv/lib/python3.11/site-packages/acme_receivers/read.py"
 
 
 def traceback_of(*files: str) -> str:
@@ -51,11 +54,14 @@ def traceback_of(*files: str) -> str:
     [
         ((WORKER, OURS, "<fused chain>", "/home/me/app.py", "/usr/lib/python3.11/json.py"), 3),
         (("/home/me/penstock/app.py", OURS, "/home/me/app.py"), 0),
+        ((WORKER, PLUGINS, "/home/me/app.py"), 2),
+        ((WORKER, RECEIVERS, "/home/me/app.py"), 1),
         ((WORKER, OURS), 0),
     ],
-    ids=["frames above", "called back", "no frame of the program"],
+    ids=["frames above", "called back", "plugin with nodes", "plugin without nodes", "no frame of the program"],
 )
 def test_traceback_of_a_task_begins_with_the_program(files: tuple[str, ...], shown: int) -> None:
+    tracebacks.add_package("acme_tables")
     error = RuntimeError(f"Job aborted: {traceback_of(*files)}\n\n\tat org.apache.spark")
     assert python_traceback(error) == traceback_of(*files[shown:])
 
@@ -137,14 +143,14 @@ def test_executor_that_the_error_does_not_name_is_found_in_the_status_store(monk
     other, absent = [(TaskLocation(f"host-{each}", "2"), LACKS.format(each)) for each in ("other", "absent")]
     answers = [[], [other], [other, absent]]
     monkeypatch.setattr(cluster, "failed_tasks", lambda: answers.pop(0))
-    monkeypatch.setattr(failure, "_LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr(failure, "_SEARCH_PERIOD_S", 0.001)
     found = reason(RuntimeError(LACKS.format("absent")))
     assert found.startswith("the Python of executor 2 on host-absent lacks the module 'absent'")
     assert answers == []
 
 
 def test_module_that_no_known_executor_lacks_is_reported_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure, "_LOOK_FOR_S", 0.0)
+    monkeypatch.setattr(failure, "_SEARCH_S", 0.0)
     # Without Spark.
     assert reason(RuntimeError(LACKS.format("absent"))).startswith(
         "the Python of an executor lacks the module 'absent'"

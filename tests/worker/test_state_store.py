@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import StateGoneError
-from penstock.worker.state_store import StateStore, StateVersion, StoredState, pickled
+from penstock.runtime.pickle_value import pickle_value
+from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
 # None removes.
 Changes = dict[Any, str | None]
@@ -71,8 +72,8 @@ class Store:
         rows = []
         for key, state in changes.items():
             if state is not None or key in before:
-                stored = before[key].key if key in before else pickled(key)
-                rows.append((key, StoredState(stored, None if state is None else pickled(state), time_ms)))
+                stored = before[key].key if key in before else pickle_value(key)
+                rows.append((key, StoredState(stored, None if state is None else pickle_value(state), time_ms)))
         return self.store.commit(version, time_ms, rows)
 
     def states(self, version: StateVersion) -> dict[Any, str]:
@@ -98,7 +99,7 @@ SETTINGS = settings(
 def test_the_keys_of_these_tests_are_equal_and_pickled_differently() -> None:
     assert SHARED == UNSHARED
     assert pickle.dumps(SHARED) != pickle.dumps(UNSHARED)
-    assert len({pickled(key) for key in (1, 1.0, True)}) == 3
+    assert len({pickle_value(key) for key in (1, 1.0, True)}) == 3
 
 
 @given(st.lists(CHANGES, max_size=14))
@@ -248,6 +249,6 @@ def test_instances_of_unimportable_classes_are_pickled_by_value() -> None:
     class Own:
         number = 5
 
-    assert pickle.loads(pickled(Own())).number == 5
+    assert pickle.loads(pickle_value(Own())).number == 5
     with pytest.raises(TypeError):
-        pickled(sys.stdout.buffer)
+        pickle_value(sys.stdout.buffer)

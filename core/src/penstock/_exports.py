@@ -1,37 +1,30 @@
-"""Lazy public names for a package whose ``__init__.py`` lists them once, where type checkers read them."""
+"""Lazy public names: a module of a surface imports each name when it is first used (PEP 562)."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
-from functools import cache
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 
-def lazy_exports(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_exports(surface: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the ``__getattr__`` and ``__dir__`` of a module that exports lazily.
 
-    What it exports are the names of its statements ``from ... import Name as Name``, which stand under
-    ``if TYPE_CHECKING`` and so are never executed. They are read from the module's source when a name is first used.
+    Args:
+        surface: name of that module. Type checkers read its import statements under ``if TYPE_CHECKING``, which a test
+            compares with ``names``.
+        names: the exported names, separated by spaces, by the module that defines them.
     """
-
-    @cache
-    def homes() -> dict[str, str]:
-        spec = find_spec(module)
-        # Not get_source: the loader with which pytest rewrites assertions has none.
-        source = spec.loader.get_data(spec.origin) if spec is not None and spec.loader is not None else b""  # type: ignore[attr-defined]  # ResourceLoader
-        imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-        return {name.name: str(node.module) for node in imports for name in node.names if name.asname == name.name}
+    homes = {name: module for module, exported in names.items() for name in exported.split()}
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
-            return sorted(homes())
-        if name.startswith("_") or name not in homes():
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = getattr(import_module(homes()[name]), name)
-        setattr(import_module(module), name, value)
+            return sorted(homes)
+        if name not in homes:
+            raise AttributeError(f"module {surface!r} has no attribute {name!r}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(sys.modules[surface], name, value)
         return value
 
-    return __getattr__, lambda: sorted(homes())
+    return __getattr__, lambda: sorted(homes)

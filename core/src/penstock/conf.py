@@ -10,7 +10,7 @@ import attrs
 from attrs import field, frozen
 
 from penstock.conf_keys import ConfigurationKeys
-from penstock.conf_values import Key, LogLevel, value_of
+from penstock.conf_values import Key, LogLevel, type_name, value_of
 from penstock.errors import ConfigurationError
 
 _PREFIXES = ("spark.app.", "spark.streaming.", "spark.penstock.")
@@ -55,9 +55,9 @@ class Settings(ConfigurationKeys):
                 f"{KEYS['partition_min_bytes'].name}={smallest} bytes is larger than "
                 f"{KEYS['partition_max_bytes'].name}={largest} bytes: no partition can have both limits"
             )
-        found = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
-        _ = found.log_levels  # invalid ones fail here
-        return found
+        settings = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
+        _ = settings.log_levels  # invalid ones fail here
+        return settings
 
     @property
     def log_levels(self) -> dict[str, str]:
@@ -77,9 +77,13 @@ class Settings(ConfigurationKeys):
         return f"Settings({', '.join(sorted(self._pairs))})"
 
 
-#: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
-KEYS: dict[str, Key] = {each.name: each.metadata["key"] for each in attrs.fields(Settings) if "key" in each.metadata}
 _TYPES = get_type_hints(Settings, include_extras=True)
+#: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
+KEYS: dict[str, Key] = {
+    each.name: attrs.evolve(each.metadata["key"], type=type_name(_TYPES[each.name]))
+    for each in attrs.fields(Settings)
+    if "key" in each.metadata
+}
 
 
 @cache
@@ -87,6 +91,11 @@ def _default(attribute: str) -> Any:
     """The value of an attribute whose key and fallback are not set."""
     key = KEYS[KEYS[attribute].falls_back_to or attribute]
     return value_of(key.name, key.default, _TYPES[attribute], key.help)
+
+
+def keys() -> list[str]:
+    """The full names of the core's keys, in the order of the documentation."""
+    return [key.name for key in KEYS.values()]
 
 
 def key(attribute: str) -> str:

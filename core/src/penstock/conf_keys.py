@@ -1,6 +1,6 @@
 """Every configuration key of the core: its name, type, default and help text.
 
-Declarations only: ``penstock.conf`` parses the values, ``penstock.conf_table`` writes the tables of the documentation.
+Declarations only: ``penstock.conf`` parses the values.
 """
 
 # ruff: noqa: RUF009 - these functions make attrs fields, as `attrs.field` does
@@ -8,7 +8,7 @@ Declarations only: ``penstock.conf`` parses the values, ``penstock.conf_table`` 
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal, get_args
+from typing import Literal
 
 from attrs import frozen
 
@@ -16,7 +16,6 @@ from penstock.conf_values import (
     Count,
     DiskLimit,
     DurationMs,
-    Group,
     LogLevel,
     Names,
     Port,
@@ -28,8 +27,16 @@ from penstock.conf_values import (
     key_field,
 )
 
-_start_here, _inputs, _receivers, _rate = (partial(key_field, group) for group in get_args(Group)[:4])
-_batches, _recovery, _network, _security, _advanced = (partial(key_field, group) for group in get_args(Group)[4:])
+# The headings of the documentation.
+_start_here = partial(key_field, "start here")
+_inputs = partial(key_field, "inputs")
+_receivers = partial(key_field, "receivers")
+_rate = partial(key_field, "rate")
+_batches = partial(key_field, "batches")
+_recovery = partial(key_field, "recovery")
+_network = partial(key_field, "network")
+_security = partial(key_field, "security")
+_advanced = partial(key_field, "advanced")
 
 
 @frozen(kw_only=True, repr=False)

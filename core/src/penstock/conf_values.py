@@ -29,9 +29,6 @@ _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, Mut
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
-#: Headings of the documentation.
-Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "network", "security", "advanced"]
-
 
 @frozen
 class Key:
@@ -43,16 +40,18 @@ class Key:
         group: heading in the documentation.
         help: one or two sentences on the effect.
         falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
+        type: the accepted values, such as ``integer`` or ```replace` or `refuse```.
     """
 
     name: str
     default: str
-    group: Group
+    group: str
     help: str
     falls_back_to: str | None = None
+    type: str = ""
 
 
-def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+def key_field(group: str, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
     """The attrs field of a key, which is in its metadata."""
     return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
 
@@ -300,20 +299,33 @@ def _is_callable(option_type: Any) -> bool:
     return option_type is Callable or get_origin(option_type) is Callable
 
 
-#: Structures configuration values and plugin options; unknown option names are refused.
-converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
-converter.register_structure_hook(bool, _to_bool)
-converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
-converter.register_structure_hook(
+# Structures configuration values and plugin options.
+_converter = cattrs.Converter(detailed_validation=False)
+_converter.register_structure_hook(bool, _to_bool)
+_converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
+_converter.register_structure_hook(
     int, lambda value, _type: parse_int(value) if isinstance(value, str) else _require_type(value, int)
 )
-converter.register_structure_hook(
+_converter.register_structure_hook(
     float,
     lambda value, _type: parse_float(value) if isinstance(value, str) else float(_require_type(value, float, int)),
 )
-converter.register_structure_hook_func(_is_callable, _to_callable)
-converter.register_structure_hook_func(_is_choice, _to_choice)
-converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+_converter.register_structure_hook_func(_is_callable, _to_callable)
+_converter.register_structure_hook_func(_is_choice, _to_choice)
+_converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+
+
+def structure_option(value: Any, option_type: Any) -> Any:
+    """Convert an option's value, from text or from a value of a program; text for several values is split at commas.
+
+    Raises:
+        ValueError: the value is not valid; the message says why.
+        cattrs.StructureHandlerNotFoundError: the type is not supported.
+    """
+    members = get_args(option_type) if get_origin(option_type) in (Union, UnionType) else (option_type,)
+    if isinstance(value, str) and any(holds_several(member) for member in members):
+        value = [item.strip() for item in value.split(",") if item.strip()]
+    return _converter.structure(value, option_type)
 
 
 def value_of(name: str, text: str, kind: Any, help: str) -> Any:
@@ -323,6 +335,6 @@ def value_of(name: str, text: str, kind: Any, help: str) -> Any:
         ConfigurationError: it is not valid; names the key, the value, the reason and what the key does.
     """
     try:
-        return converter.structure(text, kind)
+        return _converter.structure(text, kind)
     except ValueError as error:
         raise ConfigurationError(f"{refused(name, text, str(error))}. {help}") from None

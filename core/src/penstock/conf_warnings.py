@@ -72,64 +72,61 @@ def keys_without_effect(settings: Settings, options: KnownOptions) -> list[KeyWa
         ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there. A rate
         estimator other than the default gets one when rate control is off.
     """
-    known = {key.name for key in KEYS.values()}
-    warnings = (_check(name, known, options) for name in sorted(settings.with_prefix("")) if name not in known)
-    found = [warning for warning in warnings if warning is not None]
+    core_keys = {key.name for key in KEYS.values()}
+    checked = (_check(name, core_keys, options) for name in sorted(settings.with_prefix("")) if name not in core_keys)
+    warnings = [warning for warning in checked if warning is not None]
     if settings.rate_estimator != KEYS["rate_estimator"].default and not settings.backpressure_enabled:
         advice = f"set {KEYS['backpressure_enabled'].name}=true"
-        found.append(KeyWarning(KEYS["rate_estimator"].name, "rate control is off", advice))
-    return sorted(found, key=lambda warning: warning.key)
+        warnings.append(KeyWarning(KEYS["rate_estimator"].name, "rate control is off", advice))
+    return sorted(warnings, key=lambda warning: warning.key)
 
 
-def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | None:
+def _check(name: str, core_keys: set[str], options: KnownOptions) -> KeyWarning | None:
     for prefix, names in options.items():
         if name.startswith(prefix):
             option = name.removeprefix(prefix)
             if names is None or option in names:
                 return None
-            near = get_close_matches(option, names, 1)
             reason = "unknown component" if prefix == f"{KEYS['log_level'].name}." else "unknown option"
-            return KeyWarning(name, reason, f"did you mean {prefix}{near[0]}?" if near else "")
+            return _unknown(name, reason, get_close_matches(option, names, 1), prefix)
     for ignored, advice in IGNORED.items():
         if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
             return KeyWarning(name, "ignored by Penstock", advice)
     for hook, section in OPTION_SECTIONS.items():
         plugin, dot, option = name.removeprefix(section).partition(".")
         if name.startswith(section) and dot:
-            offered = {each.removeprefix(section): each for each in options if each.startswith(section)}
-            near = get_close_matches(plugin + dot, offered, 1)
+            offered = [prefix.removeprefix(section) for prefix in options if prefix.startswith(section)]
+            matches = [match + option for match in get_close_matches(plugin + dot, offered, 1)]
             kind = hook.removesuffix("s").replace("_", " ")
-            advice = f"did you mean {offered[near[0]]}{option}?" if near else ""
-            return KeyWarning(name, f"no installed plugin offers the {kind} {plugin!r}", advice)
-    full = {f"{prefix}{option}" for prefix, names in options.items() for option in names or ()}
-    with_section = [
-        each for section in OPTION_SECTIONS.values() if (each := section + name.removeprefix(_OURS)) in full
-    ]
-    nearest = with_section[0] if with_section else _nearest(name, known | set(IGNORED))
-    if nearest is None and not name.startswith(_OURS):
+            return _unknown(name, f"no installed plugin offers the {kind} {plugin!r}", matches, section)
+    option_keys = {f"{prefix}{option}" for prefix, names in options.items() for option in names or ()}
+    in_section = {f"{section}{name.removeprefix(_OURS)}" for section in OPTION_SECTIONS.values()} & option_keys
+    if matches := sorted(in_section) or _nearest(name, core_keys | set(IGNORED)):
+        return _unknown(name, "unknown key", matches)
+    if not name.startswith(_OURS):
         return None
-    if nearest is not None:
-        return KeyWarning(name, "unknown key", f"did you mean {nearest}?")
     plugin, dot, _option = name.removeprefix(_OURS).partition(".")
     # A plugin reads its keys below its own name. The core has names of its own there, such as "checkpoint".
-    if dot and plugin.islower() and not any(key.startswith(f"{_OURS}{plugin}.") for key in known):
+    if dot and plugin.islower() and not any(key.startswith(f"{_OURS}{plugin}.") for key in core_keys):
         return KeyWarning(name, "unknown key", f"if it is a plugin's: pip install {plugin_distribution(plugin)}")
     return KeyWarning(name, "unknown key", "")
 
 
-def _nearest(name: str, candidates: set[str]) -> str | None:
-    """The candidate that a name is a misspelling of; below Spark's prefix each part between dots must resemble it."""
-    alike = [
-        candidate
-        for candidate in candidates
-        if candidate.count(".") == name.count(".")
-        and ((name.startswith(_OURS) and candidate.startswith(_OURS)) or _each_part_resembles(name, candidate))
-    ]
-    rests = {candidate.removeprefix(_OURS): candidate for candidate in alike}
-    near = get_close_matches(name.removeprefix(_OURS), rests, 1, _LIKENESS)
-    return rests[near[0]] if near else None
+def _unknown(name: str, reason: str, matches: list[str], prefix: str = "") -> KeyWarning:
+    return KeyWarning(name, reason, f"did you mean {prefix}{matches[0]}?" if matches else "")
 
 
-def _each_part_resembles(name: str, candidate: str) -> bool:
+def _nearest(name: str, candidates: set[str]) -> list[str]:
+    """The key that a name is a misspelling of; below Spark's prefix every part between dots must resemble it."""
+    rests = {
+        key.removeprefix(_OURS): key
+        for key in candidates
+        if key.count(".") == name.count(".")
+        and ((name.startswith(_OURS) and key.startswith(_OURS)) or _every_part_resembles(name, key))
+    }
+    return [rests[match] for match in get_close_matches(name.removeprefix(_OURS), rests, 1, _LIKENESS)]
+
+
+def _every_part_resembles(name: str, candidate: str) -> bool:
     pairs = zip(name.split("."), candidate.split("."), strict=True)
     return all(SequenceMatcher(None, part, other).ratio() >= _LIKENESS for part, other in pairs)

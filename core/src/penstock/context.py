@@ -20,10 +20,11 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination, graceful_stop_s, require_callable
+from penstock.context_state import StreamingContextState, Termination, graceful_stop_s
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
+from penstock.graph.arguments import require_callable
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
 from penstock.listen.events import StreamingStarted
@@ -190,7 +191,7 @@ class StreamingContext(StreamBuilder):
             CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
             ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
-        require_callable(setupFunc)
+        require_callable("setupFunc", setupFunc)
         found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
@@ -238,7 +239,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
         """
-        require_callable(setupFunc)
+        require_callable("setupFunc", setupFunc)
         active = cls.getActive()
         if active is not None:
             return active
@@ -348,8 +349,6 @@ class StreamingContext(StreamBuilder):
             if self._engine is not None:
                 self._engine.stop_at_once()
         return self._stop_thread
-
-    # -- inside --
 
     def _start_engine(self) -> None:
         use_directory_of_spark(self._program)

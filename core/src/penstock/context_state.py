@@ -6,7 +6,6 @@ import threading
 from enum import Enum
 
 from penstock.conf import Settings
-from penstock.errors import shown
 
 
 class StreamingContextState(Enum):
@@ -57,13 +56,3 @@ class Termination:
 def graceful_stop_s(settings: Settings, batch_interval_ms: int) -> float:
     """The time that a graceful stop may take, seconds."""
     return (settings.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 60_000)) / 1000
-
-
-def require_callable(setup: object) -> None:
-    """Check the function that is to create a context.
-
-    Raises:
-        TypeError: it is not callable.
-    """
-    if not callable(setup):
-        raise TypeError(f"setupFunc should be callable: pass the function that creates the context, not {shown(setup)}")

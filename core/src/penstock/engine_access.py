@@ -13,7 +13,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
@@ -25,7 +25,7 @@ from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_r
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
-from penstock.spark.jobs import SparkJobs
+from penstock.spark.cluster import SparkJobs
 from penstock.spark.local_properties import operation_of
 from penstock.spark.spark_conf import entries_of
 

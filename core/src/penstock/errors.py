@@ -156,7 +156,3 @@ class BlockDamagedError(BlockGoneError):
 
 class WireError(PenstockError):
     """The other end of a control connection cannot be reached, or refused the request."""
-
-
-class JavaNotFoundError(PenstockError):
-    """No Java that Spark can use was found; the message says how to install one."""

@@ -53,7 +53,10 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body
 
 @hookspec
 def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
-    """Offer listeners: objects with any of the ``on…`` methods below. Driver, once, when the context starts."""
+    """Offer listeners: objects with any of the ``on…`` methods below. Driver, once, when the context starts.
+
+    ``penstock plugins list`` names the classes in the return annotation, such as ``Iterable[AlertListener]``.
+    """
 
 
 @hookspec(firstresult=True)

@@ -20,7 +20,7 @@ from penstock.errors import ConfigurationError, plugin_distribution, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream

@@ -1,14 +1,65 @@
-"""Helpers for plugins, beside the contract in ``penstock`` itself.
+"""What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
 
-A queue for callbacks, text lines, files and directories of any file system, logging, error messages; and what an
-engine needs that runs receivers itself.
+For a plugin that runs receivers, serves or reads blocks, adds operations to streams, shows what is installed or saved,
+or shares what the first-party plugins use. A name here changes only with a new minor version and an entry in the
+changelog. Nothing in the core imports this module.
 """
 
 from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    # Receivers by name: find what an installed plugin offers and create it from options and configuration.
+    "penstock.receive.from_plugin": "make_receiver receiver_spec",
+    # Rate control: create an installed estimator whose errors are contained.
+    "penstock.rate.guarded_estimator": "make_rate_estimator",
+    # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
+    "penstock.blocks.arrow_form": "is_pickled records",
+    "penstock.blocks.block": "BlockReference",
+    "penstock.blocks.block_file": "open_block_file write_block_file",
+    "penstock.blocks.block_transfer": "BlockServer",
+    "penstock.blocks.packing": "Packable pack",
+    "penstock.wire.token": "Token",
+    "penstock.worker.block_reader": "read_block",
+    # Schemas: from Arrow's types to Spark's, and from records to columns.
+    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.spark.rdds": "known_partitions",
+    # Sources: lines of text, and a queue between a client's callbacks and a receiver.
+    "penstock.receive.store_queue": "StoreQueue",
+    "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
+    # Files: directories of every file system that Arrow knows, and atomic writes.
+    "penstock.runtime.atomic_write": "atomic_write",
+    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.uri": "absolute_location connect is_remote",
+    # Installed plugins: what is loaded, and the options that each offers.
+    "penstock.hookspecs": "COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin NAME_RULE Plugins additional_entry_points",
+    "penstock.plugins.specs": "fields_of options_of read_options structure_options",
+    # Configuration: the keys, the settings in force, and the files that Spark reads.
+    "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
+    "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.conf_warnings": "keys_without_effect",
+    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    # Checkpoint directories: what a checkpoint and its logs contain.
+    "penstock.blocks.received_block_handler": "stream_directory",
+    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
+    "penstock.checkpoint.store": "CheckpointStore",
+    # Logs, times and errors.
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
+    "penstock.runtime.clock": "iso_time",
+    "penstock.runtime.log": "get_logger set_level",
+    "penstock.spark.failure": "reason",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import is_pickled as is_pickled
@@ -19,9 +70,20 @@ if TYPE_CHECKING:
     from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
-    from penstock.conf_table import keys as keys
+    from penstock.blocks.received_block_handler import stream_directory as stream_directory
+    from penstock.checkpoint.manifest import Checkpoint as Checkpoint
+    from penstock.checkpoint.manifest import SavedInput as SavedInput
+    from penstock.checkpoint.manifest import SavedState as SavedState
+    from penstock.checkpoint.saved_logs import SavedLog as SavedLog
+    from penstock.checkpoint.saved_logs import saved_logs as saved_logs
+    from penstock.checkpoint.store import CheckpointStore as CheckpointStore
+    from penstock.conf import KEYS as KEYS
+    from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
+    from penstock.conf import Settings as Settings
+    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.conf_warnings import keys_without_effect as keys_without_effect
     from penstock.errors import ResultTypeError as ResultTypeError
     from penstock.errors import UnknownNameError as UnknownNameError
     from penstock.errors import shortened as shortened
@@ -36,6 +98,18 @@ if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream
+    from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
+    from penstock.hookspecs import GROUP as GROUP
+    from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.plugins.discovery import KINDS as KINDS
+    from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
+    from penstock.plugins.discovery import NAME_RULE as NAME_RULE
+    from penstock.plugins.discovery import LoadedPlugin as LoadedPlugin
+    from penstock.plugins.discovery import Plugins as Plugins
+    from penstock.plugins.discovery import additional_entry_points as additional_entry_points
+    from penstock.plugins.specs import fields_of as fields_of
+    from penstock.plugins.specs import options_of as options_of
+    from penstock.plugins.specs import read_options as read_options
     from penstock.plugins.specs import structure_options as structure_options
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
     from penstock.receive.from_plugin import make_receiver as make_receiver
@@ -46,7 +120,13 @@ if TYPE_CHECKING:
     from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
+    from penstock.runtime.clock import iso_time as iso_time
     from penstock.runtime.log import get_logger as get_logger
+    from penstock.runtime.log import set_level as set_level
+    from penstock.spark.failure import reason as reason
+    from penstock.spark.launch_conf import Property as Property
+    from penstock.spark.launch_conf import conf_here as conf_here
+    from penstock.spark.launch_conf import read_properties as read_properties
     from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory

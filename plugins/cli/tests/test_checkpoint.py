@@ -11,10 +11,8 @@ from attrs import evolve
 from click.testing import Result
 from tests.checkpoint.samples import FIRST
 
-from penstock.checkpoint.inspection import CheckpointFile, Inspection, LogFiles, StreamBlocks
-from penstock.checkpoint.manifest import SavedInput, SavedState
-from penstock.checkpoint.store import CheckpointStore
-from penstock.storage.directory import Directory
+from penstock.spi import CheckpointStore, Directory, SavedInput, SavedLog, SavedState
+from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
 
 Cli = Callable[..., Result]
 
@@ -64,7 +62,7 @@ def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatc
         "/c",
         [CheckpointFile("checkpoint-0000000001", 200_000, "")],
         evolve(FIRST, pending={1000 * number: 1 for number in range(5)}, program="program-0a-7"),
-        [LogFiles("receivedBlockMetadata", [("segment-0000000000", 2_000_000)], 4, lost=1)],
+        [SavedLog("receivedBlockMetadata", (("segment-0000000000", 2_000_000),), 4, lost=1)],
         [StreamBlocks(0, 2, 2_000, 1_500, 10, 1, missing=1)],
     )
     asked: list[object] = []

@@ -9,13 +9,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import Result
 
 import penstock as package
-from penstock.errors import ConfigurationError
+from penstock import ConfigurationError
 from penstock_cli.command import penstock
 from penstock_cli.shared import EXIT_CODES
 
@@ -177,6 +178,30 @@ def test_subcommand_that_does_not_load_leaves_the_others(cli: Cli, name: str, re
     assert reason in cli(name).stderr
     assert cli("sound").stdout == "sounds\n"
     assert cli("--help").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rate", "simulate", "--all"], "penstock: rate needs the testing kit: pip install penstock-testing\n"),
+        (["plugins", "check", "socket"], "penstock: check needs the testing kit: pip install penstock-testing\n"),
+        (["plugins", "list"], ""),
+        (["plugins", "new", "receiver", "weather"], ""),
+        (["rate", "--help"], ""),
+        (["doctor"], ""),
+    ],
+)
+def test_command_without_the_testing_kit_says_what_to_install(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    program = (
+        "import sys; sys.modules['penstock_testing'] = None; from penstock_cli import main; "
+        f"sys.argv[1:] = {arguments}; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.stderr, ended.returncode) == (message, int(bool(message)))
 
 
 @pytest.mark.usefixtures("offer")

@@ -17,8 +17,7 @@ from tests.helpers import wait_for
 from tests.helpers.forked import Fork
 from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
-from penstock.errors import BatchFailedError, PenstockError
-from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
+from penstock import BatchInfo, OutputOperationInfo, PenstockError, StreamInputInfo
 from penstock_cli import demo as demo_module
 from penstock_cli.demo_view import ViewedBatch
 
@@ -138,7 +137,7 @@ def test_each_batch_is_a_line_without_a_terminal(cli: Cli, monkeypatch: pytest.M
 
 
 def test_error_of_a_failed_batch_follows_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    show(monkeypatch, viewed(1, 5, "Traceback\nValueError: x"), error=BatchFailedError("a batch failed: x"))
+    show(monkeypatch, viewed(1, 5, "Traceback\nValueError: x"), error=PenstockError("a batch failed: x"))
     result = cli("demo")
     assert (result.exit_code, result.stderr) == (1, "penstock: a batch failed: x\n")
     assert "1 batch, 5 records, 5 records/s, 1 failed" in result.stdout
@@ -190,7 +189,7 @@ def test_demo_without_records_ends_with_the_receivers_error() -> None:
 def test_failed_batch_is_shown_then_raised() -> None:
     batches = completed(FakeProgram(viewed(1, 0, "Traceback (most recent call last):\nValueError: x")), 3)
     assert next(batches).failure == "ValueError: x"
-    with pytest.raises(BatchFailedError, match=r"^batch failed: ValueError: x"):
+    with pytest.raises(PenstockError, match=r"^batch failed: ValueError: x"):
         next(batches)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
+from penstock import BatchInfo, OutputOperationInfo, StreamInputInfo
 from penstock_cli.demo_view import BatchTable, ViewedBatch, line, summary
 
 NOON_MS = 12 * 3_600_000

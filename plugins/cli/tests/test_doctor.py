@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import re
 import socket
 import sys
 from collections.abc import Callable
@@ -141,14 +140,14 @@ def test_unusable_java_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(None, "penstock-core[columnar]"), ("2.1.4", "pandas>=2.2,<3"), ("3.0.0", "pandas>=2.2,<3")],
+    [(None, "penstock-dataframes"), ("2.1.4", "'pandas>=2.2,<3'"), ("3.0.0", "'pandas>=2.2,<3'")],
 )
 def test_missing_or_unsuitable_pandas_is_a_warning(
     cli: Cli, versions: Versions, version: str | None, remedy: str
 ) -> None:
     versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
     result = cli("doctor")
-    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install '{remedy}'")
+    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install {remedy}")
     assert result.exit_code == 0
 
 
@@ -211,13 +210,30 @@ def test_findings_are_json_for_scripts(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert {each["level"] for each in others} == {"ok"}
 
 
-def test_distribution_of_another_version_fails(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "__version__", "0.0.9")
-    result = cli("doctor")
-    level, remedy = finding(result, "penstock 0.0.9 beside ")
-    assert level == "fail"
-    assert re.match(r"pip install .*penstock-rate==0\.0\.9", remedy)
-    assert result.stdout.endswith("\n1 to mend before programs run here\n")
+@pytest.mark.parametrize(
+    ("requirement", "is_refused"),
+    [
+        ("penstock-core==0.2.0", True),
+        ("Penstock_Core [columnar] (==0.2.0)", True),
+        (f"penstock-core=={__version__}", False),
+        ("penstock-core>=0.0.1", False),
+        ("penstock-core==0.2.0 ; extra == 'later'", False),
+        ("neither name nor version", False),
+    ],
+)
+def test_plugin_for_another_version_is_refused_by_name_and_version(
+    cli: Cli, tmp_path: Path, requirement: str, is_refused: bool
+) -> None:
+    with (tmp_path / "acme_well-1.2.dist-info" / "METADATA").open("a") as metadata:
+        metadata.write(f"Requires-Dist: {requirement}\n")
+    result, listed = cli("doctor"), cli("plugins", "list")
+    text = f"it needs penstock-core 0.2.0, and {__version__} is installed"
+    assert (text in result.stdout, text in listed.stdout) == (is_refused, is_refused)
+    assert (result.exit_code, listed.exit_code) == (int(is_refused), int(is_refused))
+    if is_refused:
+        level, remedy = finding(result, f"penstock-core {__version__} is installed, but acme-well 1.2 needs 0.2.0: ")
+        assert (level, remedy) == ("fail", "pip install --upgrade penstock-core acme-well")
+        assert result.stdout.endswith("\n2 to mend before programs run here\n")
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from penstock.errors import JavaNotFoundError
-from penstock_cli.java import ensure_java, find_java
+from penstock_cli.java import JavaNotFoundError, ensure_java, find_java
 
 MakeJava = Callable[..., Path]
 

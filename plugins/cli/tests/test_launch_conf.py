@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ConfigurationError
-from penstock.spark.launch_conf import conf_here, spark_submit
+from penstock import ConfigurationError
+from penstock.spi import conf_here
+from penstock_cli.launch import spark_submit
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from penstock.spark.launch_conf import local_master
+from penstock_cli.launch import local_master
 
 
 def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         for path, text in files.items():
             (installed / path).write_text(text)
 
-    install("penstock-core", "attrs>=1", 'pandas>=2; extra == "columnar"', "pyspark>=4")
+    install("penstock-core", "attrs>=1", "pyspark>=4")
     install("attrs", version="25.1.0")
     install("pyspark", version="4.3.0")
     return install
@@ -101,14 +101,6 @@ def test_all_plugins_are_packed_unless_some_are_named(world: Callable[..., None]
     for name in ("gauge", "acme-gauge"):
         cli("pack", "--output", str(archive), name)
         assert packages(archive) == {"penstock", "attrs", "acme_gauge"}
-
-
-def test_extra_for_dataframes_is_packed_where_it_is_installed(
-    world: Callable[..., None], cli: Cli, tmp_path: Path
-) -> None:
-    world("pandas", version="2.3.0")
-    cli("pack", "--output", str(tmp_path / "p.tar.gz"))
-    assert packages(tmp_path / "p.tar.gz") == {"penstock", "attrs", "pandas"}
 
 
 def test_packages_of_the_program_come_with_theirs(world: Callable[..., None], cli: Cli, tmp_path: Path) -> None:

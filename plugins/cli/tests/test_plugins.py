@@ -49,7 +49,7 @@ def test_list_shows_what_plugins_offer_and_why_one_was_left_out(cli: Cli, instal
     assert "well  " in well
     assert "acme-well" in well
     assert "1.2" in well
-    assert "receiver well, spring; rate estimator bucket" in well
+    assert "receiver well, spring; rate estimator bucket; listener well" in well
     assert "onBatchCompleted, rate_estimators, receivers" in well
     assert "left out: ModuleNotFoundError: No module named 'no_such_module'" in broken
 
@@ -84,6 +84,7 @@ def test_json_list_is_pure_json(cli: Cli, install: Install) -> None:
             {"kind": "receiver", "name": "well", "summary": "water"},
             {"kind": "receiver", "name": "spring", "summary": ""},
             {"kind": "rate estimator", "name": "bucket", "summary": "one at a time"},
+            {"kind": "listener", "name": "well", "summary": ""},
         ],
         "hooks": ["onBatchCompleted", "rate_estimators", "receivers"],
         "fault": "",
@@ -157,7 +158,7 @@ def test_show_finds_a_plugin_and_another_plugins_receiver_of_the_same_name(cli: 
     install("well", WELL)
     install("spring", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     spring, well = json.loads(cli("plugins", "show", "spring", "--json").stdout)
-    assert (spring["name"], spring["offers"]) == ("spring", [])
+    assert (spring["name"], [offer["kind"] for offer in spring["offers"]]) == ("spring", ["listener"])
     assert (well["name"], well["offers"][0]["name"]) == ("well", "spring")
 
 
@@ -168,13 +169,53 @@ def test_show_prints_why_a_plugin_was_left_out(cli: Cli, install: Install) -> No
     assert "left out: ModuleNotFoundError" in result.stdout
 
 
+LISTENING = """
+from __future__ import annotations
+from collections.abc import Iterable
+from typing import Any
+from penstock import hookimpl
+
+class Bell: ...
+class Horn: ...
+
+@hookimpl
+def listeners(context) -> {annotation}:
+    raise AssertionError("a list of plugins has no context")
+"""
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize(
+    ("annotation", "names"),
+    [
+        ("Iterable[Bell]", "Bell"),
+        ("list[Bell | Horn]", "Bell, Horn"),
+        ("list[Any]", "noise"),
+        ("Iterable", "noise"),
+        ("None", "noise"),
+    ],
+)
+def test_list_names_the_listeners_by_the_annotation_of_their_hook(
+    cli: Cli, install: Install, annotation: str, names: str, is_text: bool
+) -> None:
+    source = LISTENING.format(annotation=annotation)
+    install("noise", source if is_text else source.replace("from __future__ import annotations\n", ""))
+    assert f" listener {names} " in cli("plugins", "list").stdout
+
+
+def test_show_finds_a_listener(cli: Cli, install: Install) -> None:
+    install("noise", LISTENING.format(annotation="Iterable[Bell]"))
+    (plugin,) = json.loads(cli("plugins", "show", "Bell", "--json").stdout)
+    assert (plugin["name"], [offer["name"] for offer in plugin["offers"]]) == ("noise", ["Bell"])
+
+
 def test_show_refuses_an_unknown_name_with_the_nearest(cli: Cli, install: Install) -> None:
     install("well", WELL)  # the plugin prints the first line
     result = cli("plugins", "show", "wel")
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.splitlines()[1:] == [
-        "penstock: unknown plugin, receiver, rate estimator or input stream 'wel'. Did you mean 'well'? "
+        "penstock: unknown plugin, receiver, rate estimator, input stream or listener 'wel'. Did you mean 'well'? "
         "Known: bucket, spring, well."
     ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from penstock.spark import launch_conf
+from penstock_cli import launch
 from penstock_cli.java import Java
 from penstock_cli.pack import write_archive
 
@@ -25,7 +25,7 @@ Program = Callable[[str], str]
 def three_cores_and_java(monkeypatch: pytest.MonkeyPatch) -> None:
     java = Java(Path("/jvm/bin/java"), Path("/jvm"), 17, "a test", True)
     monkeypatch.setattr("penstock_cli.run.ensure_java", lambda: java)
-    monkeypatch.setattr(launch_conf, "_cores", lambda: 3)
+    monkeypatch.setattr(launch, "_cores", lambda: 3)
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def test_submit_args_override_defaults_and_options_override_both(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn --name 'a b' pyspark-shell")
     cli("run", "--master", "local[1]", "--conf", "spark.x=it's a b", program(""))
     args = submit_args()
-    assert set(args[:6:2]) == {"--conf"}
-    assert args[6:] == [
+    assert set(args[:4:2]) == {"--conf"}
+    assert args[4:] == [
         *("--master", "yarn", "--name", "a b"),
         *("--master", "local[1]", "--conf", "spark.x=it's a b"),
         "pyspark-shell",

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from penstock.listen.events import BatchInfo
+from penstock import BatchInfo
 from penstock_cli.demo_view import Lines, Picture, ViewedBatch
 
 

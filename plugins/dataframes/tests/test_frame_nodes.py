@@ -16,13 +16,11 @@ from attrs import evolve
 from pyspark.errors import AnalysisException
 from pyspark.sql import types
 from tests.helpers import run_in_background
+from tests.helpers.engine_parts import BatchFailedError, PulledInputDStream, ReceiverInputDStream, WindowedDStream
 from tests.helpers.fake_blocks import TEXT, Reader, initialized
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
 from penstock import ArrowInput, ConfigurationError, DStream, SchemaError, SourceBatch
-from penstock.errors import BatchFailedError
-from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
-from penstock.graph.operators.windows import WindowedDStream
 from penstock.spi import BlocksInput, ResultTypeError, node_of
 from penstock_dataframes.frame_nodes import BatchFrame, DerivedFrames, FrameDStream, Lazy, SourceFrames
 from penstock_dataframes.jvm_frames import BatchFrames

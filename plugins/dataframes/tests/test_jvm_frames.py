@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,10 +17,12 @@ from pyspark.serializers import (
     UTF8Deserializer,
 )
 from pyspark.sql import SparkSession
+from tests.helpers.engine_parts import BlocksRDD
 from tests.helpers.fake_graph import FakeRDD
+from tests.test_architecture import doors
 
+import penstock_dataframes
 from penstock import ConfigurationError
-from penstock.spark.rdds import BlocksRDD
 from penstock_dataframes.jvm_frames import Elements, has_function, pickled, session, unpiped
 
 PICKLE = CPickleSerializer()
@@ -86,3 +89,9 @@ def test_session_of_another_spark_context_is_refused(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigurationError, match="the active SparkSession belongs to another SparkContext"):
         session(own)
     assert session(other).sparkContext is other
+
+
+def test_only_one_module_names_the_doors_to_the_jvm() -> None:
+    folder = Path(penstock_dataframes.__file__).parent
+    named = {file.name for file in folder.rglob("*.py") if list(doors(file.read_text(encoding="utf-8")))}
+    assert named == {"jvm_frames.py"}

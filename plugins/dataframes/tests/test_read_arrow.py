@@ -15,13 +15,11 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
+from tests.helpers.engine_parts import FusedChain, Step, arrow_form, functions
 from tests.worker.test_arrow_types import CONVERTED
 
 from penstock import SchemaError
-from penstock.blocks import arrow_form
 from penstock.spi import spark_schema
-from penstock.worker import functions
-from penstock.worker.fused import FusedChain, Step
 from penstock_dataframes.read_arrow import ReadColumns, ReadRows, merged
 
 TEXT = pa.schema([("value", pa.string())])

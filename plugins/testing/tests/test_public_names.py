@@ -1,6 +1,11 @@
 """The public names of packages that export lazily."""
 
+import ast
+import inspect
 from pkgutil import iter_modules
+from types import ModuleType
+
+import pytest
 
 import penstock
 import penstock_testing as testing
@@ -17,3 +22,11 @@ def test_star_import_gives_every_public_name() -> None:
     exec("from penstock.spi import *", names)
     assert names.keys() - {"__builtins__"} == set(dir(spi))
     assert penstock.__getattr__("__all__") == dir(penstock)
+
+
+@pytest.mark.parametrize("surface", [penstock, spi, testing])
+def test_type_checkers_and_the_interpreter_see_the_same_names(surface: ModuleType) -> None:
+    imports = [node for node in ast.walk(ast.parse(inspect.getsource(surface))) if isinstance(node, ast.ImportFrom)]
+    exported = {name.name: node.module for node in imports for name in node.names if name.asname == name.name}
+    exported.pop("__version__", None)
+    assert exported == {name: module for module, names in surface._NAMES.items() for name in names.split()}

@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
+from penstock.runtime.pickle_value import pickle_value
+
 _FORM = b"penstock.form"
 _VALUE, _PICKLE, _COLUMNS = b"value", b"pickle", b"columns"
 _TYPES: dict[type, pa.DataType] = {
@@ -61,7 +63,7 @@ def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
             return Column(_column(records, data_type), is_pickled=False)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
             pass  # an int beyond 64 bits or a lone surrogate: no typed column holds it
-    runs = [_pickled(run) for run in _runs(records, _RECORDS_PER_PICKLE)]
+    runs = [pickle_value(list(run)) for run in _runs(records, _RECORDS_PER_PICKLE)]
     return Column(_column(runs, pa.large_binary()), is_pickled=True)
 
 
@@ -75,7 +77,7 @@ def table(columns: Sequence[Column]) -> pa.Table:
 def is_storable(record: Any) -> bool:
     """Whether a record can be encoded."""
     try:
-        _pickled([record])
+        pickle_value([record])
     except Exception:
         return False
     return True
@@ -154,14 +156,3 @@ def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
         array = pa.array(run, data_type)  # a ChunkedArray past 2 GiB
         chunks.extend(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
     return pa.chunked_array(chunks, data_type)
-
-
-def _pickled(run: Sequence[Any]) -> bytes:
-    try:
-        return pickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes and functions of the program's main module are pickled by value, as Spark pickles functions.
-        from pyspark import cloudpickle
-
-        dumped: bytes = cloudpickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
-        return dumped

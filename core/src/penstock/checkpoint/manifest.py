@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
-import cattrs
 from attrs import asdict, field, frozen
 
 from penstock.errors import CheckpointError, other_version, summary_of
+from penstock.json_converter import structure
 
 #: Version of the checkpoint's JSON format; every other version is refused.
 FORMAT = 3
@@ -92,6 +92,9 @@ class Checkpoint:
         launched_as: the application name at the launch of the process; empty if none was set.
     """
 
+    #: The version of this format.
+    format: ClassVar[int] = FORMAT
+
     number: int
     written_ms: int
     application: str
@@ -141,7 +144,7 @@ class Checkpoint:
                 raise ValueError("it has no format version")
             if values["format"] != FORMAT:
                 raise CheckpointError(other_version("it", values["format"], FORMAT))
-            read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
+            read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
             return read
@@ -157,6 +160,3 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError, RecursionError):
         return False
     return True
-
-
-_CONVERTER = cattrs.Converter(forbid_extra_keys=True)

@@ -16,7 +16,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node, OnDriver
 from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
 from penstock.graph.operators.windows import WindowedDStream, window_durations
@@ -57,7 +57,8 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     """
 
     def __init__(self, node: Node, ssc: StreamingContext) -> None:
-        self._node, self._ssc = node, ssc
+        self._node = node
+        self._ssc = ssc
 
     def context(self) -> StreamingContext:
         """The context that the stream belongs to."""

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import InputDStream
-from penstock.graph.job import Job
+from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node
-from penstock.graph.outputs import ForEachDStream
-from penstock.graph.state.state_errors import StateErrors
+from penstock.graph.outputs import ForEachDStream, Job
+from penstock.graph.state.keyed_state import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
 from penstock.spark.rdds import PartitionSlots, remember_classes
@@ -49,8 +48,10 @@ class DStreamGraph:
         time_zone: tzinfo | None = None,
         check_can_build: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        self.spark_context, self.check_can_build = spark_context, check_can_build
-        self.batch_interval_ms, self.time_zone = batch_interval_ms, time_zone
+        self.spark_context = spark_context
+        self.check_can_build = check_can_build
+        self.batch_interval_ms = batch_interval_ms
+        self.time_zone = time_zone
         self.runtime = GraphRuntime()
         self.zero_time_ms: int | None = None
         #: Batch time of the newest batch.
@@ -73,23 +74,21 @@ class DStreamGraph:
         self.lock = threading.RLock()
         self.partition_slots = PartitionSlots(spark_context)
         self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
+        self._shared_lock = threading.Lock()
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._state_partitions: int | None = None
 
     def shared(self, make: Callable[[DStreamGraph], T]) -> T:
         """Return what ``make`` returned for this graph at the first call, for nodes that share a cache."""
-        with self.lock:
+        # Not the graph's lock, which may be held for as long as an RDD is generated.
+        with self._shared_lock:
             if make not in self._shared:
                 self._shared[make] = make(self)
             return self._shared[make]  # type: ignore[no-any-return]  # by its key
 
     def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
-        """The blocks of a batch from some receiver streams, packed together; none for times before the start.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
+        """The blocks of a batch from some receiver streams, packed together; none for times before the start."""
         received, zero_time_ms = self.runtime.received_blocks, self.zero_time_ms
         if received is None or zero_time_ms is None:
             raise StreamingStateError("a receiver stream can be computed only in a started context")
@@ -109,11 +108,7 @@ class DStreamGraph:
     # -- before the start --
 
     def remember(self, duration_ms: int) -> None:
-        """Have every stream remember its RDDs for at least this long.
-
-        Raises:
-            ConfigurationError: the duration was set before.
-        """
+        """Have every stream remember its RDDs for at least this long."""
         if self.remember_ms is not None:
             raise ConfigurationError(
                 f"remember was set already, to {self.remember_ms / 1000:g} s: call ssc.remember once, with the longest "
@@ -123,13 +118,17 @@ class DStreamGraph:
 
     def set_checkpoint_directory(self, directory: str | None, state_home: str = "") -> None:
         """Set where RDDs are checkpointed, and which folder of it holds this run's state files."""
-        self.checkpoint_directory, self.state_home = directory, state_home
+        self.checkpoint_directory = directory
+        self.state_home = state_home
 
     def restore(
         self, inputs: list[InputDStream], outputs: list[ForEachDStream], num_streams: int, remember_ms: int | None
     ) -> None:
         """Take over the streams of a saved program."""
-        self.inputs, self.outputs, self.num_streams, self.remember_ms = inputs, outputs, num_streams, remember_ms
+        self.inputs = inputs
+        self.outputs = outputs
+        self.num_streams = num_streams
+        self.remember_ms = remember_ms
         for stream in {id(stream): stream for stream in [*inputs, *self.streams()]}.values():
             stream.restored()
 
@@ -199,11 +198,7 @@ class DStreamGraph:
             errors.raise_new()
 
     def validate(self) -> None:
-        """Check the program before the start.
-
-        Raises:
-            ConfigurationError: no output operation is registered, or a stream's checkpoint settings are wrong.
-        """
+        """Check the program before the start."""
         if not self.outputs:
             raise ConfigurationError(
                 "No output operations registered, so nothing to execute: add one, such as pprint() or foreachRDD(...)"
@@ -217,14 +212,11 @@ class DStreamGraph:
             stream.prepare()
 
     def start(self, zero_time_ms: int) -> None:
-        """Fix zero time and the remember durations, and start the inputs.
-
-        Raises:
-            StreamingStateError: the graph was started before.
-        """
+        """Fix zero time and the remember durations, and start the inputs."""
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
-        self.zero_time_ms, self._state_partitions = zero_time_ms, self.free_slots()
+        self.zero_time_ms = zero_time_ms
+        self._state_partitions = self.free_slots()
         remember_classes(self.spark_context)
         for output in self.outputs:
             output.initialize(zero_time_ms)

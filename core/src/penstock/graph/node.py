@@ -35,7 +35,6 @@ class OnDriver:
     """Base of what lives on the driver only: it refuses to be sent to a task."""
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled."""
         raise pickle.PicklingError(
             f"a function that runs in a task refers to a {type(self).__name__}; streams exist on the driver only: "
             "use the arguments of the function instead"
@@ -43,7 +42,10 @@ class OnDriver:
 
 
 class Node(OnDriver):
-    """A stream of a graph. Plugins add their own kinds of streams by deriving from it.
+    """A stream of a graph. A plugin derives its own kinds of streams from this class.
+
+    A subclass overrides ``compute``, or keeps batches of another form, which it drops in ``clear_metadata``. It pickles
+    what ``program_state`` returns, and restores the rest in ``restored``.
 
     Args:
         graph: the graph it belongs to.
@@ -52,7 +54,6 @@ class Node(OnDriver):
         slide_ms: milliseconds between two RDDs; by default that of the parents, or the batch interval.
 
     Raises:
-        StreamingStateError: the graph does not accept further streams.
         ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
@@ -61,15 +62,16 @@ class Node(OnDriver):
     must_checkpoint: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Have call sites name the program, not the plugin that defines the class."""
         add_package(cls.__module__)
 
     def __init__(
         self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None
     ) -> None:
         graph.check_can_build(type(self).__name__)
-        self.graph, self._sc = graph, graph.spark_context
-        self.parents, self.window_ms = tuple(parents), window_ms
+        self.graph = graph
+        self._sc = graph.spark_context
+        self.parents = tuple(parents)
+        self.window_ms = window_ms
         if any(parent.graph is not graph for parent in self.parents):
             raise ValueError("All DStreams should belong to one StreamingContext: create them all from the same one")
         parent_slides_ms = {parent.slide_ms for parent in self.parents} or {graph.batch_interval_ms}
@@ -155,11 +157,7 @@ class Node(OnDriver):
     # -- what the program sets --
 
     def set_name(self, name: str) -> None:
-        """Name the stream.
-
-        Raises:
-            ConfigurationError: the name is empty or not a string.
-        """
+        """Name the stream."""
         if not isinstance(name, str) or not name.strip():
             raise ConfigurationError(f"a stream's name must be text, and not empty: it is {shown(name)}")
         self.name = name
@@ -186,11 +184,7 @@ class Node(OnDriver):
     # -- life --
 
     def initialize(self, zero_time_ms: int) -> None:
-        """Fix the zero time of this stream and its parents; remember one slide, or two checkpoint intervals.
-
-        Raises:
-            StreamingStateError: it was initialized with another zero time.
-        """
+        """Fix the zero time of this stream and its parents; remember one slide, or two checkpoint intervals."""
         if self._zero_time_ms not in (None, zero_time_ms):
             raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
         self._zero_time_ms = zero_time_ms
@@ -201,11 +195,7 @@ class Node(OnDriver):
             parent.initialize(zero_time_ms)
 
     def validate(self) -> None:
-        """Check the checkpoint settings of this stream and its parents.
-
-        Raises:
-            ConfigurationError: no checkpoint directory is set, or the interval is not a multiple of the slide.
-        """
+        """Check the checkpoint settings of this stream and its parents."""
         interval_ms, name = self._checkpoint_ms, self.call_site.short
         if interval_ms is None and self.must_checkpoint:
             interval_ms = self.default_checkpoint_ms
@@ -231,11 +221,7 @@ class Node(OnDriver):
             parent.remember(self.parent_remember_ms)
 
     def is_time_valid(self, time_ms: int) -> bool:
-        """Whether the stream has an RDD at a time.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
+        """Whether the stream has an RDD at a time."""
         zero_ms = self._zero_ms()
         return time_ms > zero_ms and (time_ms - zero_ms) % self.slide_ms == 0
 
@@ -256,20 +242,12 @@ class Node(OnDriver):
         return rdd
 
     def rdds_between(self, from_ms: int, to_ms: int) -> list[RDD[Any]]:
-        """The RDDs of the times between two times, both included.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
+        """The RDDs of the times between two times, both included."""
         rdds = [self.get_or_compute(time_ms) for time_ms in self.times_between(from_ms, to_ms)]
         return [rdd for rdd in rdds if rdd is not None]
 
     def times_between(self, from_ms: int, to_ms: int) -> range:
-        """The times of this stream between two times, both included.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
+        """The times of this stream between two times, both included."""
         zero_ms, slide_ms = self._zero_ms(), self.slide_ms
         first, last = (max(time_ms - zero_ms, 0) // slide_ms * slide_ms + zero_ms for time_ms in (from_ms, to_ms))
         return range(first, last + 1, slide_ms)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from pyspark import RDD
 from pyspark.errors import AnalysisException
 
 from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
-from penstock.graph.job import Job
+from penstock.graph.call_site import CallSite
 from penstock.graph.node import Node
 from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
@@ -30,6 +30,21 @@ _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
 # What the next attempt would raise again.
 _REPEATED = (AnalysisException, SchemaError, ResultTypeError)
+
+
+@frozen
+class Job:
+    """The job of one output operation in one batch.
+
+    Attributes:
+        output_op_id: id of the output operation.
+        call_site: the line of the program that registered the output operation.
+        run: runs the job, on a thread of the job pool.
+    """
+
+    output_op_id: int
+    call_site: CallSite
+    run: Callable[[], object] = field(repr=False)
 
 
 def generation_backoff(batch_interval_ms: int) -> Backoff:
@@ -51,7 +66,8 @@ class ForEachDStream(Node):
 
     def __init__(self, parent: Node, function: Callable[[datetime, Any], object]) -> None:
         super().__init__(parent.graph, parents=(parent,))
-        self._parent, self.function = parent, function
+        self._parent = parent
+        self.function = function
         self.output_op_id = self.graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:

@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "rate_estimators": ("rate estimator", RateEstimatorSpec),
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
-additional: list[importlib.metadata.EntryPoint] = []
+additional_entry_points: list[importlib.metadata.EntryPoint] = []
 # A requirement of one version of the core; its marker.
 _PINNED_CORE = re.compile(
     r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
@@ -149,7 +149,7 @@ class Plugins:
         skip = set(disable)
         found = entry_points
         if found is None:
-            found = [*importlib.metadata.entry_points(group=GROUP), *additional]
+            found = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
             record = LoadedPlugin.of(entry_point)
@@ -213,7 +213,7 @@ class Plugins:
             return answer
         record = next((record for record in self.loaded if record.name == hook), None)
         if record is None:
-            raise ConfigurationError(f"no installed plugin offers {hook}: pip install penstock-{hook}")
+            raise ConfigurationError(f"no installed plugin offers {hook}: pip install {plugin_distribution(hook)}")
         reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
         raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from types import MappingProxyType, UnionType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 import attrs
 import cattrs
 from attrs import field, frozen
 
-from penstock.conf_values import converter, holds_several, refused, type_name
+from penstock.conf_values import refused, structure_option, type_name
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -23,11 +22,6 @@ T = TypeVar("T")
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-# The message of a validator of attrs that compares an option or its length.
-_COMPARED = re.compile(r"(Length of )?'(\w+)' must be ([<>]=?) (.+): .*", re.DOTALL)
-_IN_WORDS = {">=": "at least", ">": "greater than", "<=": "at most", "<": "less than"}
-# A reason that names its option, with or without the value.
-_NAMED = re.compile(r"(\w+)=.*?: (.*)", re.DOTALL)
 
 
 @frozen
@@ -306,70 +300,51 @@ def structure_options(
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing, or its value is invalid.
     """
-    known = fields_of(options)
+    owner: type = options
+    fields = {field.alias or field.name: field for field in attrs.fields(owner) if field.init}
     for name in given:
-        if name not in {option.name for option in known}:
-            raise UnknownNameError("option", name, [option.name for option in known], f"{what}{_from_key(keys, name)}")
-    missing = [option.name for option in known if option.default is None and option.name not in given]
+        if name not in fields:
+            raise UnknownNameError("option", name, fields, f"{what}{_from_key(keys, name)}")
+    missing = [name for name, field in fields.items() if field.default is attrs.NOTHING and name not in given]
     if missing:
         how = f": {advice.format(option=missing[0])}" if advice else ""
         raise ConfigurationError(f"{what} needs the option {missing[0]!r}{how}")
+
+    def refusal(name: str, reason: str) -> str:
+        is_hidden = not fields[name].repr
+        return refused(keys.get(name, name), given[name], reason, is_quoted=name not in keys, is_hidden=is_hidden)
+
+    types, values, refusals = get_type_hints(options, include_extras=True), {}, []
+    for name, value in given.items():
+        try:
+            values[name] = structure_option(value, types.get(fields[name].name, Any))
+        except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
+            refusals.append(refusal(name, str(error)))
+    if refusals:
+        raise ConfigurationError(f"{what}: {'; '.join(refusals)}")
     try:
-        return converter.structure(_split_lists(given, options), options)
-    except cattrs.BaseValidationError as error:
-        reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
-        located = (_located(reason, given, keys, _hidden(options)) for reason in reasons)
-        raise ConfigurationError(f"{what}: {'; '.join(located)}") from None
-    except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
-        raise ConfigurationError(f"{what}: {error}") from None
+        return options(**values)
+    except (ValueError, TypeError) as error:
+        # Some validators of attrs raise with the message, the whole Attribute and more.
+        text = str(error.args[0]) if error.args else type(error).__name__
+        for name, value in values.items():
+            if (reason := _reason_of(text, fields[name].name, value)) is not None:
+                raise ConfigurationError(f"{what}: {refusal(name, reason)}") from None
+        raise ConfigurationError(f"{what}: {text}") from None
 
 
-def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
-    """Split text for options that hold several values at commas, as configuration writes them."""
-    hints = get_type_hints(options)
-    kinds = {field.alias or field.name: hints.get(field.name) for field in attrs.fields(options)}
-    return {
-        name: [item.strip() for item in value.split(",") if item.strip()]
-        if isinstance(value, str) and _holds_several(kinds.get(name))
-        else value
-        for name, value in given.items()
-    }
+def _reason_of(text: str, option: str, value: object) -> str | None:
+    """The reason in a validator's message about an option; ``None`` for a message about another one.
 
-
-def _holds_several(kind: Any) -> bool:
-    either = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return any(holds_several(each) for each in either)
-
-
-def _hidden(options: type) -> set[str | None]:
-    return {field.alias for field in attrs.fields(options) if not field.repr}
-
-
-def _explain(error: BaseException, _kind: type | None) -> str:
-    """The reason of an error; for a validator of attrs or one like it, in the form ``option=: reason``."""
-    # Some validators of attrs raise with the message, the whole Attribute and more.
-    message = error.args[0] if len(error.args) > 1 and isinstance(error.args[0], str) else str(error)
-    if compared := _COMPARED.fullmatch(message):
-        length, option, operator, bound = compared.groups()
-        if length:
-            return f"{option}=: must {'not be empty' if bound == '1' else f'have a length {operator} {bound}'}"
-        return f"{option}=: must be {_IN_WORDS[operator]} {bound}"
-    if len(error.args) == 4 and isinstance(error.args[1], attrs.Attribute):
-        return f"{error.args[1].name}=: must be one of {', '.join(map(str, error.args[2]))}"
-    return message or type(error).__name__
-
-
-def _located(reason: str, given: Mapping[str, Any], keys: Mapping[str, str], hidden: Set[str | None]) -> str:
-    """Write a reason as ``option=value: reason``; what is wrong with the options as a whole belongs to none."""
-    message, _, path = reason.rpartition(" @ $")
-    if named := _NAMED.fullmatch(message):
-        option, message = named[1].lstrip("_"), named[2]
-    else:
-        option = path.removeprefix(".").partition("[")[0]
-    if option not in given:
-        return f"{option}: {message}" if option else message
-    name, is_quoted = keys.get(option, option), option not in keys
-    return refused(name, given[option], message, is_quoted=is_quoted, is_hidden=option in hidden)
+    Validators write ``option=value: reason`` or, those of attrs, ``'option' must be >= 1: 0``.
+    """
+    own = f"{option.lstrip('_')}={value!r}: "
+    if text.startswith((own, f"{option}={value!r}: ")):
+        return text.partition(f"={value!r}: ")[2]
+    if f"'{option}' must be" not in text:
+        return None
+    reason = text.removesuffix(f" (got {value!r})").removesuffix(f": {value}")
+    return reason.removeprefix(f"'{option}' ").replace(f"Length of '{option}'", "its length")
 
 
 def _from_key(keys: Mapping[str, str], option: str) -> str:

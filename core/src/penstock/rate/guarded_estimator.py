@@ -12,10 +12,10 @@ from numbers import Real
 from typing import Any, TypeVar
 
 import attrs
-import cattrs
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
+from penstock.json_converter import structure, unstructure
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
@@ -91,7 +91,7 @@ class GuardedEstimator(RateEstimator):
         kind = type(self.estimator.state)
         if not attrs.has(kind):
             return False
-        self.estimator.state = cattrs.structure(saved, kind)
+        self.estimator.state = structure(saved, kind)
         self._saved, self.initial_rate = saved, None
         return True
 
@@ -99,7 +99,7 @@ class GuardedEstimator(RateEstimator):
         state = self.estimator.state
         if not attrs.has(type(state)):
             return None
-        saved = cattrs.unstructure(state)
+        saved = unstructure(state)
         # A value that JSON cannot hold would fail every checkpoint. Encoding takes longer than looking at the types.
         if not _is_json(saved):
             json.dumps(saved)
@@ -144,7 +144,12 @@ def make_estimator(
 
 
 def make_rate_estimator(
-    name: str, interval_ms: int, conf: Mapping[str, str] | None = None, **options: Any
+    name: str,
+    interval_ms: int,
+    conf: Mapping[str, str] | None = None,
+    *,
+    plugins: Plugins | None = None,
+    **options: Any,
 ) -> GuardedEstimator:
     """Create the rate estimator that an installed plugin offers under a name, guarded.
 
@@ -153,6 +158,7 @@ def make_rate_estimator(
         interval_ms: the batch interval.
         conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
             not, ``spark.streaming.backpressure.initialRate`` the first rate.
+        plugins: the loaded plugins; by default all that are installed are loaded.
         options: the estimator's, by name.
 
     Raises:
@@ -161,7 +167,8 @@ def make_rate_estimator(
         PluginError: the estimator cannot be created.
     """
     settings = Settings.parse(conf or {})
-    spec: RateEstimatorSpec = Plugins(settings.plugins_disable).spec("rate_estimators", name)
+    plugins = plugins or Plugins(settings.plugins_disable)
+    spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
     estimator = make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms)
     if (first := configured_first_rate(settings)) is not None:
         estimator.begin_with(first)

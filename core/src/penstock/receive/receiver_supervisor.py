@@ -17,8 +17,8 @@ from attrs import evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
-from penstock.receive.block_generator import BlockGenerator, Bounds, PushedBlock
-from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,

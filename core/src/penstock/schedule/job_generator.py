@@ -18,8 +18,7 @@ from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.job import Job
-from penstock.graph.outputs import generation_backoff
+from penstock.graph.outputs import Job, generation_backoff
 from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger

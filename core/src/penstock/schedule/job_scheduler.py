@@ -17,7 +17,7 @@ from functools import partial
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import (
     BatchCompleted,
     BatchInfo,
@@ -148,7 +148,7 @@ class JobScheduler:
             return min([*self._pending, *self._dropped], default=None)
 
     def await_pending(self, deadline: float, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
-        """Wait until no batch is pending, the deadline (monotonic s) or ``abandon``; return whether all completed.
+        """Wait until no batch is pending, a deadline (monotonic s) or ``abandon``; return whether none is pending.
 
         ``on_progress`` is called with the number of remaining batches whenever it has decreased.
         """

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from penstock.graph.job import Job
+from penstock.graph.outputs import Job
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 

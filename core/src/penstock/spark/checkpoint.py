@@ -1,7 +1,4 @@
-"""RDD checkpoints: their directory and their files.
-
-Called on the program's thread and on the generator's loop.
-"""
+"""RDD checkpoints: their directory and their files."""
 
 from __future__ import annotations
 
@@ -17,18 +14,13 @@ from penstock.spark import failure
 
 log = get_logger("checkpoint")
 
-#: Makes a job checkpoint every marked RDD of its lineage, not only the last one.
+#: With this property a job checkpoints every marked RDD of its lineage, not only the last one.
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
 @frozen
 class RunFolder:
-    """The folder of one run in a checkpoint directory: Spark checkpoints RDDs into it.
-
-    Attributes:
-        name: the folder's name, unique to the run.
-        uri: the URI of the checkpoint directory, as Spark writes it.
-    """
+    """The folder ``name`` into which Spark checkpoints the RDDs of one run, in the checkpoint directory ``uri``."""
 
     name: str
     uri: str
@@ -45,13 +37,7 @@ def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
 
 
 def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
-    """The full URI of a checkpoint directory, completed with Hadoop's default file system.
-
-    Args:
-        sc: its Hadoop configuration applies.
-        directory: a path or URI.
-        given_by: the argument or key that named it, for the error.
-    """
+    """The URI of a checkpoint directory with Hadoop's default file system; ``given_by`` is for the error message."""
     try:
         path, files = _hadoop(sc, directory)
         return str(files.makeQualified(path).toString())
@@ -60,11 +46,11 @@ def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
 
 
 def unusable(directory: str, given_by: str, reason: str) -> ConfigurationError:
-    """The error to raise if a checkpoint directory cannot be read or written.
+    """The error for a checkpoint directory that cannot be read or written.
 
     Args:
-        directory: the program's text for it.
-        given_by: the argument or the configuration key that named it, if known.
+        directory: the program's text for the directory.
+        given_by: the argument or configuration key that contained the text; empty if unknown.
         reason: the system's reason.
     """
     return ConfigurationError(
@@ -79,14 +65,14 @@ def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
         home, files = _hadoop(sc, folder.uri)
         for status in files.listStatus(home):
             path = status.getPath()
-            if status.isDirectory() and _is_of_a_run(path.getName(), folder) and not list(files.listStatus(path)):
-                # Not recursively: the folder may have got a file meanwhile.
+            if status.isDirectory() and _is_earlier_run(path.getName(), folder) and not list(files.listStatus(path)):
+                # Not recursively, because another run may have created a file meanwhile.
                 files.delete(path, False)
     except Exception as error:
         log.warning("empty folders of earlier runs not deleted", directory=folder.uri, reason=failure.reason(error))
 
 
-def _is_of_a_run(name: str, folder: RunFolder) -> bool:
+def _is_earlier_run(name: str, folder: RunFolder) -> bool:
     try:
         # Spark names the folders with UUIDs.
         return str(UUID(name)) == name != folder.name
@@ -95,7 +81,7 @@ def _is_of_a_run(name: str, folder: RunFolder) -> bool:
 
 
 def checkpoint_file(rdd: RDD[Any]) -> str | None:
-    """The file of a checkpointed RDD; ``None`` while it is not checkpointed."""
+    """The file of a checkpointed RDD; ``None`` if the RDD is not checkpointed yet."""
     return rdd.getCheckpointFile() if rdd.isCheckpointed() else None
 
 

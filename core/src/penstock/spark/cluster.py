@@ -1,18 +1,21 @@
-"""Queries of the cluster: master, cores, executors, the location of a running task.
+"""Queries of the cluster and of Spark's status store: master, cores, executors, jobs, the location of a task.
 
-Functions cache nothing. Most of them call the JVM and block meanwhile.
+Functions cache nothing. Most of them call the JVM.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+from py4j.protocol import Py4JJavaError
 
 from penstock.runtime.log import get_logger
 from penstock.spark.launch_conf import UDS
@@ -23,15 +26,15 @@ if TYPE_CHECKING:
 
 log = get_logger("spark")
 
-# For this long a number of slots is not asked for again.
-_KNOWN_S = 1.0
+# Validity of a queried number of slots.
+_SLOTS_VALID_S = 1.0
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 # Until an executor has registered its block manager, Spark lists its host without a port.
 _PORT = re.compile(r":\d+\Z")
 
-# How many failed jobs, and tasks of each of their stages, are looked at for the task that failed.
+# Maximum numbers of failed jobs, and of tasks per stage, to search for a failed task.
 _FAILED_JOBS = _FAILED_TASKS = 10
 
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
@@ -39,7 +42,7 @@ _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 @frozen
 class TaskLocation:
-    """Host and executor of a task, as Spark names them."""
+    """Spark's names for the host and the executor of a task."""
 
     host: str
     executor_id: str
@@ -84,8 +87,8 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
     A new executor is listed once Spark knows its host.
     """
     store: Any = sc._jsc.sc().statusStore()
-    found = store.executorList(True)
-    summaries = [found.apply(index) for index in range(found.size())]
+    listed = store.executorList(True)
+    summaries = [listed.apply(index) for index in range(listed.size())]
     locations = [
         TaskLocation(_PORT.sub("", summary.hostPort()), summary.id())
         for summary in summaries
@@ -97,28 +100,28 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
 def executor_ids(sc: SparkContext) -> frozenset[str]:
     """The ids of the executors that can run tasks now, for a cluster master. Cheaper than ``executors``.
 
-    An executor is among them before its first task, and until Spark has noticed its end.
+    An executor is included before its first task, and until Spark has noticed its end.
     """
     return frozenset(filter(None, str(sc._jsc.sc().getExecutorIds().mkString(",")).split(",")))
 
 
 def request_executors(sc: SparkContext, count: int) -> bool:
-    """Ask for this many more executors than run now; returns whether Spark accepted (never in local mode)."""
+    """Request ``count`` additional executors; return whether Spark accepted (never in local mode)."""
     return _request_total(sc, len(executors(sc)) + count)
 
 
 def kill_executor(sc: SparkContext, executor_id: str) -> bool:
-    """Ask Spark to end an executor; returns whether it accepted (never in local mode).
+    """Ask Spark to end an executor; return whether it accepted (never in local mode).
 
     With ``spark.decommission.enabled`` the executor first finishes its tasks; otherwise the cluster manager kills it.
     """
-    others = sum(each.executor_id != executor_id for each in executors(sc))
-    # Local mode has no executors, and no call to decommission one.
+    others = sum(location.executor_id != executor_id for location in executors(sc))
+    # Local mode cannot decommission executors.
     decommissions = local_cores(sc) is None and str(conf_of(sc).get("spark.decommission.enabled")).lower() == "true"
     killed = _decommission(sc, executor_id) if decommissions else bool(sc._jsc.sc().killExecutor(executor_id))
     if killed:
-        # Spark counts only executors that were requested while the program runs, and from now on wants none of the
-        # others: the cluster manager would neither replace one that is lost nor start one that is requested.
+        # Spark counts only executors that were requested at run time, and drops the others from its target: the cluster
+        # manager would neither replace a lost executor nor start a requested one.
         _request_total(sc, others)
     return killed
 
@@ -126,7 +129,7 @@ def kill_executor(sc: SparkContext, executor_id: str) -> bool:
 def _decommission(sc: SparkContext, executor_id: str) -> bool:
     jvm: Any = sc._jvm
     info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("released by Penstock", jvm.scala.Option.empty())
-    # Adjusts Spark's target number of executors; not triggered by the executor.
+    # The flags: adjust Spark's target number of executors; not triggered by the executor.
     return bool(sc._jsc.sc().schedulerBackend().decommissionExecutor(executor_id, info, True, False))
 
 
@@ -137,31 +140,31 @@ def _request_total(sc: SparkContext, count: int) -> bool:
 
 
 def expected_executors(sc: SparkContext) -> int:
-    """Number of executors requested from Spark; 1 where the configuration does not say."""
+    """Number of executors requested from Spark; 1 if the configuration does not say."""
     match, settings = _CLUSTER.fullmatch(_master(sc)), conf_of(sc)
     if match is not None:
         return int(match[1])
     instances = settings.get("spark.executor.instances")
     if instances:
         return int(instances)
-    cores, each = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
-    return max(int(cores) // int(each), 1) if cores and each else 1
+    cores, executor_cores = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
+    return max(int(cores) // int(executor_cores), 1) if cores and executor_cores else 1
 
 
 def task_slots(sc: SparkContext) -> int:
-    """The number of task slots, at least one; where executors have still to register, the number that is expected."""
+    """The number of task slots, at least one; counts expected executors that have not registered yet."""
     cores = fixed_cores(sc)
     if cores is not None:
         return max(cores, 1)
-    each = int(conf_of(sc).get("spark.executor.cores") or 1)
-    return max(sc.defaultParallelism, expected_executors(sc) * each, 1)
+    executor_cores = int(conf_of(sc).get("spark.executor.cores") or 1)
+    return max(sc.defaultParallelism, expected_executors(sc) * executor_cores, 1)
 
 
 def use_this_python(sc: SparkContext) -> None:
     """On one machine, run tasks with the driver's Python unless the user chose another one.
 
-    PySpark runs ``python3`` from PATH. In a virtual environment that is not activated that is another Python, without
-    Penstock and the program's packages.
+    PySpark runs ``python3`` from PATH. If the virtual environment is not activated, that Python lacks Penstock and the
+    program's packages.
     """
     chosen = "PYSPARK_PYTHON" in os.environ or conf_of(sc).contains("spark.pyspark.python")
     if is_on_this_machine(sc) and not chosen and sys.executable:
@@ -169,17 +172,17 @@ def use_this_python(sc: SparkContext) -> None:
 
 
 def driver_host(sc: SparkContext) -> str:
-    """Name or address at which executors reach this driver."""
+    """The name or address at which executors reach this driver."""
     return str(conf_of(sc).get("spark.driver.host"))
 
 
 def driver_bind_address(sc: SparkContext) -> str:
-    """Address that the driver's ports bind to: the same as for Spark's own ports."""
+    """The address that the driver's ports bind to, which is that of Spark's own ports."""
     return str(conf_of(sc).get("spark.driver.bindAddress") or driver_host(sc))
 
 
 def is_closed(sc: SparkContext) -> bool:
-    """Whether this process has stopped the SparkContext; asks no JVM."""
+    """Whether this process has stopped the SparkContext; calls no JVM."""
     return sc._jsc is None
 
 
@@ -195,7 +198,7 @@ def is_stopped(sc: SparkContext) -> bool:
 
 
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
-    """The location of the single running task of a job group; ``None`` while there is none."""
+    """The location of the single running task of a job group; ``None`` if there is none."""
     tracker = sc.statusTracker()
     store: Any = sc._jsc.sc().statusStore()
     for job_id in tracker.getJobIdsForGroup(job_group):
@@ -212,10 +215,10 @@ def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
 
 
 def failed_tasks() -> list[tuple[TaskLocation, str]]:
-    """Where tasks of the last failed jobs failed, and with which error, newest job first; empty without Spark.
+    """Locations and errors of the failed tasks of the last failed jobs, newest job first; empty without Spark.
 
-    Asks the process's active SparkContext, since who reports an error need not have it, for its status store, which is
-    up to date a moment after the jobs.
+    Uses the process's active SparkContext, because callers that report an error may not have it. Spark's status store
+    is updated shortly after a job.
     """
     from pyspark import SparkContext
 
@@ -225,17 +228,45 @@ def failed_tasks() -> list[tuple[TaskLocation, str]]:
         failed.add(sc._jvm.org.apache.spark.JobExecutionStatus.FAILED)
         store = sc._jsc.sc().statusStore()
         jobs = store.jobsList(failed).take(_FAILED_JOBS)
-        stages = [each for n in range(jobs.size()) for each in jobs.apply(n).stageIds().mkString(",").split(",")]
-        lists = [store.taskList(int(each), 0, _FAILED_TASKS) for each in stages if each]
-        tasks = [each.apply(n) for each in lists for n in range(each.size())]
+        stages = [stage for n in range(jobs.size()) for stage in jobs.apply(n).stageIds().mkString(",").split(",")]
+        lists = [store.taskList(int(stage), 0, _FAILED_TASKS) for stage in stages if stage]
+        tasks = [listed.apply(n) for listed in lists for n in range(listed.size())]
         return [
-            (TaskLocation(each.host(), each.executorId()), str(each.errorMessage().get()))
-            for each in tasks
-            if each.errorMessage().isDefined()
+            (TaskLocation(task.host(), task.executorId()), str(task.errorMessage().get()))
+            for task in tasks
+            if task.errorMessage().isDefined()
         ]
-    # The context may have stopped meanwhile.
+    # The context may have stopped.
     except Exception:
         return []
+
+
+class SparkJobs:
+    """The jobs of a SparkContext, as far as Spark retains them (``spark.ui.retainedJobs``)."""
+
+    def __init__(self, sc: SparkContext) -> None:
+        jvm: Any = sc._jvm
+        # Looked up once, because the look-up of a class takes several calls.
+        self._bus: Any = sc._jsc.sc().listenerBus()
+        self._store: Any = sc._jsc.sc().statusStore().store()
+        self._kind = jvm.java.lang.Class.forName("org.apache.spark.status.JobDataWrapper")
+        self._utils = jvm.org.apache.spark.status.KVUtils
+        self._mapper = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+
+    def since(self, first: int, most: int, wait_s: float = 0.0) -> list[dict[str, Any]]:
+        """Return jobs by ascending id, with the fields of Spark's REST resource ``jobs``. Takes five JVM calls.
+
+        Args:
+            first: the lowest job id.
+            most: the maximum number of jobs.
+            wait_s: maximum wait for Spark's listener bus, which adds ended jobs to the status store.
+        """
+        if wait_s:
+            # After a timeout the result has the jobs that the store has so far.
+            with suppress(Py4JJavaError):
+                self._bus.waitUntilEmpty(round(wait_s * 1000))
+        jobs = self._utils.viewToSeq(self._store.view(self._kind).first(first).max(most))
+        return [job["info"] for job in json.loads(self._mapper.writeValueAsString(jobs))]
 
 
 def check_unix_sockets(sc: SparkContext) -> None:
@@ -250,10 +281,10 @@ def check_unix_sockets(sc: SparkContext) -> None:
 
 
 class FreeSlots:
-    """The task slots that receivers leave free, at least one; ``spark.default.parallelism`` if the user set that.
+    """Number of task slots without receivers, at least one; ``spark.default.parallelism`` if the user set that.
 
     Args:
-        sc: asked again only where executors come and go, and at most once a second.
+        sc: queried again only if executors come and go, and at most once per second.
         receivers: returns the number of receivers.
     """
 
@@ -265,8 +296,7 @@ class FreeSlots:
         self._asked_at = 0.0
 
     def __call__(self) -> int:
-        """The number now."""
-        is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _KNOWN_S)
+        is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _SLOTS_VALID_S)
         if not is_known:
             self._is_chosen = conf_of(self._sc).get("spark.default.parallelism") is not None
             self._slots = max(self._sc.defaultParallelism, 1) if self._is_chosen else task_slots(self._sc)

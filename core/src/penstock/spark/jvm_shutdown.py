@@ -1,7 +1,7 @@
-"""A JVM that is asked to end waits for this Python process, before Spark's own shutdown hooks run.
+"""Shutdown hooks that make the JVM wait for the graceful stop of this Python process.
 
-Under spark-submit a SIGTERM reaches the JVM, which would stop the SparkContext at once and lose what a graceful stop
-processes. Owns two hooks in the JVM, and a thread that waits there for the first to run.
+Under spark-submit a SIGTERM reaches the JVM, which would stop the SparkContext at once and lose unprocessed data. Two
+hooks run before Spark's own: one notifies this process, the other waits for its end.
 """
 
 from __future__ import annotations
@@ -21,33 +21,24 @@ if TYPE_CHECKING:
 
 log = get_logger("spark")
 
-# Hadoop's manager runs hooks one after the other, the highest priority first; those of Spark have 40.
+# Hadoop's manager runs hooks one after the other, the highest priority first; Spark's hooks have priority 40.
 _NOTIFY, _WAIT = 92, 91
 _NOTIFY_S = 5
 
 
 class JvmShutdown:
-    """Report that the JVM was asked to end, and have it wait for the end of this process.
-
-    Args:
-        on_shutdown: called on a thread of its own.
-    """
+    """Reports the shutdown of the JVM to ``on_shutdown``, on a thread of its own; the JVM waits for this process."""
 
     def __init__(self, on_shutdown: Callable[[], object]) -> None:
         self._on_shutdown = on_shutdown
-        # Counted down by the JVM when it was asked to end, or by `close`.
+        # Counted down by the JVM's shutdown, or by `close`.
         self._latch: Any = None
         self._manager: Any = None
         self._hooks: list[Any] = []
         self._closed = False
 
     def install(self, sc: SparkContext, timeout_s: float) -> None:
-        """Set the hooks; a failure is logged.
-
-        Args:
-            sc: names the JVM.
-            timeout_s: the JVM waits no longer for this process.
-        """
+        """Set the hooks; a failure is logged. ``timeout_s`` limits the JVM's wait for this process."""
         jvm: Any = sc._jvm
         try:
             java = jvm.java
@@ -60,7 +51,7 @@ class JvmShutdown:
                 (self._latch, "countDown", _NOTIFY, _NOTIFY_S),
                 (this_process.onExit(), "join", _WAIT, round(timeout_s) + _NOTIFY_S),
             ):
-                # A Runnable that calls one method, without a server for calls from Java to Python.
+                # A Runnable that calls one Java method needs no server for calls from Java to Python.
                 self._hooks.append(java.beans.EventHandler.create(runnable, target, method))
                 self._manager.addShutdownHook(self._hooks[-1], priority, limit_s, seconds)
         # Py4J has several errors, and a reduced Java may lack classes.
@@ -70,7 +61,7 @@ class JvmShutdown:
         EngineThread("spark-shutdown", self._await).start()
 
     def close(self) -> None:
-        """Remove the hooks, unless the JVM is ending: then it waits for this process. Can be repeated."""
+        """Remove the hooks, unless the JVM is shutting down and waits for this process. Can be repeated."""
         if self._closed or not self._hooks:
             return
         self._closed = True
@@ -83,7 +74,7 @@ class JvmShutdown:
 
     def _await(self) -> None:
         try:
-            # `await` is a keyword.
+            # `await` is a keyword of Python.
             getattr(self._latch, "await")()
         except Exception as error:
             log.debug("JVM gone", reason=type(error).__name__)
@@ -93,7 +84,7 @@ class JvmShutdown:
 
 
 class StopRequests(StopSignals):
-    """Reports signals of this process, and as a SIGTERM that the JVM was asked to end.
+    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM.
 
     A signal to the whole process group reaches both, and is reported once.
 
@@ -105,18 +96,13 @@ class StopRequests(StopSignals):
         super().__init__(self._on_own)
         self._notify = on_signal
         self._jvm = JvmShutdown(self._on_jvm)
-        # Whether this process got a signal, and the JVM; and their guard.
+        # Whether this process, and the JVM, got a signal; and their guard.
         self._own_came = False
         self._jvm_came = False
         self._guard = threading.Lock()
 
     def install_all(self, sc: SparkContext, timeout_s: float) -> None:
-        """Set the handlers of this process, and the hooks in the JVM.
-
-        Args:
-            sc: names the JVM.
-            timeout_s: the JVM waits no longer for this process.
-        """
+        """Set the handlers of this process, and the hooks in the JVM; see ``JvmShutdown.install``."""
         self.install()
         self._jvm.install(sc, timeout_s)
 

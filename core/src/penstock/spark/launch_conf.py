@@ -9,7 +9,7 @@ import importlib.util
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import frozen
@@ -72,76 +72,22 @@ def read_properties(path: Path) -> list[Property]:
     return [Property(match[1], match[2], number) for number, match in found if match]
 
 
-def set_submit_args(defaults: Mapping[str, str], options: Iterable[str]) -> None:
-    """Add configuration for the next SparkContext of this process or of a child process.
-
-    The program's own SparkConf overrides it.
-
-    Args:
-        defaults: key → value; overridden by the present ``PYSPARK_SUBMIT_ARGS``, and by ``spark-defaults.conf`` or the
-            file named by ``--properties-file``.
-        options: options of spark-submit; they override the present ``PYSPARK_SUBMIT_ARGS``.
-
-    Raises:
-        ConfigurationError: the present ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
-    """
-    os.environ[_VARIABLE] = shlex.join([*submit_options(defaults, [*_held(), *options]), _SHELL])
-
-
-def submit_options(defaults: Mapping[str, str], options: Sequence[str]) -> list[str]:
-    """Return options of spark-submit, preceded by the defaults that no file of properties sets.
-
-    Args:
-        defaults: key → value.
-        options: options of spark-submit.
-    """
-    # For spark-submit, --conf overrides such a file.
-    in_files = _of_files(_options(list(options))[0])
-    weak = [part for key, value in defaults.items() if key not in in_files for part in ("--conf", f"{key}={value}")]
-    return [*weak, *options]
-
-
-def conf_here() -> dict[str, str]:
+def conf_here(args: Sequence[str] | None = None) -> dict[str, str]:
     """The configuration of a SparkContext created here, key → value.
+
+    Args:
+        args: options of spark-submit; by default those in ``PYSPARK_SUBMIT_ARGS``.
 
     Raises:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    options, pairs = _options(_held())
+    options, pairs = _options(_held() if args is None else args)
     # An option overrides its key, whatever their order.
     chosen = {_KEYS[option]: value for option, value in options.items() if option in _KEYS}
     return {**_of_files(options), **pairs, **chosen}
 
 
-def spark_submit() -> str:
-    """The path of ``spark-submit``: of ``SPARK_HOME``, else PySpark's own.
-
-    Raises:
-        ConfigurationError: there is none.
-    """
-    home = os.environ.get("SPARK_HOME")
-    if home is None:
-        pyspark = importlib.util.find_spec("pyspark")
-        home = str(Path(pyspark.origin).parent) if pyspark and pyspark.origin else ""
-    path = Path(home) / "bin" / "spark-submit"
-    if not path.is_file():
-        raise ConfigurationError(f"no spark-submit at {path}: set SPARK_HOME to a Spark installation, or unset it")
-    return str(path)
-
-
-def local_master(receivers: int) -> str:
-    """The master ``local[n]`` with a slot for each core and each receiver, which occupies its slot."""
-    return f"local[{_cores() + receivers}]"
-
-
-def _cores() -> int:
-    """The cores that this process may use, which can be fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _options(args: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _options(args: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """The options of spark-submit, and the pairs of its --conf options."""
     options: dict[str, str] = {}
     pairs: dict[str, str] = {}

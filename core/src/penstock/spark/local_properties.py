@@ -1,7 +1,6 @@
-"""Spark's local properties: saved at the start of the context, set on the job's thread for each output operation.
+"""Spark's local properties: saved at the start of the context, and set on the job's thread per output operation.
 
-Adds the properties that tie Spark's jobs to a batch and an output operation. Each call concerns the calling thread
-only; that must be an engine thread, because its earlier properties are overwritten.
+Adds the properties that relate Spark's jobs to a batch and an output operation.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
-# Separated by commas.
+# A list separated by commas.
 _JOB_TAGS = "spark.job.tags"
 _TAG = re.compile(r"penstock-batch-(\d+)-operation-(\d+)")
 #: Number of runs that have started the batch, including this one.
@@ -30,9 +29,9 @@ def job_tag(batch_time_ms: int, output_op_id: int) -> str:
 
 
 def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
-    """Batch time and output operation of a Spark job with these tags; ``None`` for a job of no batch."""
-    found = next(filter(None, map(_TAG.fullmatch, tags)), None)
-    return None if found is None else (int(found[1]), int(found[2]))
+    """Batch time and output operation of a Spark job with these tags; ``None`` if it belongs to no batch."""
+    match = next(filter(None, map(_TAG.fullmatch, tags)), None)
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 class LocalProperties:
@@ -40,11 +39,11 @@ class LocalProperties:
 
     Args:
         sc: the SparkContext.
-        attempts: returns the number of runs that have started a batch, by batch time in ms.
+        attempts: returns the number of runs that have begun a batch, by batch time in ms.
 
     Attributes:
-        batch_page: address of the page of a batch, which descriptions of jobs name, with ``{batch_time}`` in place of
-            its time; empty for none.
+        batch_page: address of a batch's page for the descriptions of jobs, with a placeholder ``{batch_time}``; empty
+            for none.
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
@@ -57,16 +56,17 @@ class LocalProperties:
         self._saved.remove("spark.jobGroup.id")
         # The program's own tags stay.
         self._tags = f"{tags}," if (tags := self._saved.getProperty(_JOB_TAGS)) else ""
-        # Looked up once: each lookup of a class is a call as well.
+        # Looked up once, because the look-up of a class is a call as well.
         jvm: Any = sc._jvm
         self._reader = jvm.java.io.StringReader
 
     def put(self, batch_time_ms: int, output_op_id: int) -> None:
         """Set the saved properties, and those of an output operation, on the calling thread.
 
-        A fresh copy each time (four JVM calls): what the program sets in one operation does not leak into the next.
+        The thread must be the engine's, because its properties are overwritten. Four JVM calls create a fresh copy, so
+        that properties set by the program in one operation do not leak into the next.
         """
-        # Spark shows other links than to its own pages as text.
+        # Spark renders links to other sites as text.
         page = f" {self.batch_page.replace('{batch_time}', str(batch_time_ms))}" if self.batch_page else ""
         mine = self._saved.clone()
         mine.load(

@@ -1,7 +1,7 @@
 """Saves the configuration of a SparkContext in a checkpoint, and creates a SparkContext from it.
 
 Secrets are not saved, nor are values that belong to one process (Spark's list). The new process's configuration
-overrides the saved one. Called on the program's thread.
+overrides the saved one.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def current_conf() -> dict[str, str]:
 
 
 def _launch_conf() -> dict[str, str]:
-    """The configuration for launching a JVM here; empty when the JVM runs already and has its own."""
+    """The configuration for launching a JVM here; empty if the JVM runs already, with its own configuration."""
     return {} if "PYSPARK_GATEWAY_PORT" in os.environ else conf_here()
 
 
 def launched_as() -> str:
-    """The application's name as given at the launch of this process; empty for none."""
+    """The application name at the launch of this process; empty if none was set."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return conf_here().get(_NAME, "")
     SparkContext._ensure_initialized()
@@ -69,7 +69,7 @@ def check_name(application: str, launched: str) -> None:
 
     Args:
         application: name of the checkpoint's application.
-        launched: name at the launch of the run that wrote the checkpoint; its code may have set another one.
+        launched: name at the launch of the run that wrote the checkpoint, which its code may have changed.
 
     Raises:
         CheckpointError: this process was launched under a name that is neither.
@@ -83,14 +83,14 @@ def check_name(application: str, launched: str) -> None:
 
 
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
-    """The active SparkContext, or else a new one: the saved configuration, overridden by the current one.
+    """The active SparkContext, or a new one with the saved configuration, overridden by the current one.
 
     The application's name is the saved one, because it identifies the owner of a checkpoint directory.
     """
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
     # Some keys take effect at the launch of the JVM only. They would override spark-defaults.conf and the command line,
-    # so keys that are set there are left out.
+    # so keys that are set there are omitted.
     configured = _launch_conf().keys() - {_NAME}
     launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key) and key not in configured]
     if PROGRESS not in configured:

@@ -7,14 +7,12 @@ handlers must be idempotent.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TypeVar
 
-import cattrs
-from attrs import frozen, has
-from cattrs.gen import make_dict_structure_fn
+from attrs import frozen
 
 from penstock.errors import WireError
+from penstock.json_converter import structure, unstructure
 
 M = TypeVar("M")
 
@@ -39,46 +37,9 @@ class Reply:
     reason: str = ""
 
 
-def _exactly(value: Any, kind: type[Any]) -> Any:
-    """Structure a primitive without cattrs' conversions between numbers and text."""
-    if type(value) is kind or (kind is float and type(value) is int):
-        return kind(value)
-    raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
-
-
-def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
-    """Structure an attrs class from a JSON object only: cattrs would index lists and text as well."""
-    structure = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
-
-    def from_object(value: Any, _kind: Any) -> Any:
-        if type(value) is not dict:
-            raise TypeError(f"expected an object, got {type(value).__name__}")
-        return structure(value, _kind)
-
-    return from_object
-
-
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) is list
-
-
-def _from_list(value: Any, kind: Any) -> list[Any]:
-    if type(value) is not list:
-        raise TypeError(f"expected a list, got {type(value).__name__}")
-    (item,) = get_args(kind)
-    return [_converter.structure(element, item) for element in value]
-
-
-_converter = cattrs.Converter()
-for _primitive in (str, int, float, bool):
-    _converter.register_structure_hook(_primitive, _exactly)
-_converter.register_structure_hook_factory(has, _from_object)
-_converter.register_structure_hook_func(_is_list, _from_list)
-
-
 def to_json(message: object) -> bytes:
     """Encode a message."""
-    return json.dumps(_converter.unstructure(message), separators=(",", ":")).encode()
+    return json.dumps(unstructure(message), separators=(",", ":")).encode()
 
 
 def from_json(kind: type[M], body: bytes) -> M:
@@ -88,6 +49,6 @@ def from_json(kind: type[M], body: bytes) -> M:
         WireError: the body is not JSON, or lacks an attribute, has an unknown one or one of a wrong type.
     """
     try:
-        return _converter.structure(json.loads(body), kind)
-    except (ValueError, TypeError, KeyError, RecursionError, cattrs.BaseValidationError) as error:
+        return structure(json.loads(body), kind)
+    except (ValueError, RecursionError) as error:
         raise WireError(f"not a {kind.__name__} message: {type(error).__name__}") from None

@@ -14,9 +14,10 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
+from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.state import MISSING, State
 from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, raising_errors
-from penstock.worker.state_store import StateStore, StateVersion, StoredState, pickled
+from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
 # Records per group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
@@ -160,12 +161,12 @@ class _Partition:
         for key, entry in self.entries.items():
             is_set = entry.state is not MISSING
             if entry.is_changed and (is_set or entry.stored is not None):
-                pickled_key = pickled(key) if entry.stored is None else entry.stored.key
-                yield key, StoredState(pickled_key, pickled(entry.state) if is_set else None, self.spec.time_ms)
+                pickled_key = pickle_value(key) if entry.stored is None else entry.stored.key
+                yield key, StoredState(pickled_key, pickle_value(entry.state) if is_set else None, self.spec.time_ms)
 
     def _add_initial(self, key: Any, state: Any) -> None:
         # As if the state were stored, so that a failing call leaves it unchanged.
-        stored = StoredState(pickled(key), pickled(state), self.spec.time_ms)
+        stored = StoredState(pickle_value(key), pickle_value(state), self.spec.time_ms)
         self.entries[key] = _Entry(key, stored, state, is_changed=True)
 
     def _load(self, keys: set[Any]) -> None:

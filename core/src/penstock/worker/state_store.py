@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
-from pyspark import cloudpickle
 from pyspark.core.rdd import portable_hash
 
 from penstock.errors import StateGoneError
@@ -227,16 +226,6 @@ class StateStore:
             system, home = self.remote
             with contextlib.suppress(FileNotFoundError):
                 system.delete_file(f"{home}/{name}")
-
-
-def pickled(value: Any) -> bytes:
-    """A key or a state in its stored form."""
-    try:
-        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes of the program's main file are pickled by value, as Spark sends them to workers.
-        dumped: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        return dumped
 
 
 _SCHEMA = """

@@ -18,10 +18,8 @@ import attrs
 import click
 
 import penstock_testing as testing
-from penstock.errors import ConfigurationError, UnknownNameError, summary_of
-from penstock.hookspecs import GROUP, SUITES_GROUP
-from penstock.plugins.discovery import KINDS
-from penstock.plugins.specs import options_of
+from penstock import ConfigurationError
+from penstock.spi import GROUP, KINDS, SUITES_GROUP, UnknownNameError, options_of, summary_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.shared import examples, option_pairs
 from penstock_testing.check import scale

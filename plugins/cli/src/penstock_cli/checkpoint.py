@@ -10,10 +10,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from penstock.checkpoint.inspection import NOT_READ, Inspection, inspect
-from penstock.checkpoint.manifest import FORMAT, Checkpoint
-from penstock.checkpoint.store import unreadable
-from penstock.runtime.clock import iso_time
+from penstock import PenstockError
+from penstock.spi import Checkpoint, iso_time
+from penstock_cli.inspection import NOT_READ, Inspection, inspect
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
 _STYLES = {"yes": "green", "skip": "yellow", "refused": "bold red", "nothing": "yellow"}
@@ -54,7 +53,10 @@ def inspect_command(directory: str, verify_blocks: bool, as_json: bool) -> None:
     try:
         found = inspect(directory, verifies_blocks=verify_blocks)
     except OSError as error:
-        raise unreadable(directory, error) from error
+        raise PenstockError(
+            f"the checkpoint directory {directory!r} cannot be read: {error}. Give this user access to it, or name "
+            "another directory"
+        ) from error
     if as_json:
         print_json(_as_json(found))
     else:
@@ -68,7 +70,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     values = attrs.asdict(found, filter=lambda attribute, _: attribute.name not in {"listeners", "conf"})
     newest = values["newest"]
     if newest is not None and found.newest is not None:
-        newest["format"], newest["listeners"] = FORMAT, sorted(found.newest.listeners)
+        newest["format"], newest["listeners"] = Checkpoint.format, sorted(found.newest.listeners)
         newest["pending"] = {str(time_ms): attempts for time_ms, attempts in found.newest.pending.items()}
     return {**values, "not_read": list(NOT_READ)}
 
@@ -114,7 +116,7 @@ def _lines(found: Inspection) -> Iterator[tuple[str, str]]:
 def _of_program(newest: Checkpoint) -> Iterator[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in newest.versions.items())
     yield "application", f"{newest.application!r}, run {newest.run}"
-    yield "written", f"{iso_time(newest.written_ms)}, format {FORMAT}, by {versions}"
+    yield "written", f"{iso_time(newest.written_ms)}, format {newest.format}, by {versions}"
     yield "program", newest.program or "not saved: its own code rebuilds it (spark.penstock.checkpoint.rebuild)"
 
 

@@ -12,19 +12,16 @@ from typing import IO, Any
 
 import click
 
-from penstock import __version__
-from penstock.errors import PenstockError, summary_of
-from penstock.hookspecs import COMMANDS_GROUP
-from penstock.runtime.log import set_level
+from penstock import PenstockError, __version__
+from penstock.spi import COMMANDS_GROUP, set_level, summary_of
 from penstock_cli.checkpoint import checkpoint
 from penstock_cli.conf import conf
 from penstock_cli.demo import demo
 from penstock_cli.doctor import doctor
 from penstock_cli.pack import pack
 from penstock_cli.plugins import plugins
-from penstock_cli.rate import rate
 from penstock_cli.run import run
-from penstock_cli.shared import EXIT_CODES, examples
+from penstock_cli.shared import EXIT_CODES, examples, from_testing, unavailable
 
 _EXIT_INTERRUPTED = 130
 # First-party subcommands of other distributions.
@@ -56,13 +53,13 @@ class _PenstockGroup(click.Group):
             # Whatever it raises: the other subcommands must work.
             except Exception as error:
                 origin = entry_point.dist.name if entry_point.dist is not None else entry_point.value
-                return _unavailable(name, f"penstock {name} of {origin} does not load: {summary_of(error)}")
+                return unavailable(name, f"penstock {name} of {origin} does not load: {summary_of(error)}")
             if isinstance(command, click.Command):
                 return command
-            return _unavailable(name, f"{entry_point.value} is no click command")
+            return unavailable(name, f"{entry_point.value} is no click command")
         if name in _ELSEWHERE:
             distribution = _ELSEWHERE[name]
-            return _unavailable(name, f"penstock {name} comes with {distribution}: pip install {distribution}")
+            return unavailable(name, f"penstock {name} comes with {distribution}: pip install {distribution}")
         return None
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -77,17 +74,6 @@ class _PenstockGroup(click.Group):
             raise click.UsageError(message, error.ctx) from None
         except KeyboardInterrupt:
             ctx.exit(_EXIT_INTERRUPTED)
-
-
-def _unavailable(name: str, reason: str) -> click.Command:
-    """A subcommand that only says why it cannot run."""
-
-    @click.command(name, help=reason, context_settings={"ignore_unknown_options": True})
-    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-    def unavailable(arguments: tuple[str, ...]) -> None:
-        raise PenstockError(reason)
-
-    return unavailable
 
 
 _EPILOG = "\n\n".join(
@@ -135,7 +121,7 @@ def penstock(context: click.Context, verbose: bool) -> None:
         set_level("INFO")
 
 
-for _subcommand in (demo, run, pack, plugins, rate, doctor, conf, checkpoint):
+for _subcommand in (demo, run, pack, plugins, from_testing("rate"), doctor, conf, checkpoint):
     penstock.add_command(_subcommand)
 
 

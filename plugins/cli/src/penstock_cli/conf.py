@@ -19,13 +19,21 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.conf import KEYS, OPTION_SECTIONS, Settings, key
-from penstock.conf_values import converter, holds_several, refused, type_name, value_of
-from penstock.conf_warnings import IGNORED, keys_without_effect
-from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import fields_of, structure_options
-from penstock.spark.launch_conf import Property, conf_here, read_properties
+from penstock import ConfigurationError
+from penstock.spi import (
+    KEYS,
+    KINDS,
+    OPTION_SECTIONS,
+    Plugins,
+    Property,
+    Settings,
+    UnknownNameError,
+    conf_here,
+    fields_of,
+    keys_without_effect,
+    read_properties,
+    structure_options,
+)
 from penstock_cli.installed import completes, load_plugins
 from penstock_cli.shared import as_json_option, conf_pairs, examples, print_json, terminal
 
@@ -133,9 +141,10 @@ def explain(name: str, as_json: bool) -> None:
     Prints type, default and meaning. Also says of a key of Spark Streaming that has no effect here what to do instead.
     """
     known = {each.name: each for each in known_keys(load_plugins(isolated=True))}
-    if name.startswith(level := f"{key('log_level')}."):
+    if name.startswith(level := f"{KEYS['log_level'].name}."):
         known[name] = attrs.evolve(known[f"{level}<component>"], name=name)
-    advice = next((advice for ignored, advice in IGNORED.items() if _matches(name, ignored)), None)
+    warnings = [] if name in known else keys_without_effect(Settings.parse({name: ""}), {})
+    advice = next((each.advice for each in warnings if each.reason == "ignored by Penstock"), None)
     if name not in known and advice is None:
         near = [each for each in known if name.lower() in each.lower()] or get_close_matches(name, known, 3, 0.7)
         hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
@@ -196,11 +205,10 @@ def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
 
 def known_keys(plugins: Plugins) -> list[KnownKey]:
     """The keys of the core in the order of the documentation, then those of the plugins."""
-    types = get_type_hints(Settings, include_extras=True)
     found = []
-    for attribute, each in KEYS.items():
-        default = f"the value of {key(each.falls_back_to)}" if each.falls_back_to else each.default
-        found.append(KnownKey(each.name, type_name(types[attribute]).replace("`", ""), default, each.group, each.help))
+    for each in KEYS.values():
+        default = f"the value of {KEYS[each.falls_back_to].name}" if each.falls_back_to else each.default
+        found.append(KnownKey(each.name, each.type.replace("`", ""), default, each.group, each.help))
     level, meaning = KEYS["log_level"].name, "Lowest level that a component logs, such as `receiver_supervisor`."
     found.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
@@ -231,43 +239,31 @@ def _groups() -> list[str]:
 
 def problems(pairs: Mapping[str, str], plugins: Plugins) -> list[Problem]:
     """What is wrong with a configuration: values that are refused, and keys that have no effect."""
-    found = list(_refused_values(pairs))
-    valid = {name: text for name, text in pairs.items() if name not in {each.key for each in found}}
+    found, valid = list[Problem](), dict(pairs)
     while True:
         try:
             settings = Settings.parse(valid)
             break
         except ConfigurationError as error:
-            # Of several keys together, such as a minimum above a maximum, or of the level of a component.
+            # Parsing ends at the first invalid value: without that key, it finds the next one.
             name = _named(valid, error)
             found.append(Problem(name, True, str(error)))
             if valid.pop(name, None) is None:
                 return found
     # Which components there are is known where they run.
-    known = plugins.known_options() | {f"{key('log_level')}.": None}
+    known = plugins.known_options() | {f"{KEYS['log_level'].name}.": None}
     for unused in keys_without_effect(settings, known):
         found.append(Problem(unused.key, False, f"{unused.key}: {unused.reason}", unused.advice))
     estimator = settings.rate_estimator if settings.backpressure_enabled else None
     if estimator is not None:
         try:
-            plugins.spec("rate_estimators", estimator, key("rate_estimator"))
+            plugins.spec("rate_estimators", estimator, KEYS["rate_estimator"].name)
         except UnknownNameError as error:
-            found.append(Problem(key("rate_estimator"), True, str(error)))
+            found.append(Problem(KEYS["rate_estimator"].name, True, str(error)))
     for prefix, (owner, options) in _options(plugins).items():
         given = settings.with_prefix(prefix)
         found += _refused_options(prefix, owner, options, given, is_used=owner == f"rate estimator {estimator}")
     return found
-
-
-def _refused_values(pairs: Mapping[str, str]) -> Iterator[Problem]:
-    """The keys of the core with invalid values."""
-    types = get_type_hints(Settings, include_extras=True)
-    for attribute, each in KEYS.items():
-        if each.name in pairs:
-            try:
-                value_of(each.name, pairs[each.name], types[attribute], each.help)
-            except ConfigurationError as error:
-                yield Problem(each.name, True, str(error))
 
 
 def _refused_options(
@@ -285,14 +281,17 @@ def _refused_options(
             yield Problem(_named(keys.values(), error), True, str(error))
         return
     # The program gives the missing ones, such as the host of a socket. Until then only types can be checked.
-    for field in attrs.fields(options):
-        name = field.alias or field.name
-        if name in known and not holds_several(field.type):
-            try:
-                converter.structure(known[name], get_type_hints(options, include_extras=True)[field.name])
-            except (ValueError, TypeError) as error:
-                text = refused(f"{prefix}{name}", known[name], str(error), is_hidden=not field.repr)
-                yield Problem(f"{prefix}{name}", True, text)
+    types = get_type_hints(options, include_extras=True)
+    fields = {
+        field.name: attrs.field(type=types[field.name], alias=field.alias, repr=field.repr)
+        for field in attrs.fields(options)
+        if (field.alias or field.name) in known
+    }
+    try:
+        keys = {name: f"{prefix}{name}" for name in known}
+        structure_options(owner, attrs.make_class("GivenOptions", fields), known, keys)
+    except ConfigurationError as error:
+        yield Problem(_named(keys.values(), error), True, str(error))
 
 
 def _named(names: Iterable[str], error: Exception) -> str:
@@ -311,10 +310,6 @@ def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
     for each in plugins.loaded:
         found |= {prefix: (f"plugin {each.name}", options) for prefix, options in each.options.items()}
     return found
-
-
-def _matches(name: str, ignored: str) -> bool:
-    return name == ignored or (ignored.endswith(".") and name.startswith(ignored))
 
 
 def _odd(properties: Iterable[Property]) -> Iterator[Problem]:

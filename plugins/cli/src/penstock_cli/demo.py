@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
-from penstock.plugins.specs import read_options
-from penstock.runtime.log import set_level
-from penstock.spark.launch_conf import PROGRESS, UDS, local_master
+from penstock import ConfigurationError, PenstockError
+from penstock.spi import UnknownNameError, read_options, set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
+from penstock_cli.launch import PROGRESS, UDS, local_master
 from penstock_cli.shared import examples, is_live, option_pairs, terminal
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
             given += 1
             yield batch
             if batch.failure:
-                raise BatchFailedError(f"batch failed: {batch.failure}")
+                raise PenstockError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
             none = f"the receiver stored none in {_PATIENCE_S:g} s. Unless the machine was busy, see penstock -v demo"
             reason = program.receiver_error or none

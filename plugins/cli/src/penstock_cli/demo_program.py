@@ -20,10 +20,8 @@ from typing import IO, Any
 
 from pyspark import RDD, SparkConf, SparkContext
 
-from penstock import StreamingContext
-from penstock.errors import PenstockError
-from penstock.listen.events import BatchCompleted, ReceiverError
-from penstock.spark import failure
+from penstock import BatchCompleted, PenstockError, ReceiverError, StreamingContext
+from penstock.spi import reason
 from penstock_cli.demo_view import ViewedBatch
 
 _LAST_LINES = 20
@@ -105,7 +103,7 @@ def quiet_spark(pairs: Mapping[str, str], *, verbose: bool = False) -> SparkCont
             output.seek(0)
             for line in output.read().decode(errors="replace").splitlines()[-_LAST_LINES:]:
                 print(line, file=sys.stderr)
-            raise SparkNotStartedError(f"Spark did not start: {failure.reason(error)}; see: penstock doctor") from error
+            raise SparkNotStartedError(f"Spark did not start: {reason(error)}; see: penstock doctor") from error
         if interrupt.came:
             sc.stop()
             raise KeyboardInterrupt

@@ -21,8 +21,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from penstock.listen.events import BatchInfo
-from penstock.spark import failure
+from penstock import BatchInfo
+from penstock.spi import reason
 
 # Lines of the terminal that are not batches: the table's head, the words, the spinner and the shell's prompt.
 _OTHER_LINES = 8
@@ -49,7 +49,7 @@ class ViewedBatch:
         """The error of the first failed output operation, in one line; empty when none failed."""
         for operation in self.info.outputOperationInfos.values():
             if operation.failureReason is not None:
-                return failure.reason(RuntimeError(operation.failureReason))
+                return reason(RuntimeError(operation.failureReason))
         return ""
 
 

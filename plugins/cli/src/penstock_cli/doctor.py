@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -18,21 +19,22 @@ from typing import Literal
 import attrs
 import click
 from attrs import frozen
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rich.text import Text
 
 from penstock import __version__
-from penstock.errors import summary_of
-from penstock.spark.launch_conf import UDS, conf_here
+from penstock.spi import conf_here, summary_of
 from penstock_cli.conf import problems
 from penstock_cli.installed import load_plugins
 from penstock_cli.java import MIN_VERSION, find_java
+from penstock_cli.launch import UDS
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 # The requirements of core/pyproject.toml.
 _PYTHON, _PYSPARK, _PYARROW, _PANDAS, _TOO_NEW_PANDAS = (3, 11), (4, 0), (18,), (2, 2), (3,)
-# Of first-party plugins, which have the core's version.
-_FIRST_PARTY = {"all", "allocation", "file", "rate", "socket", "structured", "synthetic", "ui"}
+_CORE = "penstock-core"
 _ASK_LIMIT_S = 20.0
 # Below this, a backlog of blocks may fill the disk.
 _FREE_GB = 2.0
@@ -102,19 +104,30 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_distributions() -> Iterator[Finding]:
-    """Penstock's own distributions, which are released together."""
-    others = {
-        each.name: each.version
+    """The distributions that require one version of the core, as Penstock's own do."""
+    different = {
+        f"{each.name} {each.version}": needed
         for each in importlib.metadata.distributions()
-        if (each.name or "").startswith("penstock-") and each.name.removeprefix("penstock-") in _FIRST_PARTY
+        for needed in _needed_cores(each)
+        if needed != __version__
     }
-    different = [f"{name} {version}" for name, version in sorted(others.items()) if version != __version__]
     if different:
-        text = f"penstock {__version__} beside {', '.join(different)}: the versions must be the same"
-        names = " ".join(f"{each.split()[0]}=={__version__}" for each in different)
-        yield Finding("fail", text, f"pip install {names}")
+        needs = ", ".join(f"{name} needs {needed}" for name, needed in sorted(different.items()))
+        upgraded = " ".join(sorted({name.partition(" ")[0] for name in different}))
+        text = f"{_CORE} {__version__} is installed, but {needs}: the versions must be the same"
+        yield Finding("fail", text, f"pip install --upgrade {_CORE} {upgraded}")
     else:
-        yield Finding("ok", f"penstock {__version__}")
+        yield Finding("ok", f"{_CORE} {__version__}")
+
+
+def _needed_cores(distribution: importlib.metadata.Distribution) -> Iterator[str]:
+    """The version of the core that a distribution requires, if it requires exactly one."""
+    # What an interrupted uninstall leaves has no metadata.
+    with contextlib.suppress(Exception):
+        for requirement in map(Requirement, distribution.requires or ()):
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if applies and canonicalize_name(requirement.name) == _CORE:
+                yield from (each.version for each in requirement.specifier if each.operator == "==")
 
 
 def check_pyspark() -> Iterator[Finding]:
@@ -189,7 +202,7 @@ def check_pandas() -> Iterator[Finding]:
     version = _version("pandas")
     purpose = "DataFrames and PySpark's pandas functions"
     if version is None:
-        yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install 'penstock-core[columnar]'")
+        yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install penstock-dataframes")
     elif not _PANDAS <= _numbers(version) < _TOO_NEW_PANDAS:
         yield Finding("warn", f"pandas {version} does not work with {purpose}", "pip install 'pandas>=2.2,<3'")
     else:

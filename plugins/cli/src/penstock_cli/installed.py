@@ -6,20 +6,22 @@ import contextlib
 import importlib.metadata
 import io
 import logging
+import os
+import select
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 import click
 
-from penstock import conf
-from penstock.conf import Settings
-from penstock.hookspecs import GROUP
-from penstock.plugins.discovery import LoadedPlugin, Plugins, additional
-from penstock.spark.launch_conf import conf_here
-from penstock_testing.plugin_probe import probe
+from penstock.spi import GROUP, KEYS, LoadedPlugin, Plugins, Settings, additional_entry_points, conf_here
 
 #: The longest time that a plugin may take to load.
 _LOAD_LIMIT_S = 15.0
+# Of what a plugin prints, enough for its last line.
+_OUTPUT_BYTES = 4096
 #: Called by click with the context, the parameter and what was typed so far.
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -28,19 +30,19 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
     """Load the installed plugins, except those that the configuration disables.
 
     Args:
-        isolated: load each plugin in a process of its own first, and leave out those that cannot be imported there.
+        isolated: load each plugin in a process of its own first, and leave out those that end or block it.
 
     Raises:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     # This key alone: an invalid value of another one is for the program to refuse.
-    key = conf.key("plugins_disable")
+    key = KEYS["plugins_disable"].name
     disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
-    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional}, []
+    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional_entry_points}, []
     for entry_point in sorted(candidates, key=lambda one: (one.name, one.value)) if isolated else ():
         plugin = LoadedPlugin.of(entry_point)
-        if plugin.name not in disable and (facts := probe(plugin, _LOAD_LIMIT_S)).step == "import":
-            plugin.fault = facts.fault
+        if plugin.name not in disable and (fault := _fatal_fault(entry_point, _LOAD_LIMIT_S)):
+            plugin.fault = fault
             left_out.append(plugin)
             candidates.remove(entry_point)
     # Standard output is for this command's result, not for what plugins print while they load.
@@ -80,6 +82,50 @@ def offered_names(*hooks: str) -> list[str]:
         for spec in specs
     ]
     return [spec.name for spec in offered]
+
+
+def _fatal_fault(entry_point: importlib.metadata.EntryPoint, limit_s: float) -> str:
+    """How a plugin ends or blocks the process that loads it; empty if it does neither."""
+    output, writes_output = os.pipe()
+    result, writes_result = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _load_in_fork(entry_point, writes_output, writes_result)
+    for descriptor in (writes_output, writes_result):
+        os.close(descriptor)
+    # The result is a byte when the plugin is loaded, and the end of the pipe when the process has ended.
+    deadline, printed, ready = time.monotonic() + limit_s, b"", [output]
+    while ready and result not in ready:
+        ready, _, _ = select.select([output, result], [], [], max(0.0, deadline - time.monotonic()))
+        if output in ready:
+            printed = (printed + os.read(output, 65536))[-_OUTPUT_BYTES:]
+    is_loaded = result in ready and os.read(result, 1) != b""
+    if is_loaded or not ready:
+        os.kill(pid, signal.SIGKILL)
+    for descriptor in (output, result):
+        os.close(descriptor)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if is_loaded:
+        return ""
+    if not ready:
+        return f"it did not load within {limit_s:g} s"
+    end = f"its process was killed by {signal.Signals(-status).name}" if status < 0 else ""
+    lines = printed.decode(errors="replace").strip().splitlines()[-1:]
+    return ": ".join([end or f"it ended the process with exit status {status}", *lines])
+
+
+def _load_in_fork(entry_point: importlib.metadata.EntryPoint, output: int, result: int) -> NoReturn:
+    """Load a plugin in this forked process, and report that the process is still alive."""
+    try:
+        for descriptor in (1, 2):
+            os.dup2(output, descriptor)
+        logging.getLogger("penstock").setLevel(logging.CRITICAL)
+        Plugins(entry_points=[entry_point])
+        os.write(result, b"1")
+        # The parent ends this process: threads and exit handlers of the plugin do not run.
+        time.sleep(_LOAD_LIMIT_S)
+    finally:
+        os._exit(1)
 
 
 @contextlib.contextmanager

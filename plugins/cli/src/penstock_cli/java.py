@@ -17,9 +17,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from penstock.errors import JavaNotFoundError
-from penstock.runtime.atomic_write import atomic_write
-from penstock.runtime.log import get_logger
+from penstock import PenstockError
+from penstock.spi import atomic_write, get_logger
 
 log = get_logger("java")
 
@@ -40,6 +39,10 @@ for arg do
 done
 exec {java} "$@"
 """
+
+
+class JavaNotFoundError(PenstockError):
+    """No Java that Spark can use was found; the message says how to install one."""
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from pathlib import Path
 from string import Template
@@ -9,10 +10,9 @@ from string import Template
 import click
 from attrs import frozen
 
-from penstock.errors import ConfigurationError
-from penstock.plugins.discovery import LEGAL_NAME, NAME_RULE
+from penstock import ConfigurationError
+from penstock.spi import GROUP, LEGAL_NAME, NAME_RULE, LoadedPlugin
 from penstock_cli.shared import examples
-from penstock_testing.plugin_probe import installed
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _TABLE = "| option | default | meaning |\n|---|---|---|\n"
@@ -97,7 +97,8 @@ def new(kind: str, name: str, into: Path) -> None:
     for file in sorted(folder.iterdir()):
         click.echo(f"  {file.name}")
     click.echo(
-        f"\nNext:\n  cd {folder}\n  pip install --editable . pytest\n  pytest\n  {_filled(_KINDS[kind].try_it, name)}"
+        f"\nNext:\n  cd {folder}\n  pip install --editable . penstock-testing pytest\n  pytest\n"
+        f"  {_filled(_KINDS[kind].try_it, name)}"
     )
 
 
@@ -110,7 +111,7 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
     """
     if not LEGAL_NAME.fullmatch(name):
         raise ConfigurationError(f"the name {name!r} is not {NAME_RULE}")
-    if taken := next((each for each in installed() if each.name == name), None):
+    if taken := next(map(LoadedPlugin.of, importlib.metadata.entry_points(group=GROUP, name=name)), None):
         raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
     module = f"penstock_{name.replace('-', '_')}"
     files = {

@@ -21,10 +21,8 @@ from attrs import frozen
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from penstock import __version__
-from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.hookspecs import GROUP
-from penstock.runtime.atomic_write import atomic_write
+from penstock import ConfigurationError, __version__
+from penstock.spi import GROUP, UnknownNameError, atomic_write
 from penstock_cli.installed import completes, plugin_names
 from penstock_cli.shared import examples, terminal
 
@@ -86,7 +84,7 @@ def pack(
     PLUGINs named, by default all that are installed here, with all that they depend on except PySpark. The executors'
     Python must be of the same version as this one.
     """
-    roots = [_core(), *_plugin_distributions(plugins), *_requirements(requirements)]
+    roots = [Requirement("penstock-core"), *_plugin_distributions(plugins), *_requirements(requirements)]
     distributions = _closure(roots, _OF_SPARK | {canonicalize_name(each) for each in exclude})
     packed = write_archive(output, distributions)
     console = terminal()
@@ -146,15 +144,6 @@ def _python() -> str:
 
 
 # -- what belongs into it --
-
-
-def _core() -> Requirement:
-    """The core, with the extra for DataFrames if that is installed."""
-    try:
-        importlib.metadata.distribution("pandas")
-    except importlib.metadata.PackageNotFoundError:
-        return Requirement("penstock-core")
-    return Requirement("penstock-core[columnar]")
 
 
 def _plugin_distributions(names: tuple[str, ...]) -> Iterator[Requirement]:

@@ -1,6 +1,6 @@
 """``penstock plugins``: the installed plugins and their options, as tables or JSON.
 
-``cli.check`` runs their conformance checks, ``cli.new`` writes a new plugin.
+``check`` runs their conformance checks, ``new`` writes a new plugin.
 
 Imports no Spark. A plugin that fails to load is not logged: the commands show it. Each plugin is loaded in a process of
 its own first, so that a plugin that hangs or crashes while it loads is shown as left out.
@@ -8,6 +8,8 @@ its own first, so that a plugin that hangs or crashes while it loads is shown as
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import attrs
@@ -17,13 +19,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.errors import UnknownNameError
-from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
-from penstock.plugins.specs import fields_of, options_of
-from penstock_cli.check import check
+from penstock.spi import KINDS, LoadedPlugin, Plugins, UnknownNameError, fields_of, options_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.new import new
-from penstock_cli.shared import as_json_option, examples, print_json, terminal
+from penstock_cli.shared import as_json_option, examples, from_testing, print_json, terminal
 
 
 @click.group(
@@ -42,7 +41,7 @@ def plugins() -> None:
     """
 
 
-plugins.add_command(check)
+plugins.add_command(from_testing("check"))
 plugins.add_command(new)
 
 
@@ -78,7 +77,7 @@ def list_plugins(as_json: bool) -> None:
 def show(name: str, as_json: bool) -> None:
     """Show what a plugin offers, with all options.
 
-    NAME is the name of a plugin, a receiver, a rate estimator or an input stream.
+    NAME is the name of a plugin, a receiver, a rate estimator, an input stream or a listener.
     """
     found = describe_named(load_plugins(isolated=True), name)
     if as_json:
@@ -101,11 +100,33 @@ def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
         for spec in specs
         if name in {None, plugin.name, spec.name}
     ]
+    offers += [
+        {"kind": "listener", "name": listener, "summary": ""} | ({} if name is None else {"options": []})
+        for listener in listener_names(plugin)
+        if name in {None, plugin.name, listener}
+    ]
     if name == plugin.name:
         for prefix, kind in plugin.options.items():
             options = [attrs.asdict(option) for option in fields_of(kind)]
             offers.append({"kind": "configuration keys", "name": prefix, "summary": "", "options": options})
     return attrs.asdict(plugin, filter=attrs.filters.exclude("plugin", "specs", "options")) | {"offers": offers}
+
+
+def listener_names(plugin: LoadedPlugin) -> list[str]:
+    """The names of a plugin's listeners.
+
+    The hook ``listeners`` can only be called with a running context, so the names are the classes in its return
+    annotation. Listeners without one, and a plugin that is itself a listener, have the plugin's name.
+    """
+    names: list[str] = []
+    if "listeners" in plugin.hooks:
+        annotation = getattr(getattr(plugin.plugin, "listeners", None), "__annotations__", {}).get("return", "")
+        text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+        classes = (path.rpartition(".")[2] for path in re.findall(r"[\w.]+", text.partition("[")[2]))
+        names = [name for name in classes if name not in {"Any", "None", "object"}] or [plugin.name]
+    if any(hook.startswith("on") for hook in plugin.hooks):
+        names.append(plugin.name)
+    return list(dict.fromkeys(names))
 
 
 def describe_named(plugins: Plugins, name: str) -> list[dict[str, Any]]:
@@ -119,7 +140,8 @@ def describe_named(plugins: Plugins, name: str) -> list[dict[str, Any]]:
     if not found:
         known = {spec.name for plugin in plugins.loaded for specs in plugin.specs.values() for spec in specs}
         known |= {plugin.name for plugin in plugins.loaded}
-        raise UnknownNameError("plugin, receiver, rate estimator or input stream", name, known)
+        known |= {listener for plugin in plugins.loaded for listener in listener_names(plugin)}
+        raise UnknownNameError("plugin, receiver, rate estimator, input stream or listener", name, known)
     return found
 
 
@@ -148,7 +170,7 @@ def details(plugin: dict[str, Any]) -> RenderableType:
         parts.append(Text.assemble("\n", offer["kind"], " ", (offer["name"], "bold"), summary))
         if offer["options"]:
             parts.append(_options(offer["options"]))
-        else:
+        elif offer["kind"] != "listener":
             parts.append("  no options")
     return Group(*parts)
 

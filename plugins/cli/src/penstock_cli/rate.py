@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,11 +15,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.conf import Settings
-from penstock.errors import PenstockError, UnknownNameError
-from penstock.plugins.specs import RateEstimatorSpec, options_of, read_options
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
-from penstock.spark.launch_conf import conf_here
+from penstock import PenstockError, RateEstimatorSpec
+from penstock.spi import Plugins, UnknownNameError, conf_here, make_rate_estimator, options_of
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.shared import as_json_option, conf_pairs, examples, print_json, terminal
 from penstock_testing.plant import PLANTS, named_plant
@@ -106,17 +103,17 @@ def simulate_command(
     take time. The estimator sets the sources' rates from the delays of each batch, as in a program. Its options come
     from the configuration here and from --conf.
     """
-    settings = Settings.parse({**conf_here(), **conf})
     plugins = load_plugins()
+    configured = {**conf_here(), **conf}
     _check_names(conf, plugins.specs("rate_estimators"))
     if everywhere:
         for name in ("estimator", "plant", "svg"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise click.UsageError(f"--all cannot be combined with --{name}")
-        _all(plugins.specs("rate_estimators"), settings, seed, as_json=as_json)
+        _all(plugins, configured, seed, as_json=as_json)
         return
     where = named_plant(plant)
-    run = simulate(where, _maker(plugins.spec("rate_estimators", estimator), settings), seed)
+    run = simulate(where, _maker(estimator, plugins, configured), seed)
     if as_json:
         print_json(_measured(plant, estimator, report(run)) | {"batches": [_batch(batch) for batch in run.batches]})
     else:
@@ -144,19 +141,9 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
             raise UnknownNameError("configuration key", key, [*known, _INITIAL_RATE])
 
 
-def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
+def _maker(name: str, plugins: Plugins, conf: Mapping[str, str]) -> MakeEstimator:
     """A factory of estimators with the configured options and initial rate."""
-    prefix = f"{_PREFIX}{spec.name}."
-    options = read_options("rate estimator", spec, {}, settings.with_prefix(prefix), prefix)
-    chosen = configured_first_rate(settings)
-
-    def make(interval_ms: int) -> GuardedEstimator:
-        guarded = make_estimator(spec, options, interval_ms)
-        if chosen is not None:
-            guarded.begin_with(chosen)
-        return guarded
-
-    return make
+    return lambda interval_ms: make_rate_estimator(name, interval_ms, conf, plugins=plugins)
 
 
 def _measured(plant: str, estimator: str, measures: PlantReport) -> dict[str, Any]:
@@ -170,12 +157,12 @@ def _batch(batch: SimulatedBatch) -> dict[str, Any]:
     return attrs.asdict(batch) | {"rates": [rate if math.isfinite(rate) else None for rate in batch.rates]}
 
 
-def _all(specs: dict[str, RateEstimatorSpec], settings: Settings, seed: int, *, as_json: bool) -> None:
+def _all(plugins: Plugins, conf: Mapping[str, str], seed: int, *, as_json: bool) -> None:
     reports: dict[str, list[PlantReport]] = {}
     left_out = []
-    for name, spec in specs.items():
+    for name in plugins.specs("rate_estimators"):
         try:
-            maker = _maker(spec, settings)
+            maker = _maker(name, plugins, conf)
             reports[name] = [report(simulate(plant, maker, seed)) for plant in PLANTS.values()]
         except PenstockError as error:
             left_out.append(f"left out: {error}")

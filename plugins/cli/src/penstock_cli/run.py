@@ -14,16 +14,9 @@ from types import TracebackType
 
 import click
 
-from penstock.spark.launch_conf import (
-    PROGRESS,
-    UDS,
-    conf_here,
-    local_master,
-    set_submit_args,
-    spark_submit,
-    submit_options,
-)
+from penstock.spi import conf_here
 from penstock_cli.java import ensure_java
+from penstock_cli.launch import PROGRESS, UDS, local_master, set_submit_args, spark_submit, submit_options
 from penstock_cli.pack import FOLDER, is_packed
 from penstock_cli.shared import conf_pairs, examples
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 from rich.console import Console
+
+from penstock import PenstockError
 
 _UNFOLDED = 1000
 #: What the exit codes of all subcommands mean; ``penstock run`` exits with the program's own.
@@ -30,6 +33,28 @@ def examples(*commands: tuple[str, str]) -> str:
     """
     lines = [f"  # {what}\n  penstock {arguments}" for arguments, what in commands]
     return "\n".join(["\b", "Examples:", *lines])
+
+
+def unavailable(name: str, reason: str) -> click.Command:
+    """A subcommand that only says why it cannot run."""
+
+    @click.command(name, help=reason, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: tuple[str, ...]) -> None:
+        raise PenstockError(reason)
+
+    return command
+
+
+def from_testing(name: str) -> click.Command:
+    """The subcommand of a module that needs the testing kit; without the kit, one that says what to install."""
+    try:
+        command: click.Command = getattr(import_module(f"penstock_cli.{name}"), name)
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "penstock_testing":
+            raise
+        return unavailable(name, f"{name} needs the testing kit: pip install penstock-testing")
+    return command
 
 
 def print_json(value: Any) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
+from tests.helpers.engine_parts import LocatedPartition, PartitionBounds, batch_input, partitions_of
 from tests.helpers.frame_programs import Run
 from tests.helpers.stored_blocks import StoredBlocks
 
 from penstock import DStream, StreamingContext
-from penstock.graph import batch_input
-from penstock.spark.rdds import LocatedPartition
-from penstock.track.batch_partitions import PartitionBounds, partitions_of
 
 pytestmark = pytest.mark.spark
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import wait_for
+from tests.helpers.engine_parts import load_program, save_program
 from tests.helpers.frame_programs import Run
 
 from penstock import ConfigurationError, DStream, StreamingContext
-from penstock.checkpoint.restore.program import load_program, save_program
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

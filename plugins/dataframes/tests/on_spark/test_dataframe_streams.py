@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.helpers.engine_parts import SparkJobs
 from tests.helpers.frame_programs import Run
 
 from penstock import DStream, StreamingContext
-from penstock.spark.jobs import SparkJobs
 from penstock.spi import node_of
 from penstock_dataframes.frame_nodes import SourceFrames
 

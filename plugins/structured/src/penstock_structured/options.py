@@ -14,7 +14,7 @@ import attrs
 from attrs import field, frozen
 
 from penstock import ConfigurationError, Receiver, ReceiverSpec
-from penstock.spi import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
+from penstock.spi import KEYS, PositiveBytes, UnknownNameError, make_receiver, receiver_spec, structure_options
 
 _RECEIVER = "receiver."
 #: Says that ``steer`` is to set the receiver's rate.
@@ -95,7 +95,7 @@ class Source:
             ConfigurationError: an option is missing or its value is invalid.
         """
         own = {each.name.lower(): each.name for each in attrs.fields(SourceOptions)}
-        known_keys = {each.lower(): each for each in keys()}
+        known_keys = {each.lower(): each for each in (key.name for key in KEYS.values())}
         conf = {known_keys.get(name.lower(), name): text for name, text in given.items() if _is_key(name)}
         source = {own[name.lower()]: text for name, text in given.items() if name.lower() in own}
         if "receiver" not in source:

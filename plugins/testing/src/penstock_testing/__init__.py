@@ -9,7 +9,33 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    "penstock.runtime.clock": "ManualClock",
+    "penstock.runtime.log": "throttle",
+    "penstock_testing.block_store": "BlockStore",
+    "penstock_testing.capabilities": "Capabilities",
+    "penstock_testing.check": "Check CheckFailure all_checks",
+    "penstock_testing.check_report": "Report Result",
+    "penstock_testing.event_runs": "listener_events",
+    "penstock_testing.fake_listener_context": "FakeListenerContext",
+    "penstock_testing.feeder": "Feeder",
+    "penstock_testing.file_feeder": "FileFeeder",
+    "penstock_testing.http_feeder": "HttpFeeder",
+    "penstock_testing.leak_meter": "LeakMeter",
+    "penstock_testing.listener_probe": "Backend ListenerProbe MemoryBackend",
+    "penstock_testing.memory_source": "MemoryFeeder MemorySource",
+    "penstock_testing.plant": "PLANTS Plant",
+    "penstock_testing.plant_report": "PlantReport processed report",
+    "penstock_testing.plant_run": "MakeEstimator PlantRun SimulatedBatch simulate",
+    "penstock_testing.plant_svg": "draw",
+    "penstock_testing.receiver_harness": "ReceiverHarness",
+    "penstock_testing.runner": "run_checks run_subject",
+    "penstock_testing.stream_harness": "StreamHarness",
+    "penstock_testing.subject": "Subject",
+    "penstock_testing.suites": "BlockStoreSuite ConformanceSuite ListenerSuite RateEstimatorSuite ReceiverSuite",
+    "penstock_testing.tcp_feeder": "TcpFeeder",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from penstock.runtime.clock import ManualClock as ManualClock

@@ -15,7 +15,7 @@ from pyspark import RDD, SparkContext
 from penstock.context import StreamingContext
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.inputs import InputDStream
+from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
 

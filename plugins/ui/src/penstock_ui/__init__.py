@@ -3,19 +3,24 @@
 Executors import this module, too: what only the driver needs is imported when the context starts.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock import ListenerContext, hookimpl
 from penstock_ui.options import OPTIONS
+
+if TYPE_CHECKING:
+    from penstock_ui.monitor import Monitor
 
 #: Prefix of configuration keys → the options class that reads them.
 penstock_options = OPTIONS
 
 
 @hookimpl
-def listeners(context: ListenerContext) -> Iterable[Any]:
+def listeners(context: ListenerContext) -> Iterable[Monitor]:
     """Offer the listener that collects the metrics; none when everything is switched off."""
-    found: Iterable[Any] = import_module("penstock_ui.start").monitors(context)
+    found: Iterable[Monitor] = import_module("penstock_ui.start").monitors(context)
     return found

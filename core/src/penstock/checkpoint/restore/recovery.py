@@ -19,9 +19,8 @@ from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
-from penstock.checkpoint.program import Program
+from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
-from penstock.checkpoint.restore.program import load_program, save_program
 from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
 from penstock.checkpoint.restore.streams import restore_streams
 from penstock.checkpoint.store import CheckpointStore, unreadable
@@ -248,8 +247,8 @@ class Recovery:
         if checkpoint.batch_interval_ms != interval_ms:
             raise CheckpointError(
                 f"the batch interval is {interval_ms} ms, and that of the checkpoint is "
-                f"{checkpoint.batch_interval_ms} ms: batch times do not match. Use the old interval, or start fresh "
-                "in another directory"
+                f"{checkpoint.batch_interval_ms} ms: the batch times do not match. Use the old interval, or start "
+                "fresh in another directory"
             )
         seed = saved_conf.hash_seed()
         if checkpoint.states and checkpoint.hash_seed != seed:

@@ -13,7 +13,7 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
-from penstock.graph.inputs import PulledInputDStream
+from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.runtime.log import get_logger
 from penstock.storage.uri import location_of_hadoop
 

@@ -35,10 +35,10 @@ class MapPartitionsDStream(Node):
 
     def __init__(self, parent: Node, step: AnyStep, preserves_partitioning: bool = True) -> None:
         super().__init__(parent.graph, (parent,))
-        self.step, self.preserves_partitioning = step, preserves_partitioning
+        self.step = step
+        self.preserves_partitioning = preserves_partitioning
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """One ``mapPartitionsWithIndex`` for the whole chain."""
         source, steps, preserves = _fused(self)
         rdd = source.get_or_compute(time_ms)
         return None if rdd is None else rdd.mapPartitionsWithIndex(FusedChain(steps), preserves)
@@ -71,7 +71,8 @@ class ShuffledDStream(Node):
         self, parent: Node, combiner: Combiner, num_partitions: int | None, map_side: TerminalStep | None = None
     ) -> None:
         super().__init__(parent.graph, (parent,))
-        self.combiner, self._map_side = combiner, map_side or CombineValues(combiner)
+        self.combiner = combiner
+        self._map_side = map_side or CombineValues(combiner)
         #: The number that the program asked for.
         self.requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self._is_fixed = False
@@ -89,10 +90,10 @@ class ShuffledDStream(Node):
         Args:
             num_partitions: ``None`` to keep the number that the program asked for, or the graph's.
         """
-        self._is_fixed, self.requested_partitions = True, num_partitions or self.requested_partitions
+        self._is_fixed = True
+        self.requested_partitions = num_partitions or self.requested_partitions
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Combine the values of each key."""
         parent = self.parents[0]
         source, steps, preserves = _fused(parent) if parent.is_fusible else (parent, (), True)
         rdd = source.get_or_compute(time_ms)
@@ -121,16 +122,10 @@ class UnionDStream(Node):
     """The records of several streams, at least one."""
 
     def persist_by_default(self) -> None:
-        """Do nothing if the parents are receiver streams: blocks are stored, and fast to read."""
         if self._blocks_of() is None:
             super().persist_by_default()
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The union of the parents' RDDs.
-
-        Raises:
-            StreamingStateError: a parent has no RDD at that time.
-        """
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
         self._require_all(rdds, time_ms)
         ids = self._blocks_of()
@@ -140,11 +135,6 @@ class UnionDStream(Node):
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The inputs of the parents; its own RDD if that is persisted and saves running their functions again.
-
-        Raises:
-            StreamingStateError: a parent has no batch at that time.
-        """
         if not self.is_time_valid(time_ms):
             return None
         if self._blocks_of() is not None:
@@ -167,18 +157,15 @@ class UnionDStream(Node):
 
     @property
     def has_columns(self) -> bool:
-        """Whether the batches of all parents may consist of columns."""
         return all(parent.has_columns for parent in self.parents)
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """The known schema of the parents, if all have the same."""
         first = self.parents[0].known_schema
         return first if all(parent.known_schema == first for parent in self.parents) else None
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """Those of the parents, unless the RDDs are persisted or checkpointed, and must be computed."""
         return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
 
     def _blocks_of(self) -> tuple[int, ...] | None:
@@ -202,19 +189,14 @@ class TransformedDStream(Node):
         self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool
     ) -> None:
         super().__init__(graph, parents)
-        self._function, self._is_foreign = function, is_foreign
+        self._function = function
+        self._is_foreign = is_foreign
 
     @property
     def runs_foreign_code(self) -> bool:
-        """Whether the function may run Spark jobs."""
         return self._is_foreign
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark.
-
-        Raises:
-            ResultTypeError: the function returned something else than an RDD.
-        """
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
         if len(rdds) == 1 and rdds[0] is None:
             return None

@@ -26,7 +26,6 @@ def window_durations(parent: Node, windowDuration: float, slideDuration: float |
     """The two durations of a window operator, from seconds to milliseconds.
 
     Raises:
-        ConfigurationError: a duration is not a positive number of milliseconds.
         ValueError: a duration is not a multiple of the parent's slide duration.
     """
     slide_ms = parent.slide_ms
@@ -60,27 +59,22 @@ class WindowedDStream(Node):
         """Do nothing: a window consists of the parent's RDDs, which are persisted already."""
 
     def persist(self, level: StorageLevel) -> None:
-        """Persist the parent's RDDs at that level, because a window consists of them."""
         self._parent.persist(level)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The union of the batches in the window."""
         rdds = self._parent.rdds_between(self._begin_ms(time_ms), time_ms)
         return self._sc.union(rdds) if rdds else self._sc.emptyRDD()
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
-        """The inputs of the batches in the window."""
         times = self._parent.times_between(self._begin_ms(time_ms), time_ms)
         return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(each) or () for each in times))
 
     @property
     def has_columns(self) -> bool:
-        """Whether the batches of the parent may consist of columns."""
         return self._parent.has_columns
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """The known schema of the parent."""
         return self._parent.known_schema
 
     def _begin_ms(self, time_ms: int) -> int:
@@ -113,17 +107,14 @@ class TreeWindowDStream(Node):
         panes.fix_partitions()
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the nodes of the tree."""
         return {**super().program_state(), "_nodes": {}}
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Reduce the tree nodes that make up the window."""
         end = (time_ms - self._zero_ms()) // self._panes.slide_ms
         begin = max(end - self.window_ms // self._panes.slide_ms, 0)
         return self._reduce([self._node(level, number) for level, number in self._cover(begin, end)])
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old windows, and the tree nodes that no window reaches any more."""
         super().clear_metadata(time_ms, unpersist=unpersist)
         oldest = (time_ms - self.parent_remember_ms - self._zero_ms()) // self._panes.slide_ms
         for level, number in [key for key in self._nodes if key[1] << key[0] < oldest]:

@@ -6,22 +6,22 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark import RDD
+from pyspark import RDD, Accumulator, SparkContext
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream
-from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.rdds import as_rdd
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
 from penstock.worker.map_with_state import MapWithState, relocate_states
-from penstock.worker.state_elements import to_state_pairs
+from penstock.worker.state_elements import MergeReported, PartitionErrors, Reported, to_state_pairs
 from penstock.worker.update_state import UpdateState
 
 if TYPE_CHECKING:
@@ -29,6 +29,39 @@ if TYPE_CHECKING:
 
 # Slides between two checkpoints of mapWithState, as in Spark. Its checkpoints hold references to state files.
 _SLIDES_PER_CHECKPOINT = 10
+
+# Partitions whose errors were raised; a partition that is computed again reports them again.
+_REMEMBERED = 10_000
+
+
+class StateErrors:
+    """The state function's errors of one stream.
+
+    Args:
+        sc: its tasks report the errors.
+    """
+
+    def __init__(self, sc: SparkContext) -> None:
+        #: Sent with the tasks, which add to it.
+        self.reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
+        self._raised: dict[tuple[int, int], None] = {}
+        self._lock = threading.Lock()
+
+    def raise_new(self) -> None:
+        """Raise the errors reported since the last call.
+
+        Raises:
+            StateUpdateError: a state function failed since then.
+        """
+        with self._lock:
+            reported: Reported = self.reported.value
+            new: list[Any] = [(partition, reported.pop(partition)) for partition in list(reported)]
+            new = [(partition, errors) for partition, errors in new if partition not in self._raised]
+            self._raised.update(dict.fromkeys(partition for partition, _errors in new))
+            while len(self._raised) > _REMEMBERED:
+                del self._raised[next(iter(self._raised))]
+        if new:
+            raise PartitionErrors.merged([errors for _partition, errors in new]).as_exception()
 
 
 class KeyedStateDStream(StatefulDStream):
@@ -55,12 +88,10 @@ class KeyedStateDStream(StatefulDStream):
         self.restored()
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without errors, and without initial states in an RDD."""
         state = {**super().program_state(), "_errors": None}
         return {**state, "_initial": None, "can_begin": False} if isinstance(self._initial, RDD) else state
 
     def restored(self) -> None:
-        """Begin to collect errors."""
         self._errors = self.graph.add_state_errors(StateErrors(self._sc))
 
     def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
@@ -102,10 +133,10 @@ class StateDStream(KeyedStateDStream):
         memory_limit_mb: float,
     ) -> None:
         super().__init__(parent, num_partitions, initial)
-        self._update, self._limit_mb = update, memory_limit_mb
+        self._update = update
+        self._limit_mb = memory_limit_mb
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Call the update function for every key with a state or new values."""
         return self._updated(time_ms, UpdateState(time_ms, self._update, self._limit_mb, self._errors.reported))
 
 
@@ -122,16 +153,16 @@ class InternalMapWithStateDStream(KeyedStateDStream):
     def __init__(self, parent: Node, spec: StateSpec[Any, Any, Any, Any]) -> None:
         super().__init__(parent, spec._num_partitions, spec._initial, spec._partition_function)
         # Not the spec itself: it may hold initial states in an RDD, which a checkpoint of the program cannot hold.
-        self._update, self._takes_time, self._timeout_ms = spec._function, spec._takes_time, spec._timeout_ms
+        self._update = spec._function
+        self._takes_time = spec._takes_time
+        self._timeout_ms = spec._timeout_ms
         self._home = ""
 
     @property
     def home(self) -> str:
-        """Location of the state store."""
         return self._home or f"{self.graph.state_home}/{self.number}"
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
-        """Take over the states of an earlier run, and continue its state store."""
         self._home = home
         super().recover(files, num_partitions, home)
 
@@ -140,11 +171,9 @@ class InternalMapWithStateDStream(KeyedStateDStream):
 
     @property
     def default_checkpoint_ms(self) -> int:
-        """Ten slide durations, as in Spark."""
         return _SLIDES_PER_CHECKPOINT * self.slide_ms
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Call the mapping function for the new records, and for the states that time out."""
         # Older versions of the states may still be read: by pending batches, to recompute a lost partition, and by a
         # run that recovers from a checkpoint.
         horizon_ms = min([time_ms - self.remember_ms, *self._generated])

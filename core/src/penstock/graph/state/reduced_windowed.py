@@ -36,7 +36,6 @@ class PanesDStream(Node):
         self.persist_by_default()
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The pane of a batch."""
         rdd = self.reduced.get_or_compute(time_ms)
         return None if rdd is None else rdd.mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)
 
@@ -62,16 +61,16 @@ class ReducedWindowedDStream(StatefulDStream):
     ) -> None:
         reduced.fix_partitions()
         self._panes = PanesDStream(reduced)
-        self._reduction, self._inverse, self._keep_pair = reduced.combiner, inverse, keep_pair
+        self._reduction = reduced.combiner
+        self._inverse = inverse
+        self._keep_pair = keep_pair
         super().__init__(self._panes, reduced.requested_partitions, window_ms=window_ms, slide_ms=slide_ms)
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
-        """Take over the windows of an earlier run, and partition the panes as they are."""
         self._panes.reduced.fix_partitions(num_partitions)
         super().recover(files, num_partitions, home)
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Slide the previous window, or reduce this one from its panes."""
         pane_ms = self._panes.slide_ms
         begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
         previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None

@@ -45,7 +45,8 @@ class StatefulDStream(Node):
         slide_ms: int | None = None,
     ) -> None:
         super().__init__(parent.graph, (parent,), window_ms, slide_ms)
-        self._parent, self.partition_function = parent, partition_function
+        self._parent = parent
+        self.partition_function = partition_function
         self._requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self.persist_by_default()
 
@@ -67,7 +68,8 @@ class StatefulDStream(Node):
             num_partitions: their number of partitions.
             home: location of the files beside them.
         """
-        self._requested_partitions, self._files = num_partitions, dict(files)
+        self._requested_partitions = num_partitions
+        self._files = dict(files)
         for time_ms, path in files.items():
             saved = checkpointed_state(self._sc, path, num_partitions, self.partition_function)
             rdd = self._relocated(saved)
@@ -94,7 +96,6 @@ class StatefulDStream(Node):
         return union.mapPartitionsWithIndex(merge, True)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The state after a batch; ``None`` if it was forgotten: a state cannot be computed again."""
         if any(time > time_ms for time in self._generated):
             return None
         # An earlier batch that is still to be retried comes first, so that the state does not skip its input.
@@ -104,7 +105,6 @@ class StatefulDStream(Node):
         return self.advance_state(time_ms)
 
     def is_forgettable(self, time_ms: int) -> bool:
-        """Every RDD but the newest, from which the next one is computed, however many batches fail in between."""
         return time_ms < max(self._generated)
 
     @abstractmethod
@@ -128,14 +128,11 @@ class StateView(MapPartitionsDStream):
         self.state = state
 
     def set_name(self, name: str) -> None:
-        """Name the stateful stream, too."""
         self.state.set_name(name)
         super().set_name(name)
 
     def persist(self, level: StorageLevel) -> None:
-        """Persist the state's RDDs at that level."""
         self.state.persist(level)
 
     def set_checkpoint_interval(self, interval_ms: int) -> None:
-        """Checkpoint the state at that interval."""
         self.state.set_checkpoint_interval(interval_ms)

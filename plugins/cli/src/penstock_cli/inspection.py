@@ -7,21 +7,24 @@ unpickles anything, so it runs no code of a program, and it changes nothing. Run
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import Factory, define, frozen
 
-from penstock import conf
-from penstock.blocks.block import StoredBlock
-from penstock.blocks.block_file import open_block_file
-from penstock.blocks.received_block_handler import file_name
-from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
-from penstock.checkpoint.store import CheckpointStore
-from penstock.errors import BlockGoneError, CheckpointError, WriteAheadLogError, text_of
-from penstock.journal.reader import LogReader, unknown_event
-from penstock.journal.segment import segment_name, segment_numbers
-from penstock.storage.directory import Directory
-from penstock.track.allocations import Allocations, allocations_lost
+from penstock import PenstockError, StoredBlock
+from penstock.spi import (
+    Checkpoint,
+    CheckpointStore,
+    Directory,
+    SavedLog,
+    open_block_file,
+    saved_logs,
+    stream_directory,
+    text_of,
+)
+
+_ON_DAMAGE = "spark.penstock.checkpoint.onDamage"
+_ON_LOST_BLOCKS = "spark.penstock.blocks.onLost"
 
 #: What a program that starts on the directory would do. ``skip``: it refuses, unless damage is to be skipped.
 Verdict = Literal["nothing", "refused", "skip", "yes"]
@@ -45,23 +48,6 @@ class CheckpointFile:
     name: str
     num_bytes: int
     damage: str = ""
-
-
-@frozen
-class LogFiles:
-    """One write-ahead log.
-
-    Attributes:
-        name: its folder.
-        segments: name and size in bytes of each file, oldest first.
-        events: number of events that can be read.
-        lost: number of events known to be missing.
-    """
-
-    name: str
-    segments: list[tuple[str, int]]
-    events: int = 0
-    lost: int = 0
 
 
 @frozen
@@ -105,7 +91,7 @@ class Inspection:
     directory: str
     checkpoints: list[CheckpointFile] = Factory(list)
     newest: Checkpoint | None = None
-    logs: list[LogFiles] = Factory(list)
+    logs: list[SavedLog] = Factory(list)
     blocks: list[StreamBlocks] = Factory(list)
     damage: list[str] = Factory(list)
     verdict: Verdict = "nothing"
@@ -130,7 +116,7 @@ def inspect(location: str, *, verifies_blocks: bool = False) -> Inspection:
         try:
             found.newest = store.read(name)
             damage = ""
-        except CheckpointError as error:
+        except PenstockError as error:
             damage = str(error)
             found.damage.append(f"{name}: {damage}")
         found.checkpoints.append(CheckpointFile(name, len(directory.read(name)), damage))
@@ -151,7 +137,7 @@ def inspect(location: str, *, verifies_blocks: bool = False) -> Inspection:
     _add_states(found, directory, found.newest)
     try:
         _add_logs(found, directory, found.newest, verifies_blocks=verifies_blocks)
-    except WriteAheadLogError as error:
+    except PenstockError as error:
         found.damage.append(str(error))
         found.verdict, found.reason = "refused", "a write-ahead log cannot be read: restore its files"
     return found
@@ -161,7 +147,7 @@ def _add_program(found: Inspection, store: CheckpointStore, newest: Checkpoint) 
     if newest.program is not None:
         try:
             store.read_program(newest.program)
-        except CheckpointError as error:
+        except PenstockError as error:
             found.damage.append(str(error))
             found.reason = "a program can recover its state from here; its own code must rebuild its streams"
 
@@ -179,71 +165,41 @@ def _add_states(found: Inspection, directory: Directory, newest: Checkpoint) -> 
 
 
 def _add_logs(found: Inspection, directory: Directory, newest: Checkpoint, *, verifies_blocks: bool) -> None:
-    """Read both logs as a recovery does that skips damage.
+    """Add both logs and the received blocks.
 
     Raises:
-        WriteAheadLogError: a log cannot be read, or was written by another version.
+        PenstockError: a log cannot be read, or was written by another version.
     """
-    for name in (BLOCK_LOG, COMPLETED_OUTPUTS):
-        files = directory.child(name)
-        segments = [(segment, len(files.read(segment))) for segment in map(segment_name, segment_numbers(files))]
-        known = newest.logged_events if name == BLOCK_LOG else 0
-        if not segments and not known:
-            continue
-        events, last, state = LogReader(files, newest.run, skips_damage=True).read()
-        damage = list(state.damages)
-        if last < known:
-            damage.append(f"{files.location()} ends with event {last}, and the checkpoint knows of {known}")
-        lost = state.lost + max(known - last, 0)
-        found.logs.append(LogFiles(name, segments, len(events), lost))
-        if damage:
-            found.damage += damage
+    for log in saved_logs(directory, newest):
+        found.logs.append(log)
+        if log.damages:
+            found.damage += log.damages
             found.verdict = "skip"
             found.reason = (
-                f"a program refuses to start, naming this damage; with {conf.key('on_damage')}=skip it recovers "
-                "without the lost records and reports how many"
+                f"a program refuses to start, naming this damage; with {_ON_DAMAGE}=skip it recovers without the lost "
+                "records and reports how many"
             )
-        if name == BLOCK_LOG:
-            found.blocks = list(_blocks(found, directory, newest, events, lost > state.lost, verifies_blocks))
+        found.blocks += _blocks(found, log, verifies_blocks)
 
 
-def _blocks(
-    found: Inspection,
-    directory: Directory,
-    newest: Checkpoint,
-    events: list[dict[str, Any]],
-    ends_early: bool,
-    verifies: bool,
-) -> Iterator[StreamBlocks]:
-    allocations = Allocations()
-    if ends_early:
-        batches = newest.zero_time_ms, newest.batch_interval_ms, newest.last_time_ms
-        events = [*events, allocations_lost(*batches, [saved.stream_id for saved in newest.inputs])]
-    try:
-        for event in events:
-            allocations.apply(event)
-    except (ValueError, TypeError, LookupError) as error:
-        raise unknown_event(directory.location(BLOCK_LOG), error) from error
-    known = allocations.known()
-    for stream_id in sorted({block.stream_id for block in known}):
-        files = directory.child(RECEIVED_DATA).child(str(stream_id))
+def _blocks(found: Inspection, log: SavedLog, verifies: bool) -> Iterator[StreamBlocks]:
+    for stream_id in sorted({block.stream_id for block in log.blocks}):
+        files = Directory.of(stream_directory(found.directory, stream_id))
         names = files.names()
-        blocks = [block for block in known if block.stream_id == stream_id]
+        blocks = [block for block in log.blocks if block.stream_id == stream_id]
         damaged = list(_damaged_blocks(blocks, files, set(names), verifies=verifies))
         yield StreamBlocks(
             stream_id,
             len(blocks),
             _records(blocks),
             sum(block.num_bytes for block in blocks),
-            _records(allocations.unallocated(stream_id)),
+            _records(block for block in log.unallocated if block.stream_id == stream_id),
             len(names),
             len(damaged),
         )
         if damaged:
             found.damage += damaged
-            lost = (
-                f"batches that need the lost blocks fail; with {conf.key('on_lost_blocks')}=skip they run without them"
-            )
+            lost = f"batches that need the lost blocks fail; with {_ON_LOST_BLOCKS}=skip they run without them"
             if lost not in found.reason:
                 found.reason = f"{found.reason}. Then {lost}" if found.verdict == "skip" else lost
             found.verdict = "skip"
@@ -252,17 +208,18 @@ def _blocks(
 def _damaged_blocks(
     blocks: Iterable[StoredBlock], files: Directory, names: set[str], *, verifies: bool
 ) -> Iterator[str]:
+    home = "/".join(["", *files.location().rsplit("/", 2)[1:], ""])
     for block in blocks:
         # A plugin may have stored it elsewhere.
-        if f"/{RECEIVED_DATA}/{block.stream_id}/" not in block.path:
+        if home not in block.path:
             continue
-        name = file_name(block.block_id)
+        name = block.path.rpartition("/")[2]
         if name not in names:
             yield f"{files.location(name)} is missing: {block.num_records} records"
         elif verifies:
             try:
                 open_block_file(files.location(name), block.checksum)
-            except (BlockGoneError, OSError) as error:
+            except (PenstockError, OSError) as error:
                 yield f"{text_of(error)}: {block.num_records} records"
 
 

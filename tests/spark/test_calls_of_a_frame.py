@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from tests.helpers.frame_programs import FRUGAL
 from tests.spark.test_calls_of_a_batch import Received, Silent, calls  # noqa: F401  # calls is a fixture
 
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.inputs import ReceiverInputDStream
+from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock_dataframes.plugin import dataframes
 
@@ -28,6 +30,9 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     calls: list[str],  # noqa: F811
 ) -> None:
     use_this_python(sc)
+    conf = SparkSession.builder.getOrCreate().conf
+    for key, value in FRUGAL.items():
+        conf.set(key, value)
     graph, found = DStreamGraph(sc, 1000), list[Any]()
     lines: DStream[str] = DStream(ReceiverInputDStream(graph, Silent()), cast(Any, None))
     words = dataframes(lines, None).selectExpr("explode(split(value, ' ')) AS word")
@@ -46,4 +51,6 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     calls.clear()
     rows_job.run()
     assert 0 < len(calls) <= MOST_CALLS_OF_A_FRAME, calls
+    for key in FRUGAL:
+        conf.unset(key)
     assert found == 2 * [[("a", 1), ("b", 2)], [("a b", 3.0), ("b", 1.0)]]

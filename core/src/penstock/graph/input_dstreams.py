@@ -62,17 +62,13 @@ class ReceiverInputDStream(InputDStream):
 
     def __init__(self, graph: DStreamGraph, receiver: Any, schema: pa.Schema | None = None) -> None:
         super().__init__(graph)
-        self.receiver, self._schema = receiver, schema
+        self.receiver = receiver
+        self._schema = schema
 
     def persist_by_default(self) -> None:
         """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The batch's records; none for times before the start, which windows ask for.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
         rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
         received = self.graph.runtime.received_blocks
         if received is not None and time_ms > (self.graph.zero_time_ms or 0):
@@ -87,23 +83,19 @@ class ReceiverInputDStream(InputDStream):
         return rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's blocks, if it has some."""
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else inputs_of(rdd)
 
     @property
     def has_columns(self) -> bool:
-        """Blocks have a schema, unless a receiver stores objects that have no typed form."""
         return True
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """The schema of every block, if the method that created the stream says it."""
         return self._schema
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """Its id, unless the RDDs are persisted or checkpointed, and must be computed."""
         return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
 
 
@@ -129,12 +121,10 @@ class PulledInputDStream(InputDStream):
         self.restored()
 
     def restored(self) -> None:
-        """Create the source."""
         self._source = self._make()
         self._source.open(self._sc, self.graph.batch_interval_ms)
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the source, which ``make`` creates again."""
         return {
             **super().program_state(),
             "_source": None,
@@ -161,19 +151,12 @@ class PulledInputDStream(InputDStream):
             self._source.restore(position["source"])
 
     def start(self) -> None:
-        """Start the source."""
         self._source.start()
 
     def stop(self) -> None:
-        """Stop the source."""
         self._source.stop()
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """Call the source. Its times only increase: the records of a skipped time are in a later batch.
-
-        Raises:
-            StreamingStateError: the source failed at this time, and has been called with a later one since.
-        """
         if time_ms <= self._position_ms:
             assert isinstance(self._source, RecoverableSource)
             repeated = self._source.compute_again(time_ms)
@@ -205,7 +188,6 @@ class PulledInputDStream(InputDStream):
         return batch.rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's columns if the source has them, else its RDD; nothing for a time without a batch."""
         rdd = self.get_or_compute(time_ms)
         if rdd is None:
             return None
@@ -214,16 +196,13 @@ class PulledInputDStream(InputDStream):
 
     @property
     def runs_foreign_code(self) -> bool:
-        """The source's code."""
         return True
 
     @property
     def has_columns(self) -> bool:
-        """Only the batches of the source say so."""
         return True
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches, here and in the source."""
         super().clear_metadata(time_ms, unpersist=unpersist)
         self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
         self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
@@ -254,16 +233,15 @@ class QueueInputDStream(InputDStream):
         self._size, self._take = (
             (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
         )
-        self._one_at_a_time, self._default = one_at_a_time, default
+        self._one_at_a_time = one_at_a_time
+        self._default = default
         # Items by batch time that could not be made into an RDD yet: a retry uses the same.
         self._taken: dict[int, list[Any]] = {}
 
     def program_state(self) -> dict[str, Any]:
-        """The stream without its queue, which may hold RDDs."""
         return {**super().program_state(), "_size": None, "_take": None, "_default": None, "_taken": {}}
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The next RDD, or the union of all that are in the queue now."""
         if time_ms not in self._taken:
             count = min(self._size(), 1) if self._one_at_a_time else self._size()
             self._taken[time_ms] = [self._take() for _ in range(count)]
@@ -276,6 +254,5 @@ class QueueInputDStream(InputDStream):
         return rdd
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches, and the items taken for them."""
         super().clear_metadata(time_ms, unpersist=unpersist)
         self._taken = {time: taken for time, taken in self._taken.items() if time > time_ms - self.remember_ms}
