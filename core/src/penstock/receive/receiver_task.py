@@ -1,4 +1,4 @@
-"""``ReceiverTask``: the Spark task that a receiver is.
+"""``ReceiverTask``: the Spark task that runs a receiver.
 
 Sets up one launch inside a Python worker, runs it until the receiver has stopped, and serves its blocks for as long as
 the driver asks. Where a receiver runs is the tracker's decision, so a retry by Spark ends at once. Runs on the worker's
@@ -177,8 +177,8 @@ class _Launch:
                 self._host.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
-                is_known = self._supervisor.is_deregistered and error is self._supervisor.state.start_error
-                if not is_known or _has_left_threads(threads):
+                is_reported = self._supervisor.is_deregistered and error is self._supervisor.state.start_error
+                if not is_reported or _has_left_threads(threads):
                     raise
                 log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))
             finally:
@@ -213,7 +213,7 @@ class _Launch:
 
 def _has_left_threads(before: Collection[threading.Thread]) -> bool:
     """Whether a thread that is not the engine's was started since and still runs."""
-    return any(each not in before and not isinstance(each, EngineThread) for each in threading.enumerate())
+    return any(thread not in before and not isinstance(thread, EngineThread) for thread in threading.enumerate())
 
 
 def _address_towards(driver: str) -> str:
