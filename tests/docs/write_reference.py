@@ -224,6 +224,9 @@ _SPI_TOPICS = {
     "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
     "Installed plugins": "What is loaded, and the options that each plugin offers.",
     "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
+    "Listeners": "Events by class, and a listener as the listener bus calls it.",
+    "The process": "Clocks, the engine's threads, and the global state that a plugin may change.",
+    "Public names": "For modules that import their public names when they are first used.",
     "Checkpoint directories": "What a checkpoint and its logs contain.",
 }
 # Names that docs/reference/events.md describes.
