@@ -37,7 +37,7 @@ class RunningListener:
     """Listeners with their context. Delivers events one at a time, to PySpark-style listeners as views.
 
     Args:
-        subject: the kit of the running check.
+        subject: the subject of the running check.
         context: the context that ``make`` got.
         probe: the listeners.
 
@@ -120,7 +120,7 @@ class RunningListener:
 
 
 class ListenerSubject(Subject):
-    """The kit of the listener checks."""
+    """The listeners under test."""
 
     def context(self, streams: Sequence[int] = (0, 1)) -> FakeListenerContext:
         """A new context with the suite's configuration."""

@@ -216,7 +216,7 @@ _finished: dict[Any, LiveResult | CheckFailure] = {}
 
 
 class LiveSubject(ReceiverSubject):
-    """The kit of the live checks. Finished runs are shared by the checks of one subject."""
+    """The plugin under test in programs on Spark. Finished runs are shared by the checks of one subject."""
 
     def needs_plugin(self) -> None:
         """Refuse a subject that another process cannot load."""
