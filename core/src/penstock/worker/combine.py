@@ -40,14 +40,7 @@ _HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
 
 @frozen
 class Combiner:
-    """The functions that combine the values of a key, with PySpark's names.
-
-    Attributes:
-        createCombiner: turns the first value of a key into a combiner.
-        mergeValue: merges another value into a combiner.
-        mergeCombiners: merges two combiners.
-        memory_limit_mb: the worker spills when it uses more (``spark.python.worker.memory``).
-    """
+    """PySpark's functions to combine the values of a key, and the memory (MB) from which on the worker spills."""
 
     createCombiner: Callable[[Any], Any]
     mergeValue: Callable[[Any, Any], Any]
@@ -56,12 +49,7 @@ class Combiner:
 
 
 class _Combined:
-    """The combiners of a partition.
-
-    Args:
-        combiner: merges values and combiners.
-        pairs: combiners by key; moved to PySpark's merger when the worker uses too much memory.
-    """
+    """The combiners of a partition by key; moved to PySpark's merger when the worker uses too much memory."""
 
     def __init__(self, combiner: Combiner, pairs: dict[Any, Any] | None = None) -> None:
         from pyspark.shuffle import get_used_memory

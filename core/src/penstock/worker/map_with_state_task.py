@@ -1,7 +1,4 @@
-"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair.
-
-Its results travel to the next batch: a handle of the partition's states, and the records that the function returned.
-"""
+"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair."""
 
 from __future__ import annotations
 
@@ -55,8 +52,6 @@ class MapWithState:
     Its results are the mapped records, the handle of the new states, and the errors.
 
     Attributes:
-        update: the program's mapping function.
-        time_ms: batch time.
         timeout_ms: age at which states time out; ``None`` for never.
         home: location of the state store.
         horizon_ms: no batch needs older versions of the states.
