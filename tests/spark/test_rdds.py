@@ -21,7 +21,7 @@ def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(mon
         return FakeRDD([[each.element] for each in partitions])
 
     monkeypatch.setattr(rdds, "located_rdd", make)
-    monkeypatch.setattr(rdds, "_MAX_SLOTS", 2)
+    monkeypatch.setattr(rdds, "_MAX_PLACEHOLDERS", 2)
     slots = PlaceholderRdds(MagicMock())
     first = slots.at([("a",), ()])
     assert first.collect() == [0, 1]

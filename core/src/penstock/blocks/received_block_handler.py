@@ -49,11 +49,7 @@ class ReceivedBlockHandler(Protocol):
 
 
 class LocalBlockHandler(ReceivedBlockHandler):
-    """Blocks in the run's directory on this host, which all launches of all receivers on this host share.
-
-    Args:
-        directory: created with the first block.
-    """
+    """Blocks in the run's directory on this host, which all launches of all receivers on this host share."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

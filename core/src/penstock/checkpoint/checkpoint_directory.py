@@ -32,14 +32,7 @@ from penstock.storage.uri import is_remote, location_of_hadoop
 
 
 class CheckpointDirectory:
-    """The checkpoint directory of a run.
-
-    Args:
-        sc: the SparkContext that uses it for RDD checkpoints.
-        settings: the configuration in force.
-        name: the program's text for the directory.
-        folder: the run's folder in the directory.
-    """
+    """The checkpoint directory of a run."""
 
     def __init__(self, sc: SparkContext, settings: Settings, name: str, folder: RunFolder) -> None:
         self._sc = sc

@@ -29,10 +29,6 @@ class Program:
 
     Attributes:
         context: the StreamingContext, to which streams refer; a saved program contains a reference to it.
-        sc: runs its Spark jobs.
-        settings: the configuration in force.
-        clock: gives the batch times.
-        graph: the program's DStreams.
     """
 
     context: object

@@ -56,7 +56,6 @@ class GraphRuntime:
         generation_retries: maximum retries of an output whose RDD could not be generated.
         before_output: called with batch time and output operation id before the output's RDD is generated, if the
             program's functions or a plugin's source are called for it, because these may run Spark jobs.
-        monotonic_ms: the engine's monotonic clock.
         discard_file: called with the path of a checkpointed RDD that no stream needs.
         recoverable_ms: returns the oldest batch time from which a later run may recover; ``None`` without checkpoints.
     """

@@ -29,10 +29,8 @@ class Recovered:
     """The condition of a log.
 
     Attributes:
-        events: number of readable events, including those of the state.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
-        lost: number of records known to be missing.
     """
 
     events: int = 0
@@ -50,8 +48,6 @@ class LogReader:
     """Reads the segments of one run; segments of other runs are ignored.
 
     Args:
-        directory: the log's.
-        run: id of the run whose segments count.
         skips_damage: report what is missing instead of refusing the log.
     """
 

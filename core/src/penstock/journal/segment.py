@@ -57,8 +57,6 @@ class Header:
     """The first record of a segment.
 
     Attributes:
-        run: id of the run that wrote the segment.
-        first: the number of its first event.
         state: the count of state records before the events; ``None`` if the segment has no state.
     """
 
@@ -89,7 +87,6 @@ class Segment:
         number: the segment's number, from 0.
         location: path or URI of the file.
         header: the first record; ``None`` if it cannot be read.
-        state: the sound state records.
         events: the sound events, in file order.
         damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
         truncated_bytes: number of bytes after the last sound record.

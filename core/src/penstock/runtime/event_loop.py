@@ -24,10 +24,7 @@ class EventLoop(Generic[E]):
     """Handles events one at a time, first in, first out.
 
     Args:
-        name: the thread's name.
-        on_receive: handles one event, on the loop's thread.
         on_error: called with the error of a handler; the loop continues.
-        clock: times the delayed events.
     """
 
     def __init__(

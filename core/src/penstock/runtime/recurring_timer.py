@@ -17,10 +17,7 @@ class RecurringTimer:
     """Calls ``callback(tick_ms)`` for each tick.
 
     Args:
-        clock: times the ticks.
-        period_ms: time between two ticks.
         callback: called with the nominal time of the tick, ms since the epoch.
-        name: part of the thread's name.
         on_error: called with the error of a callback.
         skip_missed: fire only the last of several ticks that are due.
         on_missed: called with the number of missed ticks, once for each delay of the timer.

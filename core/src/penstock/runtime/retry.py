@@ -26,13 +26,7 @@ def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: rando
 
 
 class Backoff:
-    """Counts failures since the last success, and computes the next delay.
-
-    Args:
-        first_ms: nominal delay after the first failure.
-        longest_ms: maximum nominal delay.
-        rng: source of the jitter.
-    """
+    """Counts failures since the last success, and computes the next delay."""
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms = first_ms

@@ -245,11 +245,6 @@ class RemoteDirectory(Directory):
 
     A file exists once it is closed: object stores have no flush, and other processes do not see what Arrow flushes to
     HDFS.
-
-    Args:
-        filesystem: an Arrow file system.
-        path: the directory's path in it.
-        location: its URI, for messages and for other processes.
     """
 
     can_append = False

@@ -32,7 +32,6 @@ class Client:
 
     Args:
         location: ``grpc://host:port``.
-        token: the application's.
         timeout_ms: how long one ``ask`` may take, retries included.
         retry: whether to retry while the endpoint cannot be reached; otherwise the first failure is an error.
         advice: the remedy when the endpoint cannot be reached; ends the error.

@@ -46,7 +46,6 @@ class Ports:
     Attributes:
         first: the preferred port; 0 for any.
         retries: the number of following ports to try while ports are in use.
-        advice: the remedy when no port is free.
     """
 
     first: int = 0
@@ -68,10 +67,10 @@ ANY_PORT = Ports()
 def _why_not(host: str, port: int) -> str:
     """The reason why nothing can listen on an address and port; empty if it is free."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, _protocol, _name, address = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _protocol, _name, address = addresses[0]
         with socket.socket(family, kind) as probe:
-            # As gRPC does: a port whose last connections have just closed is free.
+            # As in gRPC: a port whose last connections have just closed is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
@@ -104,11 +103,9 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     """Serve messages and streams of record batches.
 
     Args:
-        host: the address to listen on.
         token: the token that callers must send, with its TLS files.
         handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
-        ports: the ports to try.
 
     Raises:
         WireError: the address is not this host's, or every port is in use.

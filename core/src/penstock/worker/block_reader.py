@@ -44,10 +44,8 @@ class ReadBlocks:
     """Partition function from block references to records.
 
     Attributes:
-        token: the application's.
         driver_location: ``grpc://host:port`` of the tracker's endpoint, which knows the locations of blocks and gets
             reports of lost ones; empty if there is none.
-        skips_lost: skip lost blocks instead of failing.
     """
 
     token: Token

@@ -53,9 +53,7 @@ class MapWithState:
 
     Attributes:
         timeout_ms: age at which states time out; ``None`` for never.
-        home: location of the state store.
         horizon_ms: no batch needs older versions of the states.
-        reported: sends the errors to the driver.
         time: the batch's datetime if the function takes it.
     """
 
