@@ -39,7 +39,7 @@ from penstock.spark.jvm_shutdown import StopRequests
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from penstock.checkpoint.manifest import Checkpoint
+    from penstock.checkpoint.checkpoint_format import Checkpoint
     from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("context")

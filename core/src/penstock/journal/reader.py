@@ -31,6 +31,7 @@ class Recovered:
     Attributes:
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
+        lost: number of missing records.
     """
 
     events: int = 0
@@ -47,8 +48,7 @@ class Recovered:
 class LogReader:
     """Reads the segments of one run; segments of other runs are ignored.
 
-    Args:
-        skips_damage: report what is missing instead of refusing the log.
+    With ``skips_damage`` it reports what is missing instead of refusing the log.
     """
 
     def __init__(self, directory: Directory, run: str, *, skips_damage: bool) -> None:
@@ -61,11 +61,7 @@ class LogReader:
         self._lost = 0
 
     def read(self) -> tuple[list[Event], int, Recovered]:
-        """Read the log.
-
-        Returns:
-            The events of the state and those after it, in order; the number of the last event, 0 for none; and the
-            condition of the log.
+        """Read the events of the state and those after it, in order; the last event's number (0: none); the condition.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
@@ -73,9 +69,8 @@ class LogReader:
         try:
             base, following = self._segments()
         except OSError as error:
-            raise WriteAheadLogError(
-                f"the write-ahead log in {self._directory.location()} cannot be read: {error}"
-            ) from error
+            where = self._directory.location()
+            raise WriteAheadLogError(f"the write-ahead log in {where} cannot be read: {error}") from error
         chain = [base, *following] if base else following
         if not chain:
             return [], 0, Recovered(damages=tuple(self._damages))

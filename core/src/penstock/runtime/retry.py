@@ -14,40 +14,32 @@ T = TypeVar("T")
 
 
 def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: random.Random) -> float:
-    """The delay before the next attempt: doubled by each failure, with jitter so that clients do not retry in step.
+    """The delay before the next attempt: doubled by each earlier failure, up to ``longest_ms``.
 
-    Args:
-        failures: number of failures before this one.
-        first_ms: nominal delay after the first failure.
-        longest_ms: maximum nominal delay.
-        rng: source of the jitter; the delay is 50 to 100 % of the nominal one.
+    It is 50 to 100 % of that, at random, so that clients do not retry in step.
     """
     return min(first_ms * 2.0 ** min(failures, 60), longest_ms) * rng.uniform(0.5, 1.0)
 
 
 class Backoff:
-    """Counts failures since the last success, and computes the next delay."""
+    """Counts failures since the last success, and computes the next delay as ``delay_ms_after``."""
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms = first_ms
         self._longest_ms = longest_ms
         self._rng = rng or random.Random()
-        self._failures = 0
-
-    @property
-    def failures(self) -> int:
-        """Number of delays handed out since the last success."""
-        return self._failures
+        #: Number of delays computed since the last success.
+        self.failures = 0
 
     def next_ms(self) -> float:
         """The delay before the next attempt; counts a failure."""
-        delay_ms = delay_ms_after(self._failures, self._first_ms, self._longest_ms, self._rng)
-        self._failures += 1
+        delay_ms = delay_ms_after(self.failures, self._first_ms, self._longest_ms, self._rng)
+        self.failures += 1
         return delay_ms
 
     def reset(self) -> None:
         """Start over from the first delay, after a success."""
-        self._failures = 0
+        self.failures = 0
 
 
 def retry(

@@ -15,7 +15,7 @@ from penstock.errors import CheckpointError, other_version, summary_of
 from penstock.json_converter import structure
 
 #: Version of the checkpoint's JSON format; every other version is refused.
-FORMAT = 3
+FORMAT_VERSION = 3
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
 #: Folder of the driver write-ahead log: received blocks and their allocation to batches.
@@ -85,7 +85,7 @@ class Checkpoint:
     """
 
     #: The version of this format.
-    format: ClassVar[int] = FORMAT
+    format: ClassVar[int] = FORMAT_VERSION
 
     number: int
     written_ms: int
@@ -110,13 +110,9 @@ class Checkpoint:
     launched_as: str = ""
 
     def to_json(self) -> bytes:
-        """Encode as UTF-8 JSON.
-
-        Raises:
-            CheckpointError: a value is not JSON-serializable; names it.
-        """
+        """Encode as UTF-8 JSON; refuses values that have no JSON form, by name."""
         try:
-            return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+            return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
             wrong = [
                 f"the position of input stream {saved.name}" for saved in self.inputs if not _is_json(saved.position)
@@ -125,17 +121,13 @@ class Checkpoint:
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
-        """Decode the result of ``to_json``.
-
-        Raises:
-            CheckpointError: it has another format version, or is not a checkpoint.
-        """
+        """Decode the result of ``to_json``; refuses another format version."""
         try:
             values = json.loads(data)
             if not isinstance(values, Mapping) or "format" not in values:
                 raise ValueError("it has no format version")
-            if values["format"] != FORMAT:
-                raise CheckpointError(other_version("it", values["format"], FORMAT))
+            if values["format"] != FORMAT_VERSION:
+                raise CheckpointError(other_version("it", values["format"], FORMAT_VERSION))
             read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
