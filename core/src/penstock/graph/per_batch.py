@@ -1,4 +1,4 @@
-"""The nodes of operators on single batches."""
+"""The nodes of operators on single batches: ``mapPartitions``, ``combineByKey``, ``union`` and ``transform``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reductions by key within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
+"""``combineByKey`` within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
 
 The map side of a shuffle creates one combiner per key of its partition and puts them into buckets, one per partition of
-the result. The reduce side merges the combiners of all map tasks. Runs in the Python worker.
+the result. The reduce side merges the combiners of all map tasks.
 """
 
 from __future__ import annotations
