@@ -34,7 +34,7 @@ def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
 def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -> None:
     node = initialized(lines)
     (found,) = node.batch_inputs(INTERVAL_MS)
-    elements, read = found.elements(node.graph.partition_slots)
+    elements, read = found.elements(node.graph.placeholder_rdds)
     rdd = node.get_or_compute(INTERVAL_MS)
     assert (rdd.prev, rdd.func) == (elements, read)
 

@@ -47,7 +47,7 @@ _NAMES = {
     "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
     "penstock.conf_warnings": "keys_without_effect",
-    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    "penstock.spark.spark_conf": "Property conf_here read_properties",
     # Checkpoint directories: what a checkpoint and its logs contain.
     "penstock.blocks.received_block_handler": "stream_directory",
     "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
@@ -124,10 +124,10 @@ if TYPE_CHECKING:
     from penstock.runtime.log import get_logger as get_logger
     from penstock.runtime.log import set_level as set_level
     from penstock.spark.failure import reason as reason
-    from penstock.spark.launch_conf import Property as Property
-    from penstock.spark.launch_conf import conf_here as conf_here
-    from penstock.spark.launch_conf import read_properties as read_properties
     from penstock.spark.rdds import known_partitions as known_partitions
+    from penstock.spark.spark_conf import Property as Property
+    from penstock.spark.spark_conf import conf_here as conf_here
+    from penstock.spark.spark_conf import read_properties as read_properties
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability

@@ -16,7 +16,6 @@ class Packable(Generic[T]):
     """A part of a batch that is not divided.
 
     Attributes:
-        value: the part.
         num_bytes: its size, or what its task costs in bytes.
         host: where it is stored; parts of another host begin a new partition. Empty if the host does not matter.
         share: number of its share of the batch; another share begins a new partition.

@@ -30,10 +30,7 @@ class SavedState:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the DStream method that created the stream.
         call_site: function, file and line of the call in the program.
-        num_partitions: number of partitions of its RDDs.
-        partitioned_by: full name of the partition function.
         files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
         store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
     """
@@ -53,8 +50,6 @@ class SavedInput:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the method that created the stream.
-        stream_id: the id in the names of its blocks.
         rate: the receiver's rate limit, records/s; ``None`` if it had none.
         position: position of its source, JSON values; ``None`` if the source has none.
     """
@@ -72,11 +67,8 @@ class Checkpoint:
 
     Attributes:
         number: higher than the number of every earlier checkpoint in this directory.
-        written_ms: when it was collected.
-        application: name of the Spark application.
         run: id of the run; a recovered run keeps it.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
-        versions: Penstock's, PySpark's and Python's.
         zero_time_ms: the graph's zero time; -1 before it is known.
         last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
         pending: generated batches that are not complete, and the number of runs that have begun each.

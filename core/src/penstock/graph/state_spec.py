@@ -1,4 +1,4 @@
-"""``StateSpec``: what a program specifies for ``mapWithState``. Its rules are Spark's."""
+"""``StateSpec``: the program's specification of ``mapWithState``. Its rules are Spark's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ K = TypeVar("K")
 V = TypeVar("V", contravariant=True)
 S = TypeVar("S")
 M = TypeVar("M")
-# Of the static method, which knows no type parameters of the class.
+# For the static method, which has no access to the type parameters of the class.
 K1 = TypeVar("K1")
 V1 = TypeVar("V1")
 S1 = TypeVar("S1")
@@ -25,10 +25,10 @@ M1 = TypeVar("M1")
 
 
 class StateSpec(Generic[K, V, S, M]):
-    """How ``mapWithState`` works; created with ``StateSpec.function``.
+    """The specification of ``mapWithState``; created with ``StateSpec.function``.
 
-    The type parameters are those of the keys, values, states and mapped records. Each of the other methods changes the
-    spec and returns it, so that calls can be chained.
+    The type parameters are the types of keys, values, states and mapped records. The other methods change the spec and
+    return it, so that calls can be chained.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -50,11 +50,12 @@ class StateSpec(Generic[K, V, S, M]):
 
     @staticmethod
     def function(mappingFunction: Callable[..., Any]) -> StateSpec[Any, Any, Any, Any]:
-        """A spec with a mapping function, which is called for each record.
+        """A spec with a mapping function, which is called for every record.
 
         Args:
-            mappingFunction: ``f(key, value, state)``: each result is a record of the stream; or ``f(time, key, value,
-                state)``: each result that is not ``None`` is one. ``value`` is ``None`` when the state times out.
+            mappingFunction: ``f(key, value, state)``, whose results are the records of the stream; or ``f(time, key,
+                value, state)``, whose results are records unless they are ``None``. ``value`` is ``None`` when the
+                state times out.
 
         Raises:
             AssertionError: the function takes neither three nor four arguments.
@@ -68,7 +69,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self
 
     def numPartitions(self, numPartitions: int) -> Self:
-        """Set the number of partitions of the states; by default the slots that receivers leave free.
+        """Set the number of partitions of the states; by default the number of task slots without receivers.
 
         Raises:
             TypeError: it is not an integer.
@@ -83,7 +84,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self.numPartitions(partitioner.numPartitions)
 
     def timeout(self, duration: float) -> Self:
-        """Time out the state of a key that got no record for longer than ``duration`` seconds.
+        """Time out the state of a key that has had no record for longer than ``duration`` seconds.
 
         Raises:
             ConfigurationError: the duration is not a positive number of milliseconds.

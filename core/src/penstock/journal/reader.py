@@ -29,7 +29,6 @@ class Recovered:
     """The condition of a log.
 
     Attributes:
-        events: number of readable events, including those of the state.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
         lost: number of missing records.

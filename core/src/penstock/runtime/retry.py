@@ -46,6 +46,7 @@ def retry(
     action: Callable[[], T],
     backoff: Backoff,
     *,
+    failed: BaseException | None = None,
     retries: float = math.inf,
     timeout_ms: float = math.inf,
     retry_if: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
@@ -58,6 +59,7 @@ def retry(
     Args:
         action: one attempt.
         backoff: computes the delays.
+        failed: the error of a first attempt that was made before this call, which begins with the delay then.
         retries: maximum attempts after the first.
         timeout_ms: no attempt starts later than this after the call.
         retry_if: whether an error is worth another attempt.
@@ -69,17 +71,24 @@ def retry(
     stop = stop or threading.Event()
     started_ms = clock.monotonic_ms()
     attempts = 0
-    while True:
-        attempts += 1
-        try:
-            return action()
-        except BaseException as error:
-            if attempts > retries or not retry_if(error):
-                raise
+    try:
+        while True:
+            if failed is None:
+                try:
+                    return action()
+                except BaseException as error:
+                    failed = error
+            attempts += 1
+            if attempts > retries or not retry_if(failed):
+                raise failed
             delay_ms = backoff.next_ms()
             if clock.monotonic_ms() + delay_ms - started_ms > timeout_ms or stop.is_set():
-                raise
-            on_retry(error, delay_ms)
+                raise failed
+            on_retry(failed, delay_ms)
             clock.wait_for(delay_ms, stop)
             if stop.is_set():
-                raise
+                raise failed
+            failed = None
+    finally:
+        # Otherwise the error's traceback and this frame would refer to each other.
+        failed = None

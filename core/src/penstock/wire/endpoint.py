@@ -68,7 +68,7 @@ def _why_not(host: str, port: int) -> str:
         addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, _protocol, _name, address = addresses[0]
         with socket.socket(family, kind) as probe:
-            # As gRPC does: a port whose last connections have just closed is free.
+            # As in gRPC: a port whose last connections have just closed is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
@@ -101,11 +101,9 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     """Serve messages and streams of record batches; raises ``WireError`` if it cannot listen on ``host`` and a port.
 
     Args:
-        host: the address to listen on.
         token: the token that callers must send, with its TLS files.
         handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
-        ports: the ports to try.
     """
 
     def __init__(

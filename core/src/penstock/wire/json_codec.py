@@ -29,7 +29,6 @@ class Reply:
     """The answer to a message without a reply class of its own.
 
     Attributes:
-        accepted: whether the message took effect.
         reason: why it did not; empty if accepted.
     """
 

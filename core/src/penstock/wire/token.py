@@ -34,7 +34,6 @@ class Tls:
 
     Attributes:
         certificate: this host's, valid for the address at which other hosts reach it.
-        key: the certificate's private key.
         authority: the certificate authority that signed every host's certificate.
         mutual: whether callers must also present a certificate of the authority.
     """

@@ -59,24 +59,24 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
     repeated = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if repeated:
         raise SchemaError(f"two columns are named {repeated[0]!r}: a DataFrame needs distinct names")
-    found = []
+    fields = []
     for field in schema:
         data_type = spark_type(field.type)
         if data_type is None:
             raise SchemaError(
                 f"Spark has no type for the column {field.name!r}, {field.type}: convert it in the receiver"
             )
-        found.append(pa.field(field.name, data_type))
-    return pa.schema(found)
+        fields.append(pa.field(field.name, data_type))
+    return pa.schema(fields)
 
 
 def spark_type(data_type: pa.DataType) -> pa.DataType | None:
     """The Arrow type in which Spark reads values of a type; ``None`` when it has none."""
     if any(is_kind(data_type) for is_kind in _SAME):
         return data_type
-    for is_kind, found in _OTHERS:
+    for is_kind, readable in _OTHERS:
         if is_kind(data_type):
-            return found
+            return readable
     if kinds.is_timestamp(data_type):
         return pa.timestamp("us", UTC if data_type.tz else None)
     if kinds.is_decimal(data_type):
@@ -125,8 +125,8 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
     Args:
         batch: columns of any types.
         schema: the schema of the result.
-        is_declared: whether the program declared the schema; else it was found in an earlier batch, and this one must
-            have the same.
+        is_declared: whether the program declared the schema; otherwise it is the schema of an earlier batch, which this
+            batch must have too.
 
     Raises:
         SchemaError: the batch does not fit the schema.
@@ -146,18 +146,18 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
     return batch
 
 
-def _require_same(found: pa.Schema, schema: pa.Schema) -> None:
-    if found.names != schema.names or not all(map(_fits, found.types, schema.types)):
+def _require_same(actual: pa.Schema, schema: pa.Schema) -> None:
+    if actual.names != schema.names or not all(map(_fits, actual.types, schema.types)):
         raise SchemaError(
             f"the schema of a stream's records has changed: it was ({describe_schema(schema)}), and there is a block "
-            f"with ({describe_schema(found)}). Declare a schema to which all of them are converted: "
+            f"with ({describe_schema(actual)}). Declare a schema to which all of them are converted: "
             "toDF('name type, ...')"
         )
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _fits(actual: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether Spark reads a type as another one; a column of nulls alone, which has Arrow's type null, as any."""
-    return bool(kinds.is_null(found) or spark_type(found) == wanted)
+    return bool(kinds.is_null(actual) or spark_type(actual) == wanted)
 
 
 def describe_schema(schema: pa.Schema) -> str:
@@ -200,28 +200,28 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
         ) from None
 
 
-def _refusal(found: pa.DataType, wanted: pa.DataType) -> str:
+def _refusal(actual: pa.DataType, wanted: pa.DataType) -> str:
     """Why a conversion that Arrow offers is refused; empty if it is not."""
-    if isinstance(found, pa.BaseExtensionType):
-        return _refusal(found.storage_type, wanted)
-    if kinds.is_dictionary(found) or kinds.is_run_end_encoded(found):
-        return _refusal(found.value_type, wanted)
-    if kinds.is_list_view(found) or kinds.is_large_list_view(found):
+    if isinstance(actual, pa.BaseExtensionType):
+        return _refusal(actual.storage_type, wanted)
+    if kinds.is_dictionary(actual) or kinds.is_run_end_encoded(actual):
+        return _refusal(actual.value_type, wanted)
+    if kinds.is_list_view(actual) or kinds.is_large_list_view(actual):
         return "Arrow converts list views to other values: convert the column in the receiver"
-    if _is_time(found) and _is_time(wanted) and _is_instant(found) != _is_instant(wanted):
+    if _is_time(actual) and _is_time(wanted) and _is_instant(actual) != _is_instant(wanted):
         # Arrow would take local times for those of UTC.
         return (
             "it depends on a time zone. Declare timestamp for instants, timestamp_ntz or date for local times, and "
             "cast the column with selectExpr, which uses the session's time zone"
         )
     inner: list[tuple[pa.DataType, pa.DataType]] = []
-    if kinds.is_struct(found) and kinds.is_struct(wanted):
-        types = {field.name: field.type for field in found}
+    if kinds.is_struct(actual) and kinds.is_struct(wanted):
+        types = {field.name: field.type for field in actual}
         inner = [(types[field.name], field.type) for field in wanted if field.name in types]
-    elif kinds.is_map(found) and kinds.is_map(wanted):
-        inner = [(found.key_type, wanted.key_type), (found.item_type, wanted.item_type)]
-    elif _is_list(found) and _is_list(wanted):
-        inner = [(found.value_type, wanted.value_type)]
+    elif kinds.is_map(actual) and kinds.is_map(wanted):
+        inner = [(actual.key_type, wanted.key_type), (actual.item_type, wanted.item_type)]
+    elif _is_list(actual) and _is_list(wanted):
+        inner = [(actual.value_type, wanted.value_type)]
     return next(filter(None, itertools.starmap(_refusal, inner)), "")
 
 

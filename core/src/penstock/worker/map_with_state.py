@@ -63,12 +63,8 @@ class MapWithState:
     Its results are the mapped records, the handle of the new states, and the errors.
 
     Attributes:
-        update: the program's mapping function.
-        time_ms: batch time.
         timeout_ms: age at which states time out; ``None`` for never.
-        home: location of the state store.
         horizon_ms: no batch needs older versions of the states.
-        reported: sends the errors to the driver.
         time: the batch's datetime if the function takes it.
     """
 

@@ -26,10 +26,6 @@ class SlideWindow:
     """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
 
     Attributes:
-        time_ms: batch time at the end of the window.
-        begin_ms: panes up to this time have left.
-        combiner: reduces the values of a key.
-        inverse: removes the values that left.
         keep_pair: predicate for the pairs to keep; ``None`` to keep all.
     """
 

@@ -24,12 +24,7 @@ _LONGEST = 1000
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition.
-
-    Attributes:
-        count: number of keys for which the function failed.
-        messages: key, error and traceback of the first failures.
-    """
+    """The errors of a state function in one partition."""
 
     count: int = 0
     messages: list[str] = field(factory=list)

@@ -214,7 +214,7 @@ class SourceFrames(FrameDStream):
         num_partitions: int | None = None
         reader: ArrowReader
         if isinstance(batch_input, BlocksInput):
-            references, reader = batch_input.elements(self.graph.partition_slots)
+            references, reader = batch_input.elements(self.graph.placeholder_rdds)
             num_partitions = len(batch_input.references)
         else:
             assert batch_input.references is not None  # else it was left out as empty

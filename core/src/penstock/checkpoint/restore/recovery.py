@@ -78,7 +78,6 @@ class RecoveredRun:
     """The state with which a run starts.
 
     Attributes:
-        first: the run's first checkpoint, not written yet.
         checkpoint: the checkpoint to recover from; ``None`` to start fresh.
         batches: the batches to generate again; ``None`` if the earlier run had no batch.
         obsolete: folders of a replaced earlier run, to delete when the first checkpoint is written.

@@ -1,7 +1,4 @@
-"""The nodes of windows without an inverse function: all records of a window, and reductions over it.
-
-Computed on the generator's loop.
-"""
+"""The nodes of windows without an inverse function: all records of a window, and reductions over it."""
 
 from __future__ import annotations
 
@@ -23,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
-    """The two durations of a window operator, from seconds to milliseconds.
+    """Check the two durations of a window operator, and convert them to milliseconds.
 
     Raises:
+        ConfigurationError: a duration is not a positive number of milliseconds.
         ValueError: a duration is not a multiple of the parent's slide duration.
     """
     slide_ms = parent.slide_ms
@@ -46,8 +44,6 @@ class WindowedDStream(Node):
 
     Args:
         parent: its RDDs are persisted, because overlapping windows read them repeatedly.
-        window_ms: length of the window.
-        slide_ms: from one window to the next.
     """
 
     def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
@@ -67,7 +63,7 @@ class WindowedDStream(Node):
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
         times = self._parent.times_between(self._begin_ms(time_ms), time_ms)
-        return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(each) or () for each in times))
+        return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(time) or () for time in times))
 
     @property
     def has_columns(self) -> bool:
@@ -82,19 +78,16 @@ class WindowedDStream(Node):
 
 
 class TreeWindowDStream(Node):
-    """The values of each key within a window, reduced without an inverse function.
+    """The values of a key within a window, reduced without an inverse function.
 
-    The panes (one reduced batch each) are reduced in a binary tree over time. A node of the tree at level k holds 2^k
-    panes, at a multiple of 2^k. A window consists of at most two tree nodes a level, and each slide adds about one, so
-    that the cost of a slide grows with the logarithm of the number of panes. The reduction must be associative, and
-    need not be commutative: nodes are reduced in the order of time.
+    The panes, which are reduced batches, are reduced in a binary tree over time. A tree node at level k covers 2^k
+    panes, starting at a multiple of 2^k. A window consists of at most two tree nodes per level, and a slide adds about
+    one, so the cost of a slide grows with the logarithm of the number of panes. The reduction must be associative but
+    need not be commutative, because nodes are reduced in the order of time.
 
     Args:
-        panes: each batch, reduced by key.
-        window_ms: length of the window, in whole panes.
-        slide_ms: from one window to the next, in whole panes.
-        gathers: the reduction only gathers values. Tree nodes would then repeat all values and save nothing, so windows
-            are reduced from panes directly.
+        gathers: whether the reduction only gathers values. Tree nodes would then repeat all values and save nothing, so
+            windows are reduced from panes directly.
     """
 
     def __init__(self, panes: ShuffledDStream, window_ms: int, slide_ms: int, *, gathers: bool = False) -> None:
@@ -133,8 +126,8 @@ class TreeWindowDStream(Node):
     def _parts(self, level: int, number: int) -> list[RDD[Any] | None]:
         """The available parts of a tree node: its left half, the right half's left half, and so on.
 
-        At the time of the node's last pane these are the nodes of the previous window: they are persisted already, and
-        the node is one reduction away from them.
+        At the time of the node's last pane these are the persisted nodes of the previous window, so that the node needs
+        one reduction.
         """
         parts: list[RDD[Any] | None] = []
         while level > 0:
@@ -157,7 +150,7 @@ def cover(begin: int, end: int) -> list[tuple[int, int]]:
     """The fewest tree nodes, as (level, number), that cover the panes [begin, end), oldest first."""
     nodes = []
     while begin < end:
-        # The largest node that begins here and does not reach beyond the end.
+        # The largest node that begins here and ends within the range.
         level = min((begin & -begin).bit_length() - 1 if begin else end.bit_length(), (end - begin).bit_length() - 1)
         nodes.append((level, begin >> level))
         begin += 1 << level

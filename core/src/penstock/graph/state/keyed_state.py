@@ -1,7 +1,6 @@
-"""The nodes of ``updateStateByKey`` and ``mapWithState``: a state for each key, updated by a function of the program.
+"""The nodes of ``updateStateByKey`` and ``mapWithState``: a state per key, updated by a function of the program.
 
 ``updateStateByKey`` calls its function for every key in every batch, ``mapWithState`` for the keys of the batch only.
-Computed on the generator's loop.
 """
 
 from __future__ import annotations
@@ -30,19 +29,18 @@ if TYPE_CHECKING:
 # Slides between two checkpoints of mapWithState, as in Spark. Its checkpoints hold references to state files.
 _SLIDES_PER_CHECKPOINT = 10
 
-# Partitions whose errors were raised; a partition that is computed again reports them again.
+# Number of partitions whose raised errors are remembered, because a recomputed partition reports them again.
 _REMEMBERED = 10_000
 
 
 class StateErrors:
-    """The state function's errors of one stream.
+    """The errors of one stream's state function, reported by the tasks and raised on the driver when a job ends.
 
-    Args:
-        sc: its tasks report the errors.
+    The batch fails even if the program never reads the partition in which its function failed.
     """
 
     def __init__(self, sc: SparkContext) -> None:
-        #: Sent with the tasks, which add to it.
+        #: The tasks add their errors to this accumulator.
         self.reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
         self._raised: dict[tuple[int, int], None] = {}
         self._lock = threading.Lock()
@@ -65,11 +63,10 @@ class StateErrors:
 
 
 class KeyedStateDStream(StatefulDStream):
-    """A state for each key, updated by a function of the program.
+    """A state per key, updated by a function of the program.
 
     Args:
-        parent: pairs of key and new value.
-        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
+        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         initial: pairs of key and initial state; ``None`` for none.
         partition_function: from a key to a number; its remainder is the partition.
     """
@@ -83,7 +80,7 @@ class KeyedStateDStream(StatefulDStream):
     ) -> None:
         super().__init__(MapPartitionsDStream(parent, CHECK_PAIRS), num_partitions, partition_function)
         self._initial = initial
-        #: False if it had initial states that the checkpoint of the program could not hold: then it needs saved state.
+        #: False if the checkpoint of the program could not contain the initial states: then saved state is required.
         self.can_begin = True
         self.restored()
 
@@ -100,7 +97,7 @@ class KeyedStateDStream(StatefulDStream):
         return self._merged([*previous, self._partitioned(self._sc.emptyRDD() if new is None else new)], update)
 
     def _previous(self, time_ms: int) -> list[RDD[Any]]:
-        """The newest states: those of the previous slide, or older ones where ticks were skipped."""
+        """The newest states: of the previous slide, or older ones if ticks were skipped."""
         times = [time for time in self._generated if time < time_ms]
         if times:
             return [self._generated[max(times)]]
@@ -117,11 +114,9 @@ class StateDStream(KeyedStateDStream):
     """The states of ``updateStateByKey``.
 
     Args:
-        parent: pairs of key and new value.
         update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
-        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
+        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         initial: pairs of key and initial state; ``None`` for none.
-        memory_limit_mb: past which a worker spills.
     """
 
     def __init__(
@@ -141,18 +136,11 @@ class StateDStream(KeyedStateDStream):
 
 
 class InternalMapWithStateDStream(KeyedStateDStream):
-    """For each partition: a handle of its states, and the records that the mapping function returned.
-
-    The states themselves stay in the state store.
-
-    Args:
-        parent: pairs of key and value.
-        spec: created by the program.
-    """
+    """Per partition, a handle of the states, which stay in the state store, and the records of the mapping function."""
 
     def __init__(self, parent: Node, spec: StateSpec[Any, Any, Any, Any]) -> None:
         super().__init__(parent, spec._num_partitions, spec._initial, spec._partition_function)
-        # Not the spec itself: it may hold initial states in an RDD, which a checkpoint of the program cannot hold.
+        # Not the spec itself: it may have initial states in an RDD, which a checkpoint of the program cannot contain.
         self._update = spec._function
         self._takes_time = spec._takes_time
         self._timeout_ms = spec._timeout_ms
@@ -174,8 +162,8 @@ class InternalMapWithStateDStream(KeyedStateDStream):
         return _SLIDES_PER_CHECKPOINT * self.slide_ms
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        # Older versions of the states may still be read: by pending batches, to recompute a lost partition, and by a
-        # run that recovers from a checkpoint.
+        # Older versions of the states may be read by pending batches, by the recomputation of a lost partition, and by
+        # a recovered run.
         horizon_ms = min([time_ms - self.remember_ms, *self._generated])
         recoverable_ms = self.graph.runtime.recoverable_ms()
         if recoverable_ms is not None:

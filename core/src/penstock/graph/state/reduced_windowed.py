@@ -1,7 +1,7 @@
 """``ReducedWindowedDStream``: a reduction over a window, computed from the previous window with an inverse function.
 
 Follows PySpark's rules, because the results must be the same. Windows shorter than five slides, and windows without a
-predecessor, are reduced from their panes. Otherwise a key stays, with whatever value the inverse leaves, until the
+predecessor, are reduced from their panes. Otherwise a key stays, with the result of the inverse function, until the
 filter drops it.
 """
 
@@ -19,16 +19,12 @@ from penstock.graph.state.stateful import StatefulDStream
 from penstock.worker.slide_window import SlideWindow
 from penstock.worker.state_elements import to_state_pairs
 
-# As PySpark: below this many slides a window, reducing once is faster than reducing twice.
+# As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5
 
 
 class PanesDStream(Node):
-    """Each batch, reduced by key, in the form of state: the records say which batch they belong to.
-
-    Args:
-        reduced: each batch, reduced by key.
-    """
+    """The batches, reduced by key, in the form of state: the records contain their batch time."""
 
     def __init__(self, reduced: ShuffledDStream) -> None:
         super().__init__(reduced.graph, (reduced,))
@@ -41,14 +37,10 @@ class PanesDStream(Node):
 
 
 class ReducedWindowedDStream(StatefulDStream):
-    """The values of each key within a window, reduced.
+    """The values of a key within a window, reduced.
 
     Args:
-        reduced: each batch, reduced by key.
-        inverse: removes the values that left the window.
-        window_ms: length of the window, in whole batches.
-        slide_ms: from one window to the next, in whole batches.
-        keep_pair: says whether a key and its value stay; ``None`` to keep all.
+        keep_pair: predicate for the pairs to keep; ``None`` to keep all.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
-"""Nodes that carry pairs from batch to batch, and how programs see them.
+"""``StatefulDStream``: a node that carries pairs from batch to batch; and ``StateView``, the program's view of it.
 
-Owns the union of a stateful stream's last RDD with the new input. Both are co-partitioned by key, so that state is
-never shuffled. The RDDs hold the pairs in an internal form; a ``StateView`` gives the program its records.
-Computed on the generator's loop.
+The last RDD and the new input are co-partitioned by key, so that state is never shuffled. The RDDs contain the pairs in
+an internal form, which a ``StateView`` converts to the program's records.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ from penstock.worker.functions import PartitionFunction
 
 
 class StatefulDStream(Node):
-    """A stream that computes each RDD from the previous one.
+    """A stream that computes an RDD from the previous one.
 
     Args:
-        parent: the new input of each batch.
-        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
+        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
         partition_function: from a key to a number; its remainder is the partition.
         window_ms: length of the window; 0 without one.
         slide_ms: milliseconds between two states; by default the slide of the parent.
@@ -57,7 +55,7 @@ class StatefulDStream(Node):
 
     @property
     def home(self) -> str:
-        """Path or URI of the state files beside the RDDs; empty for a stream without state files."""
+        """Path or URI of the state store; empty for a stream without one."""
         return ""
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
@@ -66,7 +64,7 @@ class StatefulDStream(Node):
         Args:
             files: checkpointed RDDs by batch time.
             num_partitions: their number of partitions.
-            home: location of the files beside them.
+            home: location of their state store.
         """
         self._requested_partitions = num_partitions
         self._files = dict(files)
@@ -76,11 +74,11 @@ class StatefulDStream(Node):
             self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
 
     def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
-        """The saved state, with the present location of its files."""
+        """The saved state with the current location of its state store."""
         return saved
 
     def checkpoint_newest(self) -> None:
-        """Checkpoint the state after the last batch, in a Spark job of its own. Called while the engine stops."""
+        """Checkpoint the state after the last batch in a separate Spark job, when the engine stops."""
         time_ms = max(self._generated, default=-1)
         if time_ms < 0 or time_ms in self.checkpointed():
             return
@@ -98,7 +96,7 @@ class StatefulDStream(Node):
     def compute(self, time_ms: int) -> RDD[Any] | None:
         if any(time > time_ms for time in self._generated):
             return None
-        # An earlier batch that is still to be retried comes first, so that the state does not skip its input.
+        # An earlier batch with a pending retry comes first, so that the state does not skip its input.
         for retried_ms in sorted(self.graph.retrying):
             if max(self._generated, default=0) < retried_ms < time_ms:
                 self.get_or_compute(retried_ms)
@@ -113,12 +111,11 @@ class StatefulDStream(Node):
 
 
 class StateView(MapPartitionsDStream):
-    """What a program sees of a stateful stream. Names, persists and checkpoints the stateful stream itself.
+    """The program's view of a stateful stream. Names, persists and checkpoints the stateful stream itself.
 
     Args:
-        state: the stateful stream.
-        function: from its partitions to the program's records.
-        preserves_partitioning: the records are pairs with the keys of the state.
+        function: partition function from the internal form to the program's records.
+        preserves_partitioning: whether the records are pairs with the keys of the state.
     """
 
     def __init__(
