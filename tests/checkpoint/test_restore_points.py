@@ -10,7 +10,7 @@ from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
-from penstock.graph.state import stateful
+from penstock.graph import stateful
 
 
 @pytest.fixture(autouse=True)

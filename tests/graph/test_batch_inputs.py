@@ -15,7 +15,7 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRD
 from penstock import ArrowInput, DStream
 from penstock.errors import StreamingStateError
 from penstock.graph.input_dstreams import PulledInputDStream
-from penstock.graph.operators.per_batch import UnionDStream
+from penstock.graph.per_batch import UnionDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import known_partitions
 

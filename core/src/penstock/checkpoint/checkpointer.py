@@ -20,7 +20,7 @@ from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.restore.restore_points import restore_points
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.errors import CheckpointError, summary_of
-from penstock.graph.state.stateful import StatefulDStream
+from penstock.graph.stateful import StatefulDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
 from penstock.track.receiver_tracker import ReceiverTracker

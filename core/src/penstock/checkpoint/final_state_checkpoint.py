@@ -19,7 +19,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import failure
 
 if TYPE_CHECKING:
-    from penstock.graph.state.stateful import StatefulDStream
+    from penstock.graph.stateful import StatefulDStream
 
 log = get_logger("checkpoint")
 

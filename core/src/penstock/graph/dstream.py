@@ -17,19 +17,18 @@ from pyspark import RDD, StorageLevel
 from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
 from penstock.graph.input_dstreams import InputDStream
+from penstock.graph.map_with_state import InternalMapWithStateDStream, StateSpec
 from penstock.graph.node import Node, OnDriver
-from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
-from penstock.graph.operators.windows import WindowedDStream, window_durations
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
-from penstock.graph.state.keyed_state import InternalMapWithStateDStream
-from penstock.graph.state.stateful import StateView
-from penstock.graph.state_spec import StateSpec
+from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
+from penstock.graph.stateful import StateView
+from penstock.graph.window import WindowedDStream, window_durations
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
 from penstock.worker.combine import CountRecords, CountValues
-from penstock.worker.map_with_state import select_mapped, select_states
+from penstock.worker.map_with_state_task import select_mapped, select_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

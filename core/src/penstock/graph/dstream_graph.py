@@ -18,8 +18,7 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream, Job
-from penstock.graph.state.keyed_state import StateErrors
-from penstock.graph.state.stateful import StatefulDStream
+from penstock.graph.stateful import StateErrors, StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
 from penstock.spark.rdds import PlaceholderRdds, remember_classes
 

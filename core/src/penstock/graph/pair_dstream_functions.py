@@ -14,11 +14,11 @@ from pyspark.util import _parse_memory
 
 from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
-from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
-from penstock.graph.operators.windows import TreeWindowDStream, window_durations
-from penstock.graph.state.keyed_state import StateDStream
-from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
-from penstock.graph.state.stateful import StateView
+from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
+from penstock.graph.reduce_by_key_and_window import ReducedWindowedDStream, TreeWindowDStream
+from penstock.graph.stateful import StateView
+from penstock.graph.update_state_by_key import StateDStream
+from penstock.graph.window import window_durations
 from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
 from penstock.worker.combine import Combiner

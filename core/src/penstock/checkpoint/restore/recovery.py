@@ -26,7 +26,7 @@ from penstock.checkpoint.restore.restore_points import RestorePoints, restore_po
 from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.state.keyed_state import KeyedStateDStream
+from penstock.graph.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches

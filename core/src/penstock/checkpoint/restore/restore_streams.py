@@ -19,7 +19,7 @@ from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.state.stateful import StatefulDStream
+    from penstock.graph.stateful import StatefulDStream
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
