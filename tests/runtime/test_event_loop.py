@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.errors import StreamingStateError
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.event_loop import EventLoop
+from penstock_testing import ManualClock
 
 
 class Handled:
