@@ -95,7 +95,7 @@ class LookedUp:
 
 
 def test_any_error_of_a_validator_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigurationError, match="^receiver 'net': b$"):
+    with pytest.raises(ConfigurationError, match=r"^receiver 'net': b$"):
         read(LookedUp, name="b")
 
 
