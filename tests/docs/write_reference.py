@@ -123,7 +123,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Packable",
             "Token",
         ),
-        "Schemas": ("spark_schema", "conform", "as_value", "require_values", "describe_schema"),
+        "Schemas": ("conform", "require_values", "describe_schema"),
         "Operations on streams": (
             "Node",
             "ForEachDStream",

@@ -22,8 +22,8 @@ from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
 from penstock.graph.node import Node
-from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
+from penstock.graph.per_batch import TransformedDStream, UnionDStream
 from penstock.plugins.discovery import KINDS, Plugins
 from penstock.receive.receiver import Receiver
 from penstock.spark.rdds import as_rdd

@@ -22,8 +22,8 @@ _NAMES = {
     "penstock.blocks.packing": "Packable pack",
     "penstock.wire.token": "Token",
     "penstock.worker.block_reader": "read_block",
-    # Schemas: from Arrow's types to Spark's, and from records to columns.
-    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Schemas: columns in the types of a declared schema.
+    "penstock.worker.conform": "conform describe_schema require_values",
     # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
     "penstock.graph.arguments": "require_callable with_time",
     "penstock.graph.batch_input": "BatchInput BlocksInput",
@@ -47,12 +47,12 @@ _NAMES = {
     "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
     "penstock.conf_warnings": "keys_without_effect",
-    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    "penstock.spark.spark_conf": "Property conf_here read_properties",
     # Checkpoint directories: what a checkpoint and its logs contain.
     "penstock.blocks.received_block_handler": "stream_directory",
-    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
     "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
-    "penstock.checkpoint.store": "CheckpointStore",
+    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
     # JSON values, logs, times and errors.
     "penstock.json_converter": "structure unstructure",
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
-    from penstock.checkpoint.manifest import Checkpoint as Checkpoint
-    from penstock.checkpoint.manifest import SavedInput as SavedInput
-    from penstock.checkpoint.manifest import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
+    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
+    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.checkpoint.saved_logs import SavedLog as SavedLog
     from penstock.checkpoint.saved_logs import saved_logs as saved_logs
-    from penstock.checkpoint.store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
@@ -127,10 +127,10 @@ if TYPE_CHECKING:
     from penstock.runtime.log import get_logger as get_logger
     from penstock.runtime.log import set_level as set_level
     from penstock.spark.failure import reason as reason
-    from penstock.spark.launch_conf import Property as Property
-    from penstock.spark.launch_conf import conf_here as conf_here
-    from penstock.spark.launch_conf import read_properties as read_properties
     from penstock.spark.rdds import known_partitions as known_partitions
+    from penstock.spark.spark_conf import Property as Property
+    from penstock.spark.spark_conf import conf_here as conf_here
+    from penstock.spark.spark_conf import read_properties as read_properties
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability
@@ -138,9 +138,7 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
-    from penstock.worker.arrow_types import as_value as as_value
-    from penstock.worker.arrow_types import conform as conform
-    from penstock.worker.arrow_types import describe_schema as describe_schema
-    from penstock.worker.arrow_types import require_values as require_values
-    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block
+    from penstock.worker.conform import conform as conform
+    from penstock.worker.conform import describe_schema as describe_schema
+    from penstock.worker.conform import require_values as require_values

@@ -24,10 +24,7 @@ class UpdateState:
     """Partition function from the previous states and new pairs to the new states, followed by the errors.
 
     Attributes:
-        time_ms: batch time.
         update: the program's function, from new values and state to the new state.
-        memory_limit_mb: the worker spills when it uses more.
-        reported: sends the errors to the driver.
     """
 
     time_ms: int

@@ -1,8 +1,7 @@
 """``CheckpointStore``: the checkpoint files of one directory.
 
 A checkpoint is one framed JSON document, ``checkpoint-<number>``, written once. Pickled programs are separate files.
-Recovery uses the newest sound checkpoint. The store keeps ten, as Spark does. The program's thread uses it before the
-start, then the writer's thread.
+The store keeps ten checkpoints, as Spark does. The program's thread uses it before the start, then the writer's thread.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 import zlib
 from collections.abc import Mapping
 
-from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.frames import frame, read_frames
 from penstock.runtime.log import get_logger
@@ -34,10 +33,9 @@ class CheckpointStore:
         self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest sound checkpoint; ``None`` if there is none. A damaged newer one is logged as an error.
+        """Read the newest sound checkpoint; ``None`` if there is none, an error if none of several is sound.
 
-        Raises:
-            CheckpointError: there are checkpoints and none is sound; names each and its damage.
+        A damaged newer one is logged as an error.
         """
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
@@ -93,11 +91,7 @@ class CheckpointStore:
         return name
 
     def read_program(self, name: str) -> bytes:
-        """Read a pickled program.
-
-        Raises:
-            CheckpointError: the file is missing or damaged.
-        """
+        """Read a pickled program; raises ``CheckpointError`` if the file is missing or damaged."""
         try:
             data = self._directory.read(name)
         except OSError as error:
@@ -111,11 +105,7 @@ class CheckpointStore:
         return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
 
     def read(self, name: str) -> Checkpoint:
-        """Read one checkpoint.
-
-        Raises:
-            CheckpointError: it is damaged, or has another format version.
-        """
+        """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
         try:
             data = self._directory.read(name)
         except OSError as error:

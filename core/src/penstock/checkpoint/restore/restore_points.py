@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.checkpoint_format import Checkpoint
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph

@@ -15,7 +15,7 @@ from penstock.errors import CheckpointError, other_version, summary_of
 from penstock.json_converter import structure
 
 #: Version of the checkpoint's JSON format; every other version is refused.
-FORMAT = 3
+FORMAT_VERSION = 3
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
 #: Folder of the driver write-ahead log: received blocks and their allocation to batches.
@@ -30,10 +30,7 @@ class SavedState:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the DStream method that created the stream.
         call_site: function, file and line of the call in the program.
-        num_partitions: number of partitions of its RDDs.
-        partitioned_by: full name of the partition function.
         files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
         store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
     """
@@ -53,8 +50,6 @@ class SavedInput:
 
     Attributes:
         name: the stream's name, see ``stream_names.assign``.
-        operation: the method that created the stream.
-        stream_id: the id in the names of its blocks.
         rate: the receiver's rate limit, records/s; ``None`` if it had none.
         position: position of its source, JSON values; ``None`` if the source has none.
     """
@@ -72,11 +67,8 @@ class Checkpoint:
 
     Attributes:
         number: higher than the number of every earlier checkpoint in this directory.
-        written_ms: when it was collected.
-        application: name of the Spark application.
         run: id of the run; a recovered run keeps it.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
-        versions: Penstock's, PySpark's and Python's.
         zero_time_ms: the graph's zero time; -1 before it is known.
         last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
         pending: generated batches that are not complete, and the number of runs that have begun each.
@@ -93,7 +85,7 @@ class Checkpoint:
     """
 
     #: The version of this format.
-    format: ClassVar[int] = FORMAT
+    format: ClassVar[int] = FORMAT_VERSION
 
     number: int
     written_ms: int
@@ -118,13 +110,9 @@ class Checkpoint:
     launched_as: str = ""
 
     def to_json(self) -> bytes:
-        """Encode as UTF-8 JSON.
-
-        Raises:
-            CheckpointError: a value is not JSON-serializable; names it.
-        """
+        """Encode as UTF-8 JSON; refuses values that have no JSON form, by name."""
         try:
-            return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+            return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
             wrong = [
                 f"the position of input stream {saved.name}" for saved in self.inputs if not _is_json(saved.position)
@@ -133,17 +121,13 @@ class Checkpoint:
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
-        """Decode the result of ``to_json``.
-
-        Raises:
-            CheckpointError: it has another format version, or is not a checkpoint.
-        """
+        """Decode the result of ``to_json``; refuses another format version."""
         try:
             values = json.loads(data)
             if not isinstance(values, Mapping) or "format" not in values:
                 raise ValueError("it has no format version")
-            if values["format"] != FORMAT:
-                raise CheckpointError(other_version("it", values["format"], FORMAT))
+            if values["format"] != FORMAT_VERSION:
+                raise CheckpointError(other_version("it", values["format"], FORMAT_VERSION))
             read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")

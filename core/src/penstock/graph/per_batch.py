@@ -1,4 +1,4 @@
-"""The nodes of operators that look at one batch at a time. Computed on the generator's loop."""
+"""The nodes of operators on single batches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 
 
 class MapPartitionsDStream(Node):
-    """The result of an operator on partitions. Operators of parents that are not persisted are fused with it.
-
-    Args:
-        parent: the input of the operator.
-        step: the operator.
-        preserves_partitioning: pairs stay in their partitions.
-    """
+    """The result of an operator on partitions, fused with the operators of parents that are not persisted."""
 
     def __init__(self, parent: Node, step: AnyStep, preserves_partitioning: bool = True) -> None:
         super().__init__(parent.graph, (parent,))
@@ -45,7 +39,7 @@ class MapPartitionsDStream(Node):
 
 
 def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
-    """The operators from the next RDD up to a stream: where that is, the steps, whether they preserve partitioning."""
+    """The nearest ancestor with an RDD, the operators from it to the node, and whether they preserve partitioning."""
     steps, preserves = list[AnyStep](), True
     while isinstance(node, MapPartitionsDStream) and (not steps or node.is_fusible):
         steps.append(node.step)
@@ -55,15 +49,13 @@ def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
 
 
 class ShuffledDStream(Node):
-    """``combineByKey``: combine the values of each key within partitions, shuffle, and combine again.
+    """``combineByKey``: combine the values of a key within partitions, shuffle, and combine again.
 
-    Nothing is shuffled when each key is in one partition already: when the input has a single partition, is small, and
-    the program asked for no other number, or when it is partitioned as the result.
+    There is no shuffle if a key is in one partition already. That is the case if the input is partitioned like the
+    result, or if it is a small single partition and the program requested no other number.
 
     Args:
-        parent: key-value pairs.
-        combiner: how the values of a key are combined.
-        num_partitions: partitions of the result; ``None`` for the slots that receivers leave free.
+        num_partitions: partitions of the result; ``None`` for the number of task slots without receivers.
         map_side: combines within partitions; by default ``CombineValues``.
     """
 
@@ -73,7 +65,6 @@ class ShuffledDStream(Node):
         super().__init__(parent.graph, (parent,))
         self.combiner = combiner
         self._map_side = map_side or CombineValues(combiner)
-        #: The number that the program asked for.
         self.requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self._is_fixed = False
 
@@ -85,10 +76,9 @@ class ShuffledDStream(Node):
         return self.graph.state_partitions if self._is_fixed else self.graph.free_slots()
 
     def fix_partitions(self, num_partitions: int | None = None) -> None:
-        """Partition every RDD alike, by key, because they are united partition by partition.
+        """Give every RDD this number of partitions, because the RDDs are united partition by partition.
 
-        Args:
-            num_partitions: ``None`` to keep the number that the program asked for, or the graph's.
+        ``None`` keeps the number that the program requested, or the graph's.
         """
         self._is_fixed = True
         self.requested_partitions = num_partitions or self.requested_partitions
@@ -113,7 +103,7 @@ class ShuffledDStream(Node):
             return False
         first = first_of(rdd)
         if isinstance(first, BlocksRDD) and self.requested_partitions is None and self.graph.is_large(first.blocks):
-            return False  # one large block; the operators after the reduction need all slots
+            return False  # the operators after the reduction of one large block need all slots
         number = num_partitions(rdd)
         return number == 1 or (number == 0 and self.requested_partitions is None)
 
@@ -130,8 +120,8 @@ class UnionDStream(Node):
         self._require_all(rdds, time_ms)
         ids = self._blocks_of()
         if ids is not None:
-            # Packed together: the partitions fit the whole batch, as they do for one stream.
-            return self.graph.blocks(time_ms, ids).rdd(self.graph.partition_slots)
+            # Packed together, so that the partitions fit the whole batch, as for a single stream.
+            return self.graph.blocks(time_ms, ids).rdd(self.graph.placeholder_rdds)
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
@@ -140,10 +130,11 @@ class UnionDStream(Node):
         if self._blocks_of() is not None:
             rdd = self.get_or_compute(time_ms)
             return None if rdd is None else inputs_of(rdd)
-        found = [parent.batch_inputs(time_ms) for parent in self.parents]
-        self._require_all(found, time_ms)
-        united = tuple(each for inputs in found for each in inputs or ())
-        if self.is_fusible or not any(isinstance(each, RDD) for each in united):
+        batches = [parent.batch_inputs(time_ms) for parent in self.parents]
+        self._require_all(batches, time_ms)
+        united = tuple(itertools.chain.from_iterable(inputs or () for inputs in batches))
+        # A persisted RDD saves running the parents' functions again.
+        if self.is_fusible or not any(isinstance(item, RDD) for item in united):
             return united
         return super().batch_inputs(time_ms)
 
@@ -169,20 +160,18 @@ class UnionDStream(Node):
         return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
 
     def _blocks_of(self) -> tuple[int, ...] | None:
-        """The receiver streams of the parents; ``None`` when one is anything else."""
+        """The ids of the parents' receiver streams; ``None`` if a parent has other records."""
         ids = [parent.receiver_ids for parent in self.parents]
-        return None if None in ids else tuple(itertools.chain.from_iterable(each or () for each in ids))
+        return None if None in ids else tuple(itertools.chain.from_iterable(parent or () for parent in ids))
 
 
 class TransformedDStream(Node):
-    """The RDDs that a function of the program returns for the RDDs of the parents.
+    """The RDDs that a function returns for the RDDs of the parents.
 
     Args:
-        graph: the graph it belongs to.
-        parents: the function gets their RDDs.
-        function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
-            an empty one.
-        is_foreign: the function is the program's, and not that of an operator.
+        function: called on the generator's loop with the batch's datetime and the parents' RDDs, an empty one for a
+            parent without an RDD. ``None`` as a result means no RDD for this batch, as in PySpark.
+        is_foreign: whether the function is the program's, as opposed to an operator's.
     """
 
     def __init__(

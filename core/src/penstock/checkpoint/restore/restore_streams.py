@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.restore.points import RestorePoints, restore_points
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.graph.input_dstreams import PulledInputDStream
@@ -19,7 +19,7 @@ from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.state.stateful import StatefulDStream
+    from penstock.graph.stateful import StatefulDStream
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
@@ -28,14 +28,8 @@ log = get_logger("checkpoint")
 def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> RestorePoints:
     """Restore states, ids and positions of a graph's streams, and return the restore points of the states.
 
-    Args:
-        graph: the graph to restore, not started.
-        checkpoint: the checkpoint to recover from.
-        folder: this run's folder, which names the current location of the checkpoint directory.
-        drops: drop mismatches, with an error in the log.
-
-    Raises:
-        CheckpointError: something does not match and must not be dropped; describes the mismatch and the remedy.
+    ``folder`` names the current location of the checkpoint directory. With ``drops`` mismatches are logged as errors,
+    otherwise refused, with the remedy.
     """
     streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
     inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])

@@ -16,26 +16,18 @@ from pyspark import Accumulator
 
 from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.state import MISSING, State
-from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, raising_errors
+from penstock.worker.state_elements import (
+    MappedRecords,
+    PartitionErrors,
+    Reported,
+    StateHandle,
+    StatePairs,
+    raising_errors,
+)
 from penstock.worker.state_store import StateStore, StateVersion, StoredState
 
 # Records per group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
-
-
-@frozen
-class StateHandle:
-    """The location and version of a partition's states in the state store."""
-
-    home: str
-    version: StateVersion
-
-
-@frozen
-class MappedRecords:
-    """A group of records that the mapping function returned, as distinct from new pairs."""
-
-    records: list[Any]
 
 
 def relocate_states(home: str, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
@@ -63,12 +55,8 @@ class MapWithState:
     Its results are the mapped records, the handle of the new states, and the errors.
 
     Attributes:
-        update: the program's mapping function.
-        time_ms: batch time.
         timeout_ms: age at which states time out; ``None`` for never.
-        home: location of the state store.
         horizon_ms: no batch needs older versions of the states.
-        reported: sends the errors to the driver.
         time: the batch's datetime if the function takes it.
     """
 

@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock.checkpoint.manifest import Checkpoint
-from penstock.checkpoint.store import CheckpointStore
-from penstock.runtime.clock import Clock
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
@@ -20,27 +19,24 @@ log = get_logger("checkpoint")
 
 # Attempts after the first (as Spark), and the delays before them.
 _RETRIES = 2
-_FIRST_DELAY_MS, _LONGEST_DELAY_MS = 10, 100
+_FIRST_DELAY_MS = 10
+_LONGEST_DELAY_MS = 100
 
 
 class CheckpointWriter:
     """Writes checkpoints.
 
-    Args:
-        on_written: called after a write with the oldest retained checkpoint, on the writer's thread.
-        on_failures: called after a failure with the number of consecutive failures and the error, on the writer's
-            thread.
+    After a write its thread calls ``on_written`` with the oldest retained checkpoint; after a failure, ``on_failures``
+    with the number of consecutive failures and the error.
     """
 
     def __init__(
         self,
         store: CheckpointStore,
-        clock: Clock,
         on_written: Callable[[Checkpoint], object],
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
         self._store = store
-        self._clock = clock
         self._on_written = on_written
         self._on_failures = on_failures
         self._next: Checkpoint | Exception | None = None
@@ -85,39 +81,33 @@ class CheckpointWriter:
             return taken
 
     def _write(self, taken: Checkpoint | Exception) -> None:
-        error = taken if isinstance(taken, Exception) else self._attempt(taken)
-        if error is None:
+        if isinstance(taken, Exception):
+            self._failed(taken)
             return
+        number = taken.number
+        began = time.monotonic()
+        try:
+            oldest = retry(
+                lambda: self._store.write(taken),
+                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
+                retries=_RETRIES,
+                on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
+            )
+        except Exception as error:
+            self._failed(error)
+            return
+        self.failures = 0
+        log.debug("checkpoint written", number=number, took_ms=round((time.monotonic() - began) * 1000, 1))
+        try:
+            self._on_written(oldest)
+        # The next write tries again.
+        except Exception as error:
+            log.warning("old files not cleaned up", number=number, reason=str(error))
+
+    def _failed(self, error: Exception) -> None:
         self.failures += 1
         try:
             self._on_failures(self.failures, error)
         # The thread must survive for the next checkpoint.
         except Exception:
             log.exception("checkpoint failure not reported", consecutive_failures=self.failures)
-
-    def _attempt(self, checkpoint: Checkpoint) -> Exception | None:
-        """Write a checkpoint; return the last error if every attempt failed."""
-        began = time.monotonic()
-        number = checkpoint.number
-        try:
-            oldest = retry(
-                lambda: self._store.write(checkpoint),
-                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
-                retries=_RETRIES,
-                on_retry=lambda error, _delay_ms: log.info(
-                    "checkpoint write retried", number=number, reason=str(error)
-                ),
-            )
-        except Exception as error:
-            return error
-        self.failures = 0
-        log.debug("checkpoint written", number=number, took_ms=round((time.monotonic() - began) * 1000, 1))
-        self._clean_up(number, oldest)
-        return None
-
-    def _clean_up(self, number: int, oldest: Checkpoint) -> None:
-        try:
-            self._on_written(oldest)
-        # The next write tries again.
-        except Exception as error:
-            log.warning("old files not cleaned up", number=number, reason=str(error))

@@ -9,13 +9,7 @@ from attrs import frozen
 
 from penstock.worker.combine import Combiner, merge_by_key
 from penstock.worker.state import MISSING
-from penstock.worker.state_elements import StatePairs, grouped
-
-
-@frozen
-class _WindowPairs(StatePairs):
-    """Pairs of a window, as distinct from those of a pane with the same time."""
-
+from penstock.worker.state_elements import StatePairs, WindowPairs, grouped
 
 # Indices into a key's list of values: in the previous window, in the panes that left, in the panes that entered.
 _PREVIOUS, _OLD, _NEW = range(3)
@@ -26,10 +20,6 @@ class SlideWindow:
     """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
 
     Attributes:
-        time_ms: batch time at the end of the window.
-        begin_ms: panes up to this time have left.
-        combiner: reduces the values of a key.
-        inverse: removes the values that left.
         keep_pair: predicate for the pairs to keep; ``None`` to keep all.
     """
 
@@ -41,12 +31,12 @@ class SlideWindow:
 
     def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
         gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
-        return grouped(self.time_ms, self._slid(gathered), _WindowPairs)
+        return grouped(self.time_ms, self._slid(gathered), WindowPairs)
 
     def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
         for element in elements:
             pane = _OLD if element.time_ms <= self.begin_ms else _NEW
-            position = _PREVIOUS if isinstance(element, _WindowPairs) else pane
+            position = _PREVIOUS if isinstance(element, WindowPairs) else pane
             for key, value in element.pairs:
                 values: list[Any] = [MISSING, MISSING, MISSING]
                 values[position] = value

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
-from penstock.checkpoint.manifest import BLOCK_LOG, Checkpoint
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, Checkpoint
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.points import RestorePoints
+from penstock.checkpoint.restore.restore_points import RestorePoints
+from penstock.checkpoint.saved_logs import lost_allocations
 from penstock.errors import ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.track.allocations import Allocations, allocations_lost
+from penstock.track.allocations import Allocations
 
 log = get_logger("checkpoint")
 
@@ -26,11 +27,8 @@ def block_log(
     files = directory.files.child(BLOCK_LOG)
     if checkpoint is None:
         return WriteAheadLog(files, run, program.settings, program.clock)
-    # Stands for the allocations of the checkpoint's batches if they are missing from the log.
-    stream_ids = [saved.stream_id for saved in checkpoint.inputs]
-    batches = checkpoint.zero_time_ms, checkpoint.batch_interval_ms, checkpoint.last_time_ms
-    substitute = allocations_lost(*batches, stream_ids)
-    return WriteAheadLog(files, run, program.settings, program.clock, checkpoint.logged_events, substitute)
+    logged, substitute = checkpoint.logged_events, lost_allocations(checkpoint)
+    return WriteAheadLog(files, run, program.settings, program.clock, logged, substitute)
 
 
 def check_no_blocks_needed(
