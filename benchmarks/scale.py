@@ -37,7 +37,6 @@ import pyarrow.flight as flight
 from penstock import Receiver
 from penstock.blocks.block import StoredBlock
 from penstock.conf import Settings
-from penstock.receive.block_generator import take_waiting
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
@@ -235,8 +234,19 @@ def offer(stream_ids, report, begin, load, seconds, hosts):
     queues = {stream_id: queue.Queue() for stream_id in stream_ids}
     reports, delays = [], []
 
+    def take_waiting(waiting):
+        """Everything that waits in a queue, at least one item; nothing after ``None``."""
+        items = []
+        while (item := waiting.get()) is not None:
+            items.append(item)
+            if waiting.empty():
+                return items
+        if items:
+            waiting.put(None)
+        return items
+
     def reporting(stream_id):
-        # A BlockGenerator's thread of this name does the same.
+        # As a BlockPusher does, blocks stored during a report are reported together.
         while dues := take_waiting(queues[stream_id]):
             asked = time.perf_counter()
             blocks = [stored_block(stream_id, number, hosts) for number, _due in dues]

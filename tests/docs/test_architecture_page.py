@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import click
 import pytest
-from tests.helpers.receiver_transitions import transitions
+from tests.helpers.relaunch_transitions import relaunch_transitions
+from tests.helpers.restart_transitions import restart_transitions
 
+from penstock.receive import running_receiver
 from penstock.track import receiver_tracking_info
 from penstock_cli.command import penstock
 
@@ -35,14 +38,22 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
     assert [re.findall(r"`(\w+)`", row) for row in rows] == [re.findall(r"\w+", layer) for layer in layers]
 
 
-def test_the_state_diagram_has_the_transitions_of_the_receiver_life_cycle() -> None:
-    (diagram,) = re.findall(r"stateDiagram-v2\n(.*?)```", ARCHITECTURE, re.DOTALL)
+@pytest.mark.parametrize(
+    ("section", "expected", "states"),
+    [
+        ("### Launches", relaunch_transitions, receiver_tracking_info.State),
+        ("### Runs", restart_transitions, running_receiver.State),
+    ],
+    ids=["driver", "task"],
+)
+def test_state_diagram_has_the_transitions_of_the_life_cycle(
+    section: str, expected: Callable[[], set[tuple[str, str]]], states: object
+) -> None:
+    (diagram,) = re.findall(r"stateDiagram-v2\n(.*?)```", ARCHITECTURE.partition(section)[2].partition("\n##")[0], re.S)
     edges = [edge for edge in re.findall(r"(\S+) --> ([^:\s]+)", diagram) if "[*]" not in edge]
     assert len(edges) == len(set(edges))
-    assert set(edges) == transitions()
-    assert {state for edge in edges for state in edge} == {
-        state.__name__ for state in get_args(receiver_tracking_info.State)
-    }
+    assert set(edges) == expected()
+    assert {state for edge in edges for state in edge} == {state.__name__ for state in get_args(states)}
 
 
 def thread_names() -> set[str]:
@@ -52,7 +63,7 @@ def thread_names() -> set[str]:
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
         for call in calls:
             kind = ast.unparse(call.func)
-            if kind in ("EngineThread", "EventLoop", "RecurringTimer", "_DelayedPosts"):
+            if kind in ("EngineThread", "EventLoop", "RecurringTimer", "_DelayedPosts", "events.OnThread"):
                 name = call.args[3 if kind == "RecurringTimer" else 0]
                 # A bare variable: what starts the thread of a loop or a timer, whose name is given elsewhere.
                 if not isinstance(name, ast.Name):

@@ -16,11 +16,20 @@ LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 # Logging itself, and names in calls that only change how an event is logged.
 NO_FIELDS = {"throttle_s", "exc_info"}
 SKIPPED = {"core/src/penstock/runtime/log.py"}
-# The receiver tracker carries out the log effects of the receiver life cycle, with these fields.
-LIFECYCLE = "core/src/penstock/track/relaunch_lifecycle.py"
-LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS = "receiver_tracker", ("stream_id", "receiver_id", "epoch")
-# Its record, whose properties are fields of its events.
-RECORD = "core/src/penstock/track/receiver_tracking_info.py"
+# The life cycles of a receiver: the component that carries out the log effects, its fields, and the record, whose
+# properties are fields of the events.
+LIFECYCLES = {
+    "core/src/penstock/track/relaunch_lifecycle.py": (
+        "receiver_tracker",
+        ("stream_id", "receiver_id", "epoch"),
+        "core/src/penstock/track/receiver_tracking_info.py",
+    ),
+    "core/src/penstock/receive/restart_lifecycle.py": (
+        "receiver_supervisor",
+        ("stream_id",),
+        "core/src/penstock/receive/running_receiver.py",
+    ),
+}
 
 
 @frozen(order=True)
@@ -50,9 +59,9 @@ class _Module:
     def __init__(self, name: str, tree: ast.Module) -> None:
         self._name = name
         self._component, self._bound = "", tuple[str, ...]()
-        if name == LIFECYCLE:
-            self._component, self._bound = LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS
-            tree.body += ast.parse((ROOT / RECORD).read_text(encoding="utf-8")).body
+        if name in LIFECYCLES:
+            self._component, self._bound, record = LIFECYCLES[name]
+            tree.body += ast.parse((ROOT / record).read_text(encoding="utf-8")).body
         self._nodes = list(ast.walk(tree))
         self._calls = [node for node in self._nodes if isinstance(node, ast.Call)]
         self._partials = self._partial_calls()
@@ -75,7 +84,7 @@ class _Module:
             level, event = parts
             assert self._component, f"{self._name} logs without get_logger"
             names = [name for each in call.keywords for name in self._names(each)]
-            is_bound = "self" in ast.unparse(call.func) or self._name == LIFECYCLE
+            is_bound = "self" in ast.unparse(call.func) or self._name in LIFECYCLES
             fields = dict.fromkeys([*(self._bound if is_bound else ()), *names])
             rate_limited = "throttle_s" in fields
             kept = tuple(field for field in fields if field not in NO_FIELDS)
@@ -88,7 +97,7 @@ class _Module:
         match call.func:
             case ast.Attribute(ast.Name("log") | ast.Attribute(_, "_log"), level) if level in LEVELS and call.args:
                 return level, call.args[0]
-            case ast.Attribute(_, "_log") if self._name == LIFECYCLE:
+            case ast.Attribute(_, "_log") if self._name in LIFECYCLES:
                 return ast.literal_eval(call.args[0]), call.args[1]
             case ast.Name(name) if (partial := self._partials.get(name)) is not None:
                 # `warn = partial(log.warning, host=…)`, called further down.

@@ -21,8 +21,7 @@ _SETTINGS = evolve(RestartPolicy.of(Settings.parse({})), start_timeout_ms=5000, 
 def _events() -> Iterator[events.Event]:
     yield events.StartRequested()
     yield events.RegistrationAnswered()
-    yield events.RegistrationAnswered("too many failures")
-    yield events.RegistrationFailed(_ERROR)
+    yield events.RegistrationAnswered(_ERROR)
     for error in (None, _ERROR):
         yield events.OnStartReturned(error)
         yield events.RestartRequested("again", error)

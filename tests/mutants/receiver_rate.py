@@ -26,7 +26,7 @@ class Unlimited(MemoryReceiver):
         return self._Receiver__supervisor  # type: ignore[attr-defined]  # private: nobody should
 
     def store_unlimited(self, records: Sequence[str]) -> None:
-        self.supervisor._writer._push_now(arrow_form.encode(list(records)), len(records), None, 0)
+        self.supervisor._pusher.push_table(arrow_form.encode(list(records)), len(records), None, 0).await_accepted()
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
         if not self.ignores(found):
@@ -62,7 +62,7 @@ class IgnoresPause(Unlimited):
     """Does not wait while it is paused."""
 
     def ignores(self, found: _Found) -> bool:
-        return bool(self.supervisor._limiter._pauses)
+        return bool(self.supervisor.state.is_held)
 
 
 class StaysSlow(MemoryReceiver):

@@ -57,7 +57,7 @@ class Listener:
     def on_generate_block(self) -> None:
         self.states.append(self.generator.state)
 
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> Any:
         self.states.append(self.generator.state)
         self.on_push(records)
         self.arrivals.append(arrival_ms)

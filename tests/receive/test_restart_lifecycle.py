@@ -9,7 +9,7 @@ import pytest
 from attrs import evolve
 
 from penstock.conf import Settings
-from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, ReceiverStuckError
+from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.restart_events import Effect, Event, Intake
@@ -127,28 +127,21 @@ def test_counts_of_the_final_flush_reach_the_driver() -> None:
     assert life.of(events.Deregister) == [events.Deregister(message, None, 3, 2, ended=True)]
 
 
-@pytest.mark.parametrize(
-    "event",
-    [events.RegistrationAnswered("it was replaced"), events.RegistrationFailed(LOST)],
-    ids=["refused", "no answer"],
-)
-def test_failed_registration_ends_the_receiver(event: Event) -> None:
-    life = Life(events.StartRequested(), event)
+def test_failed_registration_ends_the_receiver() -> None:
+    life = Life(events.StartRequested(), events.RegistrationAnswered(LOST))
     assert life.effects == (events.EndWaits(), events.Flush(is_final=True))
     life.take(events.Flushed())
     # The driver does not know the receiver.
     assert life.of(events.Deregister) == []
     assert [log.event for log in life.of(events.Log)] == ["receiver stopped before its start"]
-    assert isinstance(life.state, Terminated)
-    assert isinstance(life.state.error, ReceiverRefusedError | OSError)
+    assert life.state == Terminated(LOST)
 
 
 def test_refused_restart_ends_the_receiver_and_the_driver_is_notified() -> None:
-    life = Life(*RUN, RESTART, *DRAINED, DELIVERED, events.RestartDelayOver(), events.RegistrationAnswered("replaced"))
+    life = Life(*RUN, RESTART, *DRAINED, DELIVERED, events.RestartDelayOver(), events.RegistrationAnswered(LOST))
     life.take(events.Flushed(), DELIVERED)
     assert life.of(events.Deregister)[-1].ended
-    assert isinstance(life.state, Terminated)
-    assert isinstance(life.state.error, ReceiverRefusedError)
+    assert life.state == Terminated(LOST, is_deregistered=True)
 
 
 def test_error_of_onStart_ends_the_receiver_with_onStop() -> None:

@@ -196,13 +196,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         elif desired is not None and not self.stop_requested:
             self.note_desired(desired.number, desired.rate, desired.paused)
         self.registered = self.registered or not refusal
-        self.end(events.Register, events.RegistrationAnswered(refusal, desired))
-
-    @rule()
-    @precondition(lambda self: self.runs(events.Register))
-    def fail_registration(self) -> None:
-        self.stop_requested = True
-        self.end(events.Register, events.RegistrationFailed(OSError("no answer")))
+        self.end(events.Register, events.RegistrationAnswered(OSError(refusal) if refusal else None, desired))
 
     @rule(delivered=st.booleans())
     @precondition(lambda self: self.runs(events.Deregister))

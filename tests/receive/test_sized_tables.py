@@ -16,6 +16,7 @@ from tests.helpers.examples import examples
 
 from penstock.blocks import arrow_form
 from penstock.receive.messages import AddBlocks
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.sized_tables import sized_tables
 
@@ -119,7 +120,7 @@ def test_rate_that_falls_during_store_all_is_respected(
     supervisor = supervise(receiver)
     supervisor.start()
     granted = iter([7, 13])
-    monkeypatch.setattr(supervisor._limiter, "acquire", lambda _wanted: next(granted))
+    monkeypatch.setattr(RateLimiter, "acquire", lambda _limiter, _wanted: next(granted))
     receiver.store_all(mixed)
     assert [block.num_records for block in driver.blocks] == [7, 13]
     assert records() == mixed
@@ -137,7 +138,7 @@ def test_falling_rate_reads_each_record_once(
         return read(batches)
 
     monkeypatch.setattr(arrow_form, "records", counted)
-    monkeypatch.setattr(supervisor._limiter, "acquire", lambda _wanted: 1)
+    monkeypatch.setattr(RateLimiter, "acquire", lambda _limiter, _wanted: 1)
     receiver.store_all(range(20))
     assert [block.num_records for block in driver.blocks] == [1] * 20
     assert next(times) == 1

@@ -12,13 +12,14 @@ import enum
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from attrs import define, field, frozen
 
 from penstock.errors import ReceiverStoppedError
+from penstock.receive.block_pusher import PushedBlock
 from penstock.runtime.clock import Clock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
@@ -39,23 +40,6 @@ class GeneratorState(enum.Enum):
     StoppedAll = enum.auto()
 
 
-class PushedBlock(Protocol):
-    """A block that is stored and to be accepted by the driver."""
-
-    @property
-    def left_out(self) -> Mapping[int, BaseException]:
-        """The errors of records that could not be stored, by position."""
-        ...
-
-    def await_accepted(self) -> object:
-        """Return once the block is accepted. An error that it raises is final."""
-        ...
-
-    def withdraw(self) -> bool:
-        """Delete the block and do not report it, unless that has begun; return whether it was withdrawn."""
-        ...
-
-
 class BlockGeneratorListener(Protocol):
     """The owner of a generator. Spark's trait without ``onAddData``, which would cost a call per record."""
 
@@ -64,22 +48,14 @@ class BlockGeneratorListener(Protocol):
         ...
 
     def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store records as a block. Called for one block at a time, in order; an error that it raises is final.
+        """Store records, the first of which was added at ``arrival_ms``, as a block. An error that it raises is final.
 
-        Args:
-            records: the buffered records.
-            arrival_ms: when the first of them was added, ms since the epoch.
+        Called for one block at a time, in order.
         """
         ...
 
     def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
-        """Called with an error. Must not wait for the generator.
-
-        Args:
-            message: one line.
-            error: the error.
-            is_final: a block could not be pushed, so all later records are dropped.
-        """
+        """Called with an error; after a final one, all later records are dropped. Must not wait for the generator."""
         ...
 
 

@@ -22,8 +22,8 @@ def receiver_spec(name: str, conf: Mapping[str, str] | None = None) -> ReceiverS
     Raises:
         UnknownNameError: no plugin offers the name; names the nearest.
     """
-    found: ReceiverSpec = Plugins(Settings.parse(conf or {}).plugins_disable).spec("receivers", name)
-    return found
+    spec: ReceiverSpec = Plugins(Settings.parse(conf or {}).plugins_disable).spec("receivers", name)
+    return spec
 
 
 def make_receiver(
@@ -41,9 +41,9 @@ def make_receiver(
         ConfigurationError: an option is missing or its value is invalid, or the factory returned no receiver.
     """
     read = configured_options("receivers", spec, options, Settings.parse(conf or {}))
-    made = spec.factory() if spec.options is None else spec.factory(read)
-    if not isinstance(made, Receiver):
+    receiver = spec.factory() if spec.options is None else spec.factory(read)
+    if not isinstance(receiver, Receiver):
         raise ConfigurationError(
-            f"the factory of the receiver {spec.name!r} returned {shown(made)}, not a penstock.Receiver"
+            f"the factory of the receiver {spec.name!r} returned {shown(receiver)}, not a penstock.Receiver"
         )
-    return made
+    return receiver

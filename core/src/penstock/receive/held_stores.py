@@ -20,18 +20,10 @@ log = get_logger("receiver")
 
 # Shorter than the keepalive intervals of common protocols.
 _LONG_MS = 5000
-# Pool threads run submitted work, so waiting is acceptable.
-_POOL = "concurrent.futures.thread"
 
 
 class HeldStores:
-    """The stores that wait.
-
-    Args:
-        clock: times them.
-        module: of the receiver's class; threads whose code begins there may wait.
-        stream_id: names the stream in the log.
-    """
+    """The stores that wait, of a receiver whose class is in ``module``."""
 
     def __init__(self, clock: Clock, module: str, stream_id: int) -> None:
         self._clock = clock
@@ -57,7 +49,7 @@ class HeldStores:
             return
         now_ms = self._clock.monotonic_ms()
         for thread, since_ms in list(self._since.items()):
-            if now_ms - since_ms >= _LONG_MS and self._has_other_duties(thread):
+            if not self._warned and now_ms - since_ms >= _LONG_MS and self._has_other_duties(thread):
                 self._warned = True
                 log.warning(
                     "store blocks a client's thread",
@@ -67,18 +59,18 @@ class HeldStores:
                     advice="the rate limit or a full buffer holds it, so the client cannot answer its server: "
                     "use penstock.spi.StoreQueue, or astore in an AsyncReceiver",
                 )
-                return
 
     def _has_other_duties(self, thread: threading.Thread) -> bool:
         """Whether a thread runs an event loop, or code that neither the engine nor the receiver started."""
         modules = list[str]()
         frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
         while frame is not None:
-            modules.append(str(frame.f_globals.get("__name__", "")))
+            modules.append(str(frame.f_globals.get("__name__", "")).partition(".")[0])
             frame = frame.f_back
-        if any(module.partition(".")[0] == "asyncio" for module in modules):
+        if "asyncio" in modules:
             return True
         if isinstance(thread, EngineThread) or thread is threading.main_thread():
             return False
-        outermost = next((module for module in reversed(modules) if module != "threading"), _POOL)
-        return outermost.partition(".")[0] != self._module and outermost != _POOL
+        # The outermost function. Threads of a pool run submitted work, so waiting is acceptable.
+        started_by = next((module for module in reversed(modules) if module != "threading"), "")
+        return started_by not in (self._module, "concurrent")

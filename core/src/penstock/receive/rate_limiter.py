@@ -56,10 +56,14 @@ class RateLimiter:
         burst_ms: int,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._clock, self._max_rate, self._burst_ms, self._hold = clock, max_rate, burst_ms, hold
+        self._clock = clock
+        self._max_rate = max_rate
+        self._burst_ms = burst_ms
+        self._hold = hold
         self._rate = lowest(initial_rate, max_rate)
         # Totals of permits since the start: earned by time, used by records that have passed.
-        self._earned, self._used = 1.0, 0.0
+        self._earned = 1.0
+        self._used = 0.0
         self._earned_at_ms = clock.monotonic_ms()
         self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()

@@ -322,18 +322,17 @@ class ReceiverHost(Generic[T]):
     def _run_launches(self) -> None:
         """Run launch after launch."""
         relaunches = 0
-        while True:
+        while not self._stopping.is_set():
             began_ms = self._clock.monotonic_ms()
             self._run_launch()
-            if self._stopping.is_set() or self._failure:
+            if self._failure or self._stopping.is_set():
                 return
             relaunches = self._policy.relaunches_in_a_row(relaunches, self._clock.monotonic_ms() - began_ms)
             delay_ms = self._policy.back_off_ms(relaunches, f"{id(self)}/{self._launch.registration.epoch}")
             relaunches += 1
-            log.warning("receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=self._last_end)
+            reason = self._ends[-1] if self._ends else ""
+            log.warning("receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason)
             self._clock.wait_for(delay_ms, self._stopping)
-            if self._stopping.is_set():
-                return
 
     def _run_launch(self) -> None:
         """Run one instance to its end."""
@@ -376,10 +375,6 @@ class ReceiverHost(Generic[T]):
         log.error("receiver given up", reason=self._failure)
         if self._supervisor is not None:
             self._supervisor.stop_soon("given up")
-
-    @property
-    def _last_end(self) -> str:
-        return self._ends[-1] if self._ends else ""
 
 
 class _InMemory:

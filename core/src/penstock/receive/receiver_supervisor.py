@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from penstock.errors import PenstockError, text_of
+from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
-from penstock.receive.block_generator import BlockGenerator, Bounds, PushedBlock
-from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
@@ -171,7 +171,7 @@ class ReceiverSupervisor:
 
     def obey(self, desired: UpdateRateLimit) -> None:
         """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
-        self.take(events.desired_state(desired))
+        self.take(events.DesiredState(desired.number, desired.rate, desired.paused))
 
     def update(self, number: int = 0, *, rate: float | None = 0.0, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
@@ -204,9 +204,9 @@ class ReceiverSupervisor:
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self.take(events.StopRequested(message, error))
-        if (deadline_ms := self._state.deadline_ms) is not None:
+        while (deadline_ms := self._state.deadline_ms) is not None and not self._terminated.is_set():
             # onStart runs, and its end continues the stop.
-            self._wait(self._terminated, deadline_ms - self._clock.monotonic_ms())
+            self._clock.wait_for(deadline_ms - self._clock.monotonic_ms(), self._terminated)
             self.take(events.Tick())
         self._terminated.wait()
 
@@ -296,9 +296,11 @@ class ReceiverSupervisor:
             if not self._state.is_registered:
                 self._generator.start()
             answer = self._driver.ask(self._launch, Registered)
+            if not answer.accepted:
+                raise ReceiverRefusedError(f"the driver refused to start receiver {self.stream_id}: {answer.reason}")
         except BaseException as error:
-            return events.RegistrationFailed(error)
-        return events.RegistrationAnswered("" if answer.accepted else answer.reason, answer.desired)
+            return events.RegistrationAnswered(error)
+        return events.RegistrationAnswered(desired=answer.desired)
 
     def _call_on_start(self) -> Event:
         try:

@@ -1,4 +1,4 @@
-"""``ReceiverTask``: the Spark task that a receiver is.
+"""``ReceiverTask``: the Spark task that runs a receiver.
 
 Sets up one launch inside a Python worker, runs it until the receiver has stopped, and serves its blocks for as long as
 the driver asks. Where a receiver runs is the tracker's decision, so a retry by Spark ends at once. Runs on the worker's
@@ -126,7 +126,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
+    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, host."""
 
     def __init__(self, task: ReceiverTask) -> None:
         token = task.driver.token
@@ -137,7 +137,8 @@ class _Launch:
         plugins.manager.register(self._blocks, name="penstock-blocks")
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
-        self._serves_until, self._released = 0.0, threading.Event()
+        self._serves_until = 0.0
+        self._released = threading.Event()
         host = _address_towards(task.driver.location)
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
@@ -158,6 +159,7 @@ class _Launch:
         # Before it has registered nobody knows the endpoint: no command comes earlier.
         launch = TrackedLaunch(registration, self._client, handler)
         self._host = ReceiverHost(task.receiver, launch, task.settings)
+        self._supervisor = self._host.supervisor
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
@@ -170,18 +172,18 @@ class _Launch:
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._host.supervisor.start_soon()
+            self._supervisor.start_soon()
             try:
                 self._host.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
-                is_known = self._host.supervisor.is_deregistered and error is self._host.supervisor.state.start_error
-                if not is_known or _has_left_threads(threads):
+                is_reported = self._supervisor.is_deregistered and error is self._supervisor.state.start_error
+                if not is_reported or _has_left_threads(threads):
                     raise
-                log.info("receiver not started", stream_id=self._host.supervisor.stream_id, reason=summary_of(error))
+                log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))
             finally:
                 # A driver that was not notified of the end waits for the end of the task.
-                if self._host.supervisor.is_deregistered:
+                if self._supervisor.is_deregistered:
                     self._serve()
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
@@ -196,7 +198,7 @@ class _Launch:
     def _handlers(self) -> dict[type, Handler]:
         def on_stop(message: StopReceiver) -> None:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
-            self._host.supervisor.stop_soon(message.message)
+            self._supervisor.stop_soon(message.message)
 
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
@@ -204,14 +206,14 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._host.supervisor.obey(message),
+            UpdateRateLimit: lambda message: self._supervisor.obey(message),
             CleanUpBlocks: on_clean_up,
         }
 
 
 def _has_left_threads(before: Collection[threading.Thread]) -> bool:
     """Whether a thread that is not the engine's was started since and still runs."""
-    return any(each not in before and not isinstance(each, EngineThread) for each in threading.enumerate())
+    return any(thread not in before and not isinstance(thread, EngineThread) for thread in threading.enumerate())
 
 
 def _address_towards(driver: str) -> str:

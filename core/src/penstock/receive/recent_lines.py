@@ -44,9 +44,11 @@ class RecentLines:
     """
 
     def __init__(self, stream: TextIO, secrets: Callable[[], Iterable[str]]) -> None:
-        self._stream, self._secrets = stream, secrets
+        self._stream = stream
+        self._secrets = secrets
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
-        self._unfinished, self._lock = "", threading.Lock()
+        self._unfinished = ""
+        self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
         """Write to the stream, and keep the last lines."""
@@ -60,7 +62,7 @@ class RecentLines:
         """The last lines, oldest first, without secrets."""
         with self._lock:
             lines = [*self._lines, self._unfinished][-MAX_LINES:]
-        secrets = sorted({each for each in self._secrets() if len(each) >= _MIN_SECRET}, key=len, reverse=True)
+        secrets = sorted({secret for secret in self._secrets() if len(secret) >= _MIN_SECRET}, key=len, reverse=True)
         return [redacted(line, secrets)[:MAX_CHARS] for line in lines if line.strip()]
 
     def __getattr__(self, name: str) -> Any:
@@ -114,9 +116,9 @@ def secrets_of(receiver: object, configuration: Iterable[tuple[str, str]]) -> It
     for options in vars(receiver).values():
         if attrs.has(type(options)):
             values += [
-                getattr(options, each.name, "")
-                for each in attrs.fields(type(options))
-                if not each.repr or _SECRET_NAME.search(each.name)
+                getattr(options, option.name, "")
+                for option in attrs.fields(type(options))
+                if not option.repr or _SECRET_NAME.search(option.name)
             ]
     for value in values:
         if isinstance(value, bytes):

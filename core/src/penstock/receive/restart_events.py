@@ -1,4 +1,7 @@
-"""What goes into the life cycle of a running receiver, events, and what comes out of it, effects."""
+"""What goes into the life cycle of a running receiver, events, and what comes out of it, effects.
+
+``message`` is one line everywhere, and ``error`` the exception that caused it. Rates are in records/s.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from attrs import frozen
 
 from penstock.receive.messages import UpdateRateLimit
 
-# -- events --
+# -- events: the receiver and its owner --
 
 
 @frozen
@@ -18,23 +21,47 @@ class StartRequested:
 
 
 @frozen
-class RegistrationAnswered:
-    """The driver has answered the registration.
+class RestartRequested:
+    """Restart the receiver, after the back-off if ``delay_ms`` is ``None``."""
 
-    Attributes:
-        refusal: why the receiver may not start; empty if it may.
-        desired: the rate limit and pause that the driver sets; ``None`` where it sets neither.
-    """
-
-    refusal: str = ""
-    desired: UpdateRateLimit | None = None
+    message: str
+    error: BaseException | None = None
+    delay_ms: float | None = None
 
 
 @frozen
-class RegistrationFailed:
-    """The driver did not answer, or the receiver's threads could not be started."""
+class StopRequested:
+    """Stop the receiver for good."""
 
+    message: str
+    error: BaseException | None = None
+
+
+@frozen
+class ThreadFailed:
+    """A thread of this name, which the receiver started, has ended with an error."""
+
+    thread: str
     error: BaseException
+
+
+@frozen
+class ErrorOccurred:
+    """An error after which the receiver continues."""
+
+    message: str
+    error: BaseException | None = None
+
+
+# -- events: the end of an activity that an effect began --
+
+
+@frozen
+class RegistrationAnswered:
+    """The receiver may start with the driver's desired state, if it has one, or may not because of an error."""
+
+    error: BaseException | None = None
+    desired: UpdateRateLimit | None = None
 
 
 @frozen
@@ -45,54 +72,8 @@ class OnStartReturned:
 
 
 @frozen
-class RestartRequested:
-    """Restart the receiver.
-
-    Attributes:
-        message: the reason.
-        error: the cause.
-        delay_ms: delay of the restart; ``None`` for the back-off.
-    """
-
-    message: str
-    error: BaseException | None = None
-    delay_ms: float | None = None
-
-
-@frozen
-class StopRequested:
-    """Stop the receiver for good.
-
-    Attributes:
-        message: the reason.
-        error: the cause.
-    """
-
-    message: str
-    error: BaseException | None = None
-
-
-@frozen
-class ThreadFailed:
-    """A thread that the receiver started has ended with an error.
-
-    Attributes:
-        thread: its name.
-        error: the error.
-    """
-
-    thread: str
-    error: BaseException
-
-
-@frozen
 class CallReturned:
-    """``onStop`` or ``on_drained`` has returned or raised an error, or its timeout has passed.
-
-    Attributes:
-        error: the error that it raised.
-        in_time: false after the timeout.
-    """
+    """``onStop`` or ``on_drained`` has returned or raised an error; not ``in_time`` if its timeout has passed."""
 
     error: BaseException | None = None
     in_time: bool = True
@@ -100,12 +81,7 @@ class CallReturned:
 
 @frozen
 class Flushed:
-    """The buffered records are stored or lost.
-
-    Attributes:
-        flushed: records stored since the final flush began.
-        dropped: records lost.
-    """
+    """The buffer is empty: the numbers of records stored since the final flush began, and of those lost."""
 
     flushed: int = 0
     dropped: int = 0
@@ -113,11 +89,7 @@ class Flushed:
 
 @frozen
 class Deregistered:
-    """The driver was notified, or could not be reached.
-
-    Attributes:
-        is_delivered: the driver has answered.
-    """
+    """The driver was notified of the end of a run, or could not be reached."""
 
     is_delivered: bool
 
@@ -125,6 +97,9 @@ class Deregistered:
 @frozen
 class RestartDelayOver:
     """The delay of a restart has passed, or was cut short by a stop."""
+
+
+# -- events: clock, driver, disk --
 
 
 @frozen
@@ -138,7 +113,7 @@ class DesiredState:
 
     Attributes:
         number: an event with a lower number than one before is outdated and ignored.
-        rate: records/s, ``None`` for no limit; zero, a negative number or NaN leaves the rate unchanged.
+        rate: ``None`` for no limit; zero, a negative number or NaN leaves the rate unchanged.
         paused: hold every store; ``None`` leaves that unchanged.
     """
 
@@ -147,18 +122,9 @@ class DesiredState:
     paused: bool | None = None
 
 
-def desired_state(message: UpdateRateLimit) -> DesiredState:
-    """The event of a desired state that the driver sent."""
-    return DesiredState(message.number, message.rate, message.paused)
-
-
 @frozen
 class DiskFull:
-    """A block waits for disk space.
-
-    Attributes:
-        error: the file system's error.
-    """
+    """A block waits for disk space."""
 
     error: BaseException
 
@@ -170,36 +136,19 @@ class DiskWaitOver:
 
 @frozen
 class BlocksAccepted:
-    """The driver has accepted blocks.
-
-    Attributes:
-        records: the number of their records.
-    """
+    """The driver has accepted blocks with this many records."""
 
     records: int
 
 
-@frozen
-class ErrorOccurred:
-    """An error after which the receiver continues.
-
-    Attributes:
-        message: one line.
-        error: the cause.
-    """
-
-    message: str
-    error: BaseException | None = None
-
-
 Event = (
     StartRequested
-    | RegistrationAnswered
-    | RegistrationFailed
-    | OnStartReturned
     | RestartRequested
     | StopRequested
     | ThreadFailed
+    | ErrorOccurred
+    | RegistrationAnswered
+    | OnStartReturned
     | CallReturned
     | Flushed
     | Deregistered
@@ -209,7 +158,6 @@ Event = (
     | DiskFull
     | DiskWaitOver
     | BlocksAccepted
-    | ErrorOccurred
 )
 
 
@@ -236,7 +184,7 @@ class SetIntake:
 
 @frozen
 class SetRate:
-    """Apply a rate limit, records/s; ``None`` for none."""
+    """Apply a rate limit; ``None`` for none."""
 
     rate: float | None
 
@@ -257,7 +205,7 @@ class WatchThreads:
 
 @frozen
 class EndWaits:
-    """End the wait for a restart and the waits for disk space."""
+    """End the delay of a restart and the waits for disk space."""
 
 
 @frozen
@@ -265,27 +213,12 @@ class EndAwaitTermination:
     """Release whoever waits for the end of the receiver."""
 
 
-# -- effects that may take time; most end with an event --
-
-
-@frozen
-class Log:
-    """Write a log event.
-
-    Attributes:
-        level: name of the logger's method.
-        event: the event.
-        context: further fields.
-    """
-
-    level: str
-    event: str
-    context: dict[str, Any]
+# -- effects that may take time; most begin an activity, whose end is an event --
 
 
 @frozen
 class Register:
-    """Start the block generator at the first time, and ask the driver whether the receiver may start."""
+    """Ask the driver whether the receiver may start. The first time, start the block generator before."""
 
 
 @frozen
@@ -300,11 +233,7 @@ class CallOnStop:
 
 @frozen
 class Flush:
-    """Store and report the buffered records.
-
-    Attributes:
-        is_final: then refuse further ones, and wait for stores in progress.
-    """
+    """Store and report the buffered records; if final, refuse further ones and wait for stores in progress."""
 
     is_final: bool
 
@@ -316,15 +245,7 @@ class CallOnDrained:
 
 @frozen
 class Deregister:
-    """Notify the driver that the run, or the receiver, has ended.
-
-    Attributes:
-        message: the reason.
-        error: the cause.
-        flushed: buffered records stored by the final flush.
-        dropped: buffered records lost.
-        ended: the receiver does not restart.
-    """
+    """Notify the driver of the end of a run, or of the receiver if it ``ended``, with the counts of the final flush."""
 
     message: str
     error: BaseException | None
@@ -347,46 +268,29 @@ class NotifyRate:
 
 @frozen
 class Report:
-    """Report an error to the driver.
-
-    Attributes:
-        message: one line.
-        error: the cause.
-    """
+    """Report an error to the driver."""
 
     message: str
     error: BaseException | None = None
 
 
 @frozen
-class OnThread:
-    """Carry out effects on a thread of their own: the caller must not wait for them.
+class Log:
+    """Write a log event with fields; ``level`` is the name of the logger's method."""
 
-    Attributes:
-        name: of the thread.
-        effects: carried out in order.
-    """
+    level: str
+    event: str
+    context: dict[str, Any]
+
+
+@frozen
+class OnThread:
+    """Carry out effects on a thread of this name, since the caller must not wait for them."""
 
     name: str
     effects: tuple[Effect, ...]
 
 
-Effect = (
-    SetIntake
-    | SetRate
-    | SetPause
-    | WatchThreads
-    | EndWaits
-    | EndAwaitTermination
-    | Log
-    | Register
-    | CallOnStart
-    | CallOnStop
-    | Flush
-    | CallOnDrained
-    | Deregister
-    | AwaitRestart
-    | NotifyRate
-    | Report
-    | OnThread
-)
+_AtOnce = SetIntake | SetRate | SetPause | WatchThreads | EndWaits | EndAwaitTermination
+_Activity = Register | CallOnStart | CallOnStop | Flush | CallOnDrained | Deregister | AwaitRestart
+Effect = _AtOnce | _Activity | NotifyRate | Report | Log | OnThread

@@ -14,7 +14,6 @@ from attrs import evolve
 from penstock import conf
 from penstock.errors import (
     PenstockError,
-    ReceiverRefusedError,
     ReceiverStoppedError,
     ReceiverStuckError,
     summary_of,
@@ -68,7 +67,7 @@ class _Transition:
         match event:
             case events.StartRequested() if isinstance(state, Created):
                 self._become(Registering(), events.Register())
-            case events.RegistrationAnswered() | events.RegistrationFailed() if isinstance(state, Registering):
+            case events.RegistrationAnswered() if isinstance(state, Registering):
                 self._registered(state, event)
             case events.OnStartReturned() if isinstance(state, Starting | Interrupted):
                 self._started(state, event.error)
@@ -91,7 +90,7 @@ class _Transition:
             case events.Tick():
                 self._tick()
             case events.DesiredState():
-                if self._desire(event):
+                if self._desire(event.number, event.rate, event.paused):
                     self._do(events.NotifyRate())
             case events.DiskFull() | events.DiskWaitOver():
                 self._disk(event)
@@ -102,21 +101,16 @@ class _Transition:
 
     # -- start --
 
-    def _registered(self, state: Registering, event: events.RegistrationAnswered | events.RegistrationFailed) -> None:
-        stream_id, error = self.receiver.stream_id, None
-        if isinstance(event, events.RegistrationFailed):
-            error = event.error
-        elif event.refusal:
-            error = ReceiverRefusedError(f"the driver refused to start receiver {stream_id}: {event.refusal}")
-        else:
+    def _registered(self, state: Registering, event: events.RegistrationAnswered) -> None:
+        if event.error is None:
             self._set(is_registered=True)
         if state.stop is not None:
             self._flush(state.stop)
-        elif error is not None:
-            self._end(Stop(f"Error starting receiver {stream_id}: {summary_of(error)}", error, error))
+        elif event.error is not None:
+            self._end(self._start_failed(event.error))
         else:
-            desired = event.desired if isinstance(event, events.RegistrationAnswered) else None
-            notifies_rate = desired is not None and self._desire(events.desired_state(desired))
+            desired = event.desired
+            notifies_rate = desired is not None and self._desire(desired.number, desired.rate, desired.paused)
             self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate))
             self._do(events.SetIntake(Intake.OPEN), events.WatchThreads(True), events.CallOnStart())
 
@@ -133,9 +127,11 @@ class _Transition:
             self._set(start_error=error)
             advice = "call restart() in onStart to try again in this process, reportError() to continue"
             self._log("warning", "onStart failed", reason=summary_of(error), advice=advice)
-            message = f"Error starting receiver {self.receiver.stream_id}: {summary_of(error)}"
             self._do(events.EndWaits())
-            self._stop_run(Stop(message, error, error))
+            self._stop_run(self._start_failed(error))
+
+    def _start_failed(self, error: BaseException) -> Stop:
+        return Stop(f"Error starting receiver {self.receiver.stream_id}: {summary_of(error)}", error, error)
 
     def _tick(self) -> None:
         """Notice an ``onStart`` that exceeds a timeout. Only a stop cannot wait for one that stores."""
@@ -304,18 +300,17 @@ class _Transition:
 
     # -- rate and pause --
 
-    def _desire(self, event: events.DesiredState) -> bool:
+    def _desire(self, number: int, rate: float | None, paused: bool | None) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""
-        receiver = self.receiver
-        if event.number < receiver.desired_number:
+        if number < self.receiver.desired_number:
             return False
-        self._set(desired_number=event.number)
-        if event.paused is not None:
-            self._pause("driver", is_paused=event.paused)
-        if event.rate is not None and not event.rate > 0:
+        self._set(desired_number=number)
+        if paused is not None:
+            self._pause("driver", is_paused=paused)
+        if rate is not None and not rate > 0:
             return False
-        rate = lowest(event.rate, receiver.policy.max_rate)
-        if rate == receiver.rate:
+        rate = lowest(rate, self.receiver.policy.max_rate)
+        if rate == self.receiver.rate:
             return False
         self._set(rate=rate)
         self._do(events.SetRate(rate))

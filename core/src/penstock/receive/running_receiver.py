@@ -27,13 +27,7 @@ from penstock.runtime.retry import delay_ms_after
 
 @frozen
 class Restart:
-    """The run ends and the next one follows after a delay.
-
-    Attributes:
-        message: the reason.
-        error: the cause.
-        delay_ms: time between the end of this run and the registration of the next.
-    """
+    """The run ends, and after a delay the next one follows. ``message`` and ``error`` are the reason."""
 
     message: str
     error: BaseException | None
@@ -42,13 +36,7 @@ class Restart:
 
 @frozen
 class Stop:
-    """The receiver ends for good.
-
-    Attributes:
-        message: the reason.
-        error: the cause, for the driver.
-        task_error: the error that fails the task; the cause, or a method of the receiver that did not return.
-    """
+    """The receiver ends for good. ``message`` and ``error`` are the reason; ``task_error`` is to fail the task."""
 
     message: str
     error: BaseException | None = None
@@ -65,11 +53,7 @@ class Created:
 
 @frozen
 class Registering:
-    """The driver was asked whether the receiver may start.
-
-    Attributes:
-        stop: a stop that was requested meanwhile.
-    """
+    """The driver was asked whether the receiver may start; a stop may be requested meanwhile."""
 
     stop: Stop | None = None
 
@@ -93,10 +77,9 @@ class Starting:
 
 @frozen
 class Interrupted:
-    """``onStart`` runs, and a stop or restart was requested meanwhile: its stores fail, so that it ends.
+    """``onStart`` runs, and its stores fail, so that it ends: a restart or stop was requested meanwhile.
 
     Attributes:
-        then: the request.
         start: the state that was interrupted.
         deadline_ms: when a stop abandons ``onStart``, monotonic.
     """
@@ -134,13 +117,7 @@ class Flushing:
 
 @frozen
 class Draining:
-    """``on_drained`` runs.
-
-    Attributes:
-        is_final: as in ``Flushing``.
-        flushed: buffered records stored by the final flush.
-        dropped: buffered records lost.
-    """
+    """``on_drained`` runs, after a final flush or that of a restart, with the numbers of records flushed and lost."""
 
     then: Restart | Stop
     is_final: bool
@@ -150,11 +127,7 @@ class Draining:
 
 @frozen
 class Deregistering:
-    """The driver is notified that the run, or the receiver, has ended.
-
-    Attributes:
-        is_final: as in ``Flushing``.
-    """
+    """The driver is notified of the end of the run, or after a final flush of the end of the receiver."""
 
     then: Restart | Stop
     is_final: bool
@@ -167,12 +140,7 @@ class AwaitingRestart:
 
 @frozen
 class Terminated:
-    """The receiver has ended for good; everything that it took is stored or lost.
-
-    Attributes:
-        error: the error that fails the task.
-        is_deregistered: the driver was notified.
-    """
+    """Everything that the receiver took is stored or lost. ``error`` is to fail the task."""
 
     error: BaseException | None = None
     is_deregistered: bool = False

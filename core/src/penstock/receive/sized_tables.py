@@ -44,30 +44,30 @@ def sized_tables(
         Each table, the number of its records, and whether it is the last; never so without ``marks_last``.
     """
     rest = source = iter(records)
-    piece_records, each_bytes = 1, max_bytes
+    piece_records, record_bytes = 1, max_bytes
     columns: list[Column] = []
     count, num_bytes, most = 0, 0, max_records()
     look = _PIECE if isinstance(records, Sequence) else _LOOK
-    while piece := _take(source, min(piece_records, most - count), look, each_bytes):
+    while piece := _take(source, min(piece_records, most - count), look, record_bytes):
         columns = _with(columns, piece)
         added = columns[-1].values.nbytes - (num_bytes if len(columns) == 1 else 0)
         count, num_bytes = count + len(piece), num_bytes + added
-        each_bytes = max(added // len(piece), 1)
-        if count >= most or num_bytes + each_bytes > max_bytes:
+        record_bytes = max(added // len(piece), 1)
+        if count >= most or num_bytes + record_bytes > max_bytes:
             following = list(itertools.islice(source, 1)) if marks_last else []
             yield arrow_form.table(columns), count, marks_last and not following
             source = itertools.chain(following, rest)
             columns, count, num_bytes, most = [], 0, 0, max_records()
         left_bytes = min(max_bytes - num_bytes, max_bytes // _PIECES)
-        piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // each_bytes), 1)
+        piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // record_bytes), 1)
     if columns:
         yield arrow_form.table(columns), count, marks_last
 
 
-def _take(source: Iterator[Any], count: int, look: int, each_bytes: int) -> list[Any]:
+def _take(source: Iterator[Any], count: int, look: int, record_bytes: int) -> list[Any]:
     """Take records; fewer if they are suddenly large."""
     piece = list(itertools.islice(source, min(count, look)))
-    while len(piece) < count and piece and sys.getsizeof(piece[-1]) < each_bytes * _LARGER + 1000:
+    while len(piece) < count and piece and sys.getsizeof(piece[-1]) < record_bytes * _LARGER + 1000:
         before = len(piece)
         piece += itertools.islice(source, min(count - before, look))
         if len(piece) == before:

@@ -48,7 +48,8 @@ class StoreQueue(Generic[T]):
         self._waiting: queue.Queue[tuple[T, OnStored | None] | None] = queue.Queue()
         self._max_records = max_records
         # Guards the bound and `_stopped`: a stopped queue takes no record.
-        self._lock, self._stopped = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._stopped = False
         self._thread = EngineThread(f"{type(receiver).__name__} store queue", self._store_all)
         self._thread.start()
 

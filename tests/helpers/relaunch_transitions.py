@@ -1,4 +1,4 @@
-"""The transitions that the receiver life cycle can make, found by giving every event to every record reached."""
+"""The transitions that a receiver can make on the driver, found by giving every event to every record reached."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     return type(record.state), serves, is_lost, record.refusals, len(record.failures_ms), record.policy.max_failures
 
 
-def transitions() -> set[tuple[str, str]]:
+def relaunch_transitions() -> set[tuple[str, str]]:
     """The names of the states before and after each step that changes the state."""
     found: set[tuple[str, str]] = set()
     settings = evolve(

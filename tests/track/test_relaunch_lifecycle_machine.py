@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.helpers.examples import examples
-from tests.helpers.receiver_transitions import transitions
+from tests.helpers.relaunch_transitions import relaunch_transitions
 
 from penstock.conf import Settings
 from penstock.receive.messages import (
@@ -58,7 +58,7 @@ from penstock.track.relaunch_lifecycle import step
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 SETTINGS = Settings.parse({})
-TRANSITIONS = transitions()
+TRANSITIONS = relaunch_transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     max_restarts=st.integers(0, 3),

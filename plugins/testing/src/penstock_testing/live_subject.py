@@ -1,4 +1,4 @@
-"""``LiveKit`` and ``LiveRun`` run a real program on Spark for the live checks, each run in a process of its own."""
+"""``LiveSubject`` and ``LiveRun`` run a real program on Spark for the live checks, each run in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from pyspark import cloudpickle
 
-from penstock.conf import OPTION_SECTIONS
+from penstock.spi import OPTION_SECTIONS
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.feeder import Feeder
-from penstock_testing.kit import Kit, ReceiverKit
+from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.subject import HOOKS, Subject
+
+if TYPE_CHECKING:
+    from penstock_testing.suites import ConformanceSuite
 
 _QUIET = {
     "spark.ui.enabled": "false",
@@ -81,14 +84,14 @@ class LiveRun:
     """One run of the live program.
 
     Args:
-        kit: closes the run when the check ends.
+        subject: closes the run when the check ends.
         folder: holds the program's output; a second run in the same folder continues the first.
     """
 
-    def __init__(self, kit: Kit, folder: Path) -> None:
-        self._kit, self.folder = kit, folder
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        self._subject, self.folder = subject, folder
         self._process: subprocess.Popen[bytes] | None = None
-        kit.on_close(self.kill)
+        subject.on_close(self.kill)
 
     def start(self, spec: LiveSpec, site: Path | None = None) -> None:
         """Start the program.
@@ -102,9 +105,9 @@ class LiveRun:
         path = os.pathsep.join([*([str(site)] if site else []), *own])
         own_conf = {
             "spark.executorEnv.PYTHONPATH": path,
-            "spark.streaming.gracefulStopTimeout": f"{round(self._kit.deadline_s(_STOP_S) * 1000)}ms",
+            "spark.streaming.gracefulStopTimeout": f"{round(self._subject.deadline_s(_STOP_S) * 1000)}ms",
         }
-        conf = {**_QUIET, **own_conf, **self._kit.subject.conf, **spec.conf}
+        conf = {**_QUIET, **own_conf, **self._subject.suite.conf, **spec.conf}
         spec_file = self.folder / "spec.json"
         spec_file.write_text(json.dumps(attrs.asdict(attrs.evolve(spec, conf=conf))))
         with (self.folder / "stderr").open("ab") as stderr:
@@ -140,36 +143,29 @@ class LiveRun:
         Args:
             expected: the records, as reprs.
             what: names them in the failure.
-
-        Raises:
-            CheckFailure: records are missing at the deadline, or when the program ends.
         """
         self.until(lambda: expected <= self.counts(), lambda: self._missing(expected, what))
 
     def until(self, condition: Any, seen: Any) -> None:
-        """Wait for a condition while the program runs; see ``Kit.until``."""
+        """Wait for a condition while the program runs; see ``Subject.until``."""
 
         def ended_or_true() -> bool:
             return bool(condition()) or self._process is None or self._process.poll() is not None
 
-        self._kit.until(ended_or_true, seen, timeout_s=_DEADLINE_S)
+        self._subject.until(ended_or_true, seen, timeout_s=_DEADLINE_S)
         if not condition():
             fail(f"{seen() if callable(seen) else seen}; the program has ended, its last output is:\n{self.tail()}")
 
     def stop(self) -> None:
-        """Stop the program gracefully.
-
-        Raises:
-            CheckFailure: the program does not end before the deadline, or its exit status is not 0.
-        """
+        """Stop the program gracefully."""
         assert self._process is not None
         (self.folder / "stop").touch()
         try:
-            status = self._process.wait(self._kit.deadline_s(_DEADLINE_S))
+            status = self._process.wait(self._subject.deadline_s(_DEADLINE_S))
         except subprocess.TimeoutExpired:
             fail(
-                f"the program did not end within {self._kit.deadline_s(_DEADLINE_S):g} s of a graceful stop; its last "
-                f"output is:\n{self.tail()}"
+                f"the program did not end within {self._subject.deadline_s(_DEADLINE_S):g} s of a graceful stop; its "
+                f"last output is:\n{self.tail()}"
             )
         if status:
             fail(f"the program ended with exit status {status}; its last output is:\n{self.tail()}")
@@ -219,20 +215,15 @@ class LiveResult:
 _finished: dict[Any, LiveResult | CheckFailure] = {}
 
 
-class LiveKit(ReceiverKit):
+class LiveSubject(ReceiverSubject):
     """The kit of the live checks. Finished runs are shared by the checks of one subject."""
 
     def needs_plugin(self) -> None:
-        """Refuse a subject that another process cannot load.
-
-        Raises:
-            NotApplicable: the subject is neither an installed plugin nor a receiver, which is pickled.
-        """
-        if not self.subject.name and self.subject.kind != "receiver":
+        """Refuse a subject that another process cannot load."""
+        if not self.suite.name and self.suite.kind != "receiver":
             raise NotApplicable("live checks need an installed plugin: set name")
 
     def feeder(self) -> Feeder:
-        """A new feeder whose source the program's workers can reach."""
         feeder = super().feeder()
         if feeder.in_process:
             raise NotApplicable(f"the source of {type(feeder).__name__} is in this process, where no worker reaches it")
@@ -245,7 +236,7 @@ class LiveKit(ReceiverKit):
             with_neighbours: choose the plugin by configuration alone, and add a second stream and two failing plugins.
         """
         self.needs_plugin()
-        key = (with_neighbours, *_identity(self.subject))
+        key = (with_neighbours, *_identity(self.suite))
         if key not in _finished:
             try:
                 _finished[key] = self._run(with_neighbours=with_neighbours)
@@ -259,7 +250,7 @@ class LiveKit(ReceiverKit):
     def _run(self, *, with_neighbours: bool) -> LiveResult:
         folder = Path(tempfile.mkdtemp(prefix="live", dir=self.folder))
         run = LiveRun(self, folder)
-        feeder = self.feeder() if self.subject.kind == "receiver" else None
+        feeder = self.feeder() if self.suite.kind == "receiver" else None
         spec = self.spec(folder, feeder, by_name=with_neighbours)
         site = self._site(folder) if with_neighbours else None
         run.start(attrs.evolve(spec, beside=with_neighbours and feeder is not None), site)
@@ -290,14 +281,7 @@ class LiveKit(ReceiverKit):
         return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
     def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
-        """The configuration of the program for this subject.
-
-        Args:
-            folder: the folder of the run.
-            feeder: the receiver's source.
-            by_name: choose a receiver by its plugin's name, with options from the configuration.
-        """
-        subject = self.subject
+        subject = self.suite
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
         if subject.kind not in {"receiver", "rate-estimator"}:
             return LiveSpec(str(folder))
@@ -325,11 +309,11 @@ class LiveKit(ReceiverKit):
         return site
 
 
-def _identity(subject: Subject) -> tuple[Any, ...]:
-    """A key of the subject. A suite makes a new subject, equal but not identical, for each check."""
-    functions = [getattr(each, "__func__", each) for each in (subject.make, subject.feeder)]
-    options: Mapping[str, Any] = subject.options
-    return (subject.kind, subject.name, *functions, repr(sorted(options.items())), subject.seed)
+def _identity(suite: ConformanceSuite) -> tuple[Any, ...]:
+    """A key of the subject. pytest makes a new instance of the suite for each check."""
+    functions = [getattr(function, "__func__", function) for function in (suite.make, suite.feeder)]
+    options: Mapping[str, Any] = suite.options
+    return (suite.kind, suite.name, *functions, repr(sorted(options.items())), suite.seed)
 
 
 def _pickled(receiver: Any) -> bytes:

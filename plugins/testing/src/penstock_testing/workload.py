@@ -1,6 +1,6 @@
-"""Simulated plants, on which estimators are compared: capacity and input of a streaming program, batch by batch.
+"""Simulated workloads, on which estimators are compared: capacity and input of a streaming program, batch by batch.
 
-``plant_run`` runs them. No Spark, no clock.
+``workload_run`` runs them. No Spark, no clock.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import accumulate, cycle, islice
 
 from attrs import field, frozen
 
-from penstock.errors import UnknownNameError
+from penstock.spi import UnknownNameError
 
 Steps = tuple[tuple[int, float], ...]
 
@@ -20,7 +20,7 @@ def at(steps: Steps, batch: int) -> float:
 
 
 @frozen
-class Plant:
+class Workload:
     """A simulated program that processes one batch after the other.
 
     A batch takes ``fixed_ms + records / capacity``, times a random factor.
@@ -64,12 +64,12 @@ def _alternating(*phases: tuple[int, float], until: int) -> Steps:
 
 
 _ALL = (
-    Plant("steady", "10,000/s, twice as much offered", ((0, 10_000),), (((0, 20_000),),)),
-    Plant("high-fixed-cost", "the fixed time is 60 % of the interval", ((0, 10_000),), (((0, 20_000),),), 600),
-    Plant("small-capacity", "60/s, less than pid's floor", ((0, 60),), (((0, 200),),)),
-    Plant("below-one", "one record takes 2 s, batches every 5 s", ((0, 0.5),), (((0, 5),),), 100, interval_ms=5000),
-    Plant("large-capacity", "2,000,000/s, far above the initial rate", ((0, 2e6),), (((0, 3e6),),), 100),
-    Plant(
+    Workload("steady", "10,000/s, twice as much offered", ((0, 10_000),), (((0, 20_000),),)),
+    Workload("high-fixed-cost", "the fixed time is 60 % of the interval", ((0, 10_000),), (((0, 20_000),),), 600),
+    Workload("small-capacity", "60/s, less than pid's floor", ((0, 60),), (((0, 200),),)),
+    Workload("below-one", "one record takes 2 s, batches every 5 s", ((0, 0.5),), (((0, 5),),), 100, interval_ms=5000),
+    Workload("large-capacity", "2,000,000/s, far above the initial rate", ((0, 2e6),), (((0, 3e6),),), 100),
+    Workload(
         "short-batches",
         "every 100 ms, with a fixed time of 40 ms",
         ((0, 50_000),),
@@ -78,20 +78,22 @@ _ALL = (
         0.05,
         interval_ms=100,
     ),
-    Plant("noisy", "times vary by a quarter", ((0, 10_000),), (((0, 20_000),),), 100, 0.25),
-    Plant(
+    Workload("noisy", "times vary by a quarter", ((0, 10_000),), (((0, 20_000),),), 100, 0.25),
+    Workload(
         "pauses", "one batch in twenty takes five times as long", ((0, 10_000),), (((0, 20_000),),), 50, 0.05, 0.05, 5
     ),
-    Plant("warm-up", "a quarter of the capacity in the first 5 batches", ((0, 2_500), (5, 10_000)), (((0, 20_000),),)),
-    Plant("step-down", "from 10,000/s to 4,000/s", ((0, 10_000), (100, 4_000)), (((0, 20_000),),), changes=(0, 100)),
-    Plant("step-up", "from 4,000/s to 10,000/s", ((0, 4_000), (100, 10_000)), (((0, 20_000),),), changes=(0, 100)),
-    Plant(
+    Workload(
+        "warm-up", "a quarter of the capacity in the first 5 batches", ((0, 2_500), (5, 10_000)), (((0, 20_000),),)
+    ),
+    Workload("step-down", "from 10,000/s to 4,000/s", ((0, 10_000), (100, 4_000)), (((0, 20_000),),), changes=(0, 100)),
+    Workload("step-up", "from 4,000/s to 10,000/s", ((0, 4_000), (100, 10_000)), (((0, 20_000),),), changes=(0, 100)),
+    Workload(
         "bursty",
         "2,000/s, and in two batches of ten 30,000/s",
         ((0, 10_000),),
         (_alternating((8, 2_000), (2, 30_000), until=200),),
     ),
-    Plant(
+    Workload(
         "idle-then-burst",
         "100/s for 100 batches, then 20,000/s",
         ((0, 10_000),),
@@ -99,18 +101,18 @@ _ALL = (
         200,
         changes=(100,),
     ),
-    Plant("two-streams", "both offer twice the capacity", ((0, 10_000),), (((0, 20_000),), ((0, 20_000),))),
-    Plant("uneven-streams", "one offers 20,000/s, one 1,000/s", ((0, 10_000),), (((0, 20_000),), ((0, 1_000),))),
+    Workload("two-streams", "both offer twice the capacity", ((0, 10_000),), (((0, 20_000),), ((0, 20_000),))),
+    Workload("uneven-streams", "one offers 20,000/s, one 1,000/s", ((0, 10_000),), (((0, 20_000),), ((0, 1_000),))),
 )
-PLANTS = {plant.name: plant for plant in _ALL}
+WORKLOADS = {workload.name: workload for workload in _ALL}
 
 
-def named_plant(name: str) -> Plant:
-    """Return a plant by name.
+def named_workload(name: str) -> Workload:
+    """Return a workload by name.
 
     Raises:
         UnknownNameError: there is none of this name.
     """
-    if name not in PLANTS:
-        raise UnknownNameError("plant", name, PLANTS)
-    return PLANTS[name]
+    if name not in WORKLOADS:
+        raise UnknownNameError("workload", name, WORKLOADS)
+    return WORKLOADS[name]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
-from penstock_testing.plant_run import PlantRun
+from penstock_testing.workload_run import WorkloadRun
 
 _WIDTH, _PANEL, _GAP, _LEFT, _TOP = 760, 130, 44, 64, 48
 _COLOURS = ("#1f6feb", "#bf5700", "#2e7d32", "#7b3fa0")
@@ -14,16 +14,16 @@ _COLOURS = ("#1f6feb", "#bf5700", "#2e7d32", "#7b3fa0")
 _FITTING = 3.0
 
 
-def draw(run: PlantRun, title: str) -> str:
+def draw(run: WorkloadRun, title: str) -> str:
     """Draw a run.
 
     Args:
         run: the simulated run.
         title: heading.
     """
-    interval, batches = run.plant.interval_ms, run.batches
+    interval, batches = run.workload.interval_ms, run.batches
     attainable = [batch.attainable * 1000 / interval for batch in batches]
-    limits = [[batch.rates[stream] for batch in batches] for stream in range(len(run.plant.sources))]
+    limits = [[batch.rates[stream] for batch in batches] for stream in range(len(run.workload.sources))]
     fitting = [rate for rates in limits for rate in rates if rate <= _FITTING * max(attainable)]
     panels = [
         _panel(0, _limits_label(len(limits)), limits, attainable, fitting),

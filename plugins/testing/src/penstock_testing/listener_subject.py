@@ -1,4 +1,4 @@
-"""``ListenerKit``, the argument of a listener check: makes listeners and delivers events to them as the bus does."""
+"""``ListenerSubject``, the argument of a listener check: makes listeners, and delivers events as the bus does."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-from penstock.listen.events import HOOK_OF, Event, StopProgress
-from penstock.listen.registered_listener import NotAListenerError, register
+from penstock import StopProgress
+from penstock.spi import HOOK_OF, Event, NotAListenerError, register
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.event_runs import PHASES, START_MS, listener_events
 from penstock_testing.fake_listener_context import FakeListenerContext
-from penstock_testing.kit import Kit
 from penstock_testing.listener_probe import Backend, ListenerProbe
+from penstock_testing.subject import Subject
 
 #: The limit of the median time in seconds that a callback takes for one event.
 BUDGET_S = 0.005
+# A callback that takes longer fails every check, so that the others need not wait for it.
+_MOST_S = 2.0
 
 
 def kind_of(event: object) -> type:
@@ -35,7 +37,7 @@ class RunningListener:
     """Listeners with their context. Delivers events one at a time, to PySpark-style listeners as views.
 
     Args:
-        kit: the kit of the running check.
+        subject: the kit of the running check.
         context: the context that ``make`` got.
         probe: the listeners.
 
@@ -45,19 +47,15 @@ class RunningListener:
         initial_commands: the number of commands that the listeners gave to the context while they were made.
     """
 
-    def __init__(self, kit: ListenerKit, context: FakeListenerContext, probe: ListenerProbe) -> None:
-        self._kit, self.context, self.probe = kit, context, probe
+    def __init__(self, subject: ListenerSubject, context: FakeListenerContext, probe: ListenerProbe) -> None:
+        self._subject, self.context, self.probe = subject, context, probe
         self.delivered = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.initial_commands = len(context.commands)
         self._has_stopped = False
 
     def deliver(self, events: Iterable[Event]) -> None:
-        """Deliver events.
-
-        Raises:
-            CheckFailure: a callback raises.
-        """
+        """Deliver events."""
         for event in events:
             self.context.observe(event)
             self._has_stopped = isinstance(event, StopProgress) and event.phase == PHASES[-1]
@@ -74,7 +72,14 @@ class RunningListener:
                         f"{type(target).__name__}.{hook_of(event)} raised {type(error).__name__}: {error}",
                         f"{event!r}, after {self.delivered - 1} events",
                     )
-                self.seconds[hook_of(event)].append(time.monotonic() - began)
+                took_s = time.monotonic() - began
+                self.seconds[hook_of(event)].append(took_s)
+                if took_s > self._subject.deadline_s(_MOST_S):
+                    fail(
+                        f"{type(target).__name__}.{hook_of(event)} took {took_s:.1f} s for one event",
+                        f"{event!r}"[:200],
+                        "return at once, and let a thread do what takes time",
+                    )
 
     def stop(self) -> None:
         """Deliver the last event of a stop, unless it was the last delivered."""
@@ -91,19 +96,15 @@ class RunningListener:
         return {} if self.probe.snapshot is None else self.probe.snapshot()
 
     def settle(self, timeout_s: float = 5.0) -> None:
-        """Wait until a listener with a queue of its own has handled or dropped every delivered event.
-
-        Raises:
-            CheckFailure: events are still queued at the deadline.
-        """
-        if not self._kit.capabilities.queues:
+        """Wait until a listener with a queue of its own has handled or dropped every delivered event."""
+        if not self._subject.capabilities.queues:
             return
 
         def handled() -> bool:
             shown = self.snapshot()
             return bool(shown.get("handled", 0) + shown.get("dropped", 0) == self.delivered)
 
-        self._kit.until(
+        self._subject.until(
             handled,
             lambda: (
                 f"the listener got {self.delivered} events, and its snapshot shows "
@@ -118,22 +119,18 @@ class RunningListener:
         return max(medians.items(), key=lambda each: each[1])
 
 
-class ListenerKit(Kit):
+class ListenerSubject(Subject):
     """The kit of the listener checks."""
 
     def context(self, streams: Sequence[int] = (0, 1)) -> FakeListenerContext:
         """A new context with the suite's configuration."""
-        return FakeListenerContext(self.subject.conf, streams=streams)
+        return FakeListenerContext(self.suite.conf, streams=streams)
 
     def start(self, context: FakeListenerContext | None = None) -> RunningListener:
-        """Make listeners with a context.
-
-        Raises:
-            CheckFailure: ``make`` raises, or a listener has no callback.
-        """
+        """Make listeners with a context."""
         context = context or self.context()
         try:
-            made = self.subject.instance(context)
+            made = self.instance(context)
         except Exception as error:
             fail(f"make raised {type(error).__name__}: {error}")
         probe = made if isinstance(made, ListenerProbe) else ListenerProbe(made)
@@ -155,11 +152,7 @@ class ListenerKit(Kit):
         return listener_events(self.rng, **arguments)
 
     def backend(self, running: RunningListener) -> Backend:
-        """The backend that the listeners export to.
-
-        Raises:
-            NotApplicable: the suite has no backend.
-        """
+        """The backend that the listeners export to."""
         if running.probe.backend is None:
             raise NotApplicable("make returns no ListenerProbe with a backend")
         return running.probe.backend

@@ -1,4 +1,4 @@
-"""Runs an estimator in a closed loop with a simulated plant.
+"""Runs an estimator in a closed loop with a simulated workload.
 
 Batches are cut by the interval, queue for processing, and set the rate when they end, as with a RateController. A token
 bucket limits each source, as the RateLimiter does. Time is simulated; randomness comes from the seed alone.
@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 from attrs import define, field, frozen
 
-from penstock.plugins.specs import RateEstimator
-from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, guarded
-from penstock_testing.plant import Plant, at
+from penstock import RateEstimator
+from penstock.spi import GuardedEstimator, attributed_ms, guarded
+from penstock_testing.workload import Workload, at
 
 # Estimators get times like those of a real clock.
 _EPOCH_MS = 1_700_000_000_000
@@ -46,33 +45,33 @@ class SimulatedBatch:
 
 
 @frozen
-class PlantRun:
+class WorkloadRun:
     """A simulated run.
 
     Attributes:
-        plant: the simulated plant.
+        workload: the simulated workload.
         batches: all batches.
         refused: invalid estimates: not finite, or not above zero.
         reasons: the first stream's estimator's, after each batch.
         failed: errors that the estimators raised.
     """
 
-    plant: Plant
+    workload: Workload
     batches: tuple[SimulatedBatch, ...]
     refused: int
     reasons: tuple[str, ...]
     failed: int = 0
 
 
-def simulate(plant: Plant, make_estimator: MakeEstimator, seed: int = 1) -> PlantRun:
+def simulate(workload: Workload, make_estimator: MakeEstimator, seed: int = 1) -> WorkloadRun:
     """Simulate a run.
 
     Args:
-        plant: the simulated plant.
+        workload: the simulated workload.
         make_estimator: creates the estimator of a stream; called with the batch interval in ms.
         seed: equal seeds make equal runs.
     """
-    return _Loop(plant, make_estimator, seed).run()
+    return _Loop(workload, make_estimator, seed).run()
 
 
 @define
@@ -106,22 +105,22 @@ class _Stream:
 
 @define
 class _Loop:
-    plant: Plant
+    workload: Workload
     make_estimator: MakeEstimator
     seed: int
     reasons: list[str] = field(factory=list)
     # Heap of pending batches by end time: records of each stream, processing delay, scheduling delay.
     running: list[tuple[int, int, tuple[int, ...], int, int]] = field(factory=list)
 
-    def run(self) -> PlantRun:
-        plant, chance = self.plant, random.Random(self.seed)
-        streams = [_begin(guarded(self.make_estimator(plant.interval_ms))) for _ in plant.sources]
+    def run(self) -> WorkloadRun:
+        workload, chance = self.workload, random.Random(self.seed)
+        streams = [_begin(guarded(self.make_estimator(workload.interval_ms))) for _ in workload.sources]
         batches: list[SimulatedBatch] = []
         now = free = 0
         waiting = 0.0
-        for number in range(plant.batches):
-            due = now + plant.interval_ms
-            offers = [at(source, number) for source in plant.sources]
+        for number in range(workload.batches):
+            due = now + workload.interval_ms
+            offers = [at(source, number) for source in workload.sources]
             while self.running and self.running[0][0] <= due:
                 end, _, *batch = heapq.heappop(self.running)
                 self._flow(streams, offers, end - now)
@@ -134,24 +133,27 @@ class _Loop:
             start = max(due, free)
             free = start + processing
             heapq.heappush(self.running, (free, number, records, processing, start - due))
-            waiting += sum(offers) * plant.interval_ms / 1000
-            attainable = min(waiting, plant.sustained(number))
+            waiting += sum(offers) * workload.interval_ms / 1000
+            attainable = min(waiting, workload.sustained(number))
             waiting -= attainable
             rates = tuple(stream.rate for stream in streams)
             batches.append(SimulatedBatch(records, rates, start - due, processing, attainable))
         refused, failed = (sum(getattr(stream.estimator, name) for stream in streams) for name in ("refused", "failed"))
-        return PlantRun(plant, tuple(batches), refused, tuple(self.reasons), failed)
+        return WorkloadRun(workload, tuple(batches), refused, tuple(self.reasons), failed)
 
     def _flow(self, streams: list[_Stream], offers: list[float], duration_ms: int) -> None:
         for stream, per_s in zip(streams, offers, strict=True):
             stream.flow(per_s, duration_ms)
 
     def _takes(self, number: int, records: int, chance: random.Random) -> int:
-        plant = self.plant
+        workload = self.workload
         # Both are drawn for every batch, so that every estimator meets the same random numbers.
-        factor, pauses = chance.lognormvariate(-(plant.noise**2) / 2, plant.noise), chance.random() < plant.pauses
-        takes = plant.fixed_ms + records / at(plant.capacity, number) * 1000
-        return round(takes * factor * (plant.pause_factor if pauses else 1))
+        factor, pauses = (
+            chance.lognormvariate(-(workload.noise**2) / 2, workload.noise),
+            chance.random() < workload.pauses,
+        )
+        takes = workload.fixed_ms + records / at(workload.capacity, number) * 1000
+        return round(takes * factor * (workload.pause_factor if pauses else 1))
 
     def _steer(
         self, streams: list[_Stream], end: int, records: tuple[int, ...], processing: int, scheduling: int

@@ -6,15 +6,15 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from penstock_testing.plant import Plant
-from penstock_testing.plant_run import PlantRun, SimulatedBatch
-from penstock_testing.plant_svg import draw
+from penstock_testing.workload import Workload
+from penstock_testing.workload_run import SimulatedBatch, WorkloadRun
+from penstock_testing.workload_svg import draw
 
-PLANT = Plant("plain", "", ((0, 1000),), (((0, 1000),),))
+PLANT = Workload("plain", "", ((0, 1000),), (((0, 1000),),))
 
 
 def labels(batches: list[SimulatedBatch]) -> list[str]:
-    root = ET.fromstring(draw(PlantRun(PLANT, tuple(batches), 0, ()), "title"))
+    root = ET.fromstring(draw(WorkloadRun(PLANT, tuple(batches), 0, ()), "title"))
     return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text") if text.get("fill") == "#555"]
 
 

@@ -1,4 +1,4 @@
-"""Simulated plants: what a run does, by hand; that it is the same for the same seed; what its report says."""
+"""Simulated workloads: what a run does, by hand; that it is the same for the same seed; what its report says."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from penstock.errors import UnknownNameError
 from penstock.plugins.specs import RateEstimator
 from penstock.rate.attribution import attributed_ms
-from penstock_testing.plant import PLANTS, Plant, at, named_plant
-from penstock_testing.plant_report import report
-from penstock_testing.plant_run import PlantRun, SimulatedBatch, simulate
+from penstock_testing.workload import WORKLOADS, Workload, at, named_workload
+from penstock_testing.workload_report import report
+from penstock_testing.workload_run import SimulatedBatch, WorkloadRun, simulate
 
 
 class Constant(RateEstimator):
@@ -28,13 +28,13 @@ class Constant(RateEstimator):
 
 def plain(
     capacity: float = 1000, *offers: float, fixed_ms: float = 100, batches: int = 10, changes: tuple[int, ...] = (0,)
-) -> Plant:
+) -> Workload:
     sources = tuple(((0, offer),) for offer in offers)
-    return Plant("plain", "", ((0, capacity),), sources, fixed_ms, 0.0, batches=batches, changes=changes)
+    return Workload("plain", "", ((0, capacity),), sources, fixed_ms, 0.0, batches=batches, changes=changes)
 
 
-def run_of(constant: Constant, plant: Plant) -> PlantRun:
-    return simulate(plant, lambda _interval_ms: constant)
+def run_of(constant: Constant, workload: Workload) -> WorkloadRun:
+    return simulate(workload, lambda _interval_ms: constant)
 
 
 def test_steps() -> None:
@@ -42,21 +42,21 @@ def test_steps() -> None:
     assert [at(steps, batch) for batch in range(7)] == [1, 1, 1, 2, 2, 0.5, 0.5]
 
 
-def test_there_are_enough_plants_and_each_is_what_it_is_called() -> None:
-    assert len(PLANTS) >= 8
-    for name, plant in PLANTS.items():
-        assert named_plant(name) is plant
-        assert plant.name == name
-        assert plant.summary
-        assert plant.sustained(plant.batches - 1) > 0
-        for steps in (plant.capacity, *plant.sources):
+def test_there_are_enough_workloads_and_each_is_what_it_is_called() -> None:
+    assert len(WORKLOADS) >= 8
+    for name, workload in WORKLOADS.items():
+        assert named_workload(name) is workload
+        assert workload.name == name
+        assert workload.summary
+        assert workload.sustained(workload.batches - 1) > 0
+        for steps in (workload.capacity, *workload.sources):
             assert [since for since, _ in steps] == sorted({since for since, _ in steps})
             assert steps[0][0] == 0
 
 
-def test_an_unknown_plant_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown plant 'stedy'. Did you mean 'steady'\? Known: .*step-down"):
-        named_plant("stedy")
+def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown workload 'stedy'. Did you mean 'steady'\? Known: .*step-down"):
+        named_workload("stedy")
 
 
 def test_without_a_limit_all_that_is_offered_comes_in_and_batches_queue() -> None:
@@ -80,8 +80,8 @@ def test_a_rate_counts_from_the_end_of_the_batch_that_gave_it() -> None:
 
 
 def test_a_source_catches_up_by_a_burst_and_by_what_waits() -> None:
-    plant = Plant("", "", ((0, 1e6),), (((0, 0), (2, 1000)),), 0, 0.0, batches=5)
-    run = simulate(plant, lambda _interval_ms: Constant(None, initial_rate=500))
+    workload = Workload("", "", ((0, 1e6),), (((0, 0), (2, 1000)),), 0, 0.0, batches=5)
+    run = simulate(workload, lambda _interval_ms: Constant(None, initial_rate=500))
     # Unused permits keep for 200 ms.
     assert [batch.records[0] for batch in run.batches] == [0, 0, 600, 500, 500]
 
@@ -109,9 +109,9 @@ def test_streams_share_the_time() -> None:
 
 
 def test_the_same_seed_makes_the_same_run_and_another_another() -> None:
-    noisy = PLANTS["noisy"]
+    noisy = WORKLOADS["noisy"]
 
-    def run(seed: int) -> PlantRun:
+    def run(seed: int) -> WorkloadRun:
         return simulate(noisy, lambda _interval_ms: Constant(5000), seed)
 
     assert run(3) == run(3)
@@ -119,7 +119,7 @@ def test_the_same_seed_makes_the_same_run_and_another_another() -> None:
 
 
 def test_chance_is_the_same_for_every_estimator() -> None:
-    noisy = PLANTS["noisy"]
+    noisy = WORKLOADS["noisy"]
     one = simulate(noisy, lambda _interval_ms: Constant(None, initial_rate=1e-9))
     other = simulate(noisy, lambda _interval_ms: Constant(None))
     # One has a record at first, then none: what is left are fixed costs.
@@ -148,7 +148,7 @@ def test_what_is_used_in_time_is_of_batches_that_end_before_the_next_is_due() ->
         return SimulatedBatch((90,), (90.0,), waited_ms, took_ms, 100.0)
 
     batches = (batch(0, 1000), batch(0, 1001), batch(1001, 1000), batch(1000, 1000), batch(1, 1000), batch(1, 1000))
-    said = report(PlantRun(plain(1000, 2000, batches=6), batches, 0, ()))
+    said = report(WorkloadRun(plain(1000, 2000, batches=6), batches, 0, ()))
     # The last ends after the run, and counts nowhere.
     assert (said.in_time, said.nearly_in_time, said.used) == pytest.approx((90 / 600, 360 / 600, 450 / 600))
 
@@ -159,10 +159,10 @@ def test_settling_is_that_of_the_slowest_change() -> None:
 
     well, late, idle = batch(90, 900), batch(90, 1600), batch(10, 100)
     batches = [late] * 4 + [well] * 16 + [idle] * 2 + [well] * 26
-    plant = plain(1000, 2000, batches=48)
-    assert report(PlantRun(plant, tuple(batches), 0, ())).settling == 4
+    workload = plain(1000, 2000, batches=48)
+    assert report(WorkloadRun(workload, tuple(batches), 0, ())).settling == 4
     changing = plain(1000, 2000, batches=48, changes=(0, 20))
     # Five batches together must have 70 % of what they could: 10 + 10 + 90 + 90 + 90 of 500 are not enough.
-    assert report(PlantRun(changing, tuple(batches), 0, ())).settling == 5
+    assert report(WorkloadRun(changing, tuple(batches), 0, ())).settling == 5
     never = plain(1000, 2000, batches=48, changes=(0, 46))
-    assert report(PlantRun(never, tuple(batches), 0, ())).settling is None
+    assert report(WorkloadRun(never, tuple(batches), 0, ())).settling is None

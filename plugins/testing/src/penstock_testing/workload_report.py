@@ -1,9 +1,9 @@
-"""Measures how well an estimator controlled a simulated plant.
+"""Measures how well an estimator controlled a simulated workload.
 
 The used share of the capacity is measured in three ways. ``used`` counts all processed records: by this measure the
-most reckless estimator is the best, since a plant with a permanent queue is never idle. ``in_time`` counts batches that
-ended before the next one was due, which is the purpose of rate control. ``nearly_in_time`` allows one interval more,
-for programs that tolerate a short queue.
+most reckless estimator is the best, since a workload with a permanent queue is never idle. ``in_time`` counts batches
+that ended before the next one was due, which is the purpose of rate control. ``nearly_in_time`` allows one interval
+more, for programs that tolerate a short queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from attrs import Factory, field, frozen
 
-from penstock_testing.plant_run import PlantRun, SimulatedBatch
+from penstock_testing.workload_run import SimulatedBatch, WorkloadRun
 
 # A batch is good when it ends within this many intervals of its time, and it and the four before it have this share of
 # the attainable records.
@@ -32,17 +32,17 @@ _IN_TIME, _NEARLY_IN_TIME = 1.0, 2.0
 _STABLE_QUEUE = 5.0
 
 
-def _measured(measure: Callable[[PlantRun], Any]) -> Any:
+def _measured(measure: Callable[[WorkloadRun], Any]) -> Any:
     return field(init=False, default=Factory(lambda report: measure(report.run), takes_self=True))
 
 
 @frozen
-class PlantReport:
+class WorkloadReport:
     """The measures of a run.
 
     Attributes:
         run: the measured run.
-        settling: batches until the run settled, after the slowest of the plant's changes; ``None`` for never.
+        settling: batches until the run settled, after the slowest of the workload's changes; ``None`` for never.
         overshoot: by how much the longest batch exceeded the interval, in intervals.
         queue: the longest wait of a batch, in intervals.
         used: records processed by the end of the run, as a share of those that the best possible rate would have.
@@ -54,7 +54,7 @@ class PlantReport:
         failed: errors that the estimators raised.
     """
 
-    run: PlantRun = field(repr=False)
+    run: WorkloadRun = field(repr=False)
     settling: int | None = _measured(lambda run: _slowest(run))
     overshoot: float = _measured(lambda run: max(0.0, _longest(run, "processing_ms") - 1))
     queue: float = _measured(lambda run: _longest(run, "scheduling_ms"))
@@ -67,14 +67,14 @@ class PlantReport:
     failed: int = _measured(lambda run: run.failed)
 
 
-def report(run: PlantRun) -> PlantReport:
+def report(run: WorkloadRun) -> WorkloadReport:
     """Measure a run."""
-    return PlantReport(run)
+    return WorkloadReport(run)
 
 
-def processed(run: PlantRun, intervals: float) -> int:
+def processed(run: WorkloadRun, intervals: float) -> int:
     """Count the records of batches that ended within a number of intervals and before the end of the run."""
-    interval, count = run.plant.interval_ms, len(run.batches)
+    interval, count = run.workload.interval_ms, len(run.batches)
     return sum(
         sum(batch.records)
         for number, batch in enumerate(run.batches, 1)
@@ -82,27 +82,27 @@ def processed(run: PlantRun, intervals: float) -> int:
     )
 
 
-def _share(run: PlantRun, intervals: float) -> float:
+def _share(run: WorkloadRun, intervals: float) -> float:
     return processed(run, intervals) / sum(batch.attainable for batch in run.batches)
 
 
-def _longest(run: PlantRun, delay: str) -> float:
-    return float(max(getattr(batch, delay) for batch in run.batches)) / run.plant.interval_ms
+def _longest(run: WorkloadRun, delay: str) -> float:
+    return float(max(getattr(batch, delay) for batch in run.batches)) / run.workload.interval_ms
 
 
-def _is_stable(run: PlantRun) -> bool:
+def _is_stable(run: WorkloadRun) -> bool:
     last = run.batches[-max(len(run.batches) // 10, 1) :]
-    return median(batch.scheduling_ms for batch in last) <= _STABLE_QUEUE * run.plant.interval_ms
+    return median(batch.scheduling_ms for batch in last) <= _STABLE_QUEUE * run.workload.interval_ms
 
 
 def _delay(batch: SimulatedBatch) -> int:
     return batch.scheduling_ms + batch.processing_ms
 
 
-def _slowest(run: PlantRun) -> int | None:
+def _slowest(run: WorkloadRun) -> int | None:
     times = [
-        _settling(run.batches[since:until], run.plant.interval_ms)
-        for since, until in pairwise((*run.plant.changes, len(run.batches)))
+        _settling(run.batches[since:until], run.workload.interval_ms)
+        for since, until in pairwise((*run.workload.changes, len(run.batches)))
     ]
     known = [time for time in times if time is not None]
     return max(known) if len(known) == len(times) else None
