@@ -111,20 +111,25 @@ kills: $(ARCHIVE)
 $(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
 
-# Installed as a user does it, in an environment of its own: what this folder holds is not to be found from there. The
-# program checks its results.
-dist-test: $(READY) $(UV_HERE)  ## build every wheel, install penstock-spark from them alone, run the demo and a program there
+# Installed as a user does it, in environments of their own: what this folder holds is not to be found from there. The
+# programs check their results. The second environment has the core and one receiver plugin, which bring no Java.
+JAVA := import os; from penstock_cli.java import ensure_java; ensure_java(); print(os.environ.get("JAVA_HOME", ""))
+dist-test: $(READY) $(UV_HERE)  ## build every wheel; from them alone install and run penstock-spark, then the core and one plugin
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
 	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
 		--constraint requirements/dev.txt --build-constraints requirements/build.txt 'penstock-spark[java]'
-	cp tests/packaging/program.py $(DIST)
+	$(UV) venv --quiet --python '$(python)' $(DIST)/core-alone
+	$(UV) pip install --quiet --python $(DIST)/core-alone/bin/python --find-links $(DIST)/wheels \
+		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-core penstock-synthetic
+	cp tests/packaging/program.py tests/packaging/core_alone.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
 	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \
 		&& grep -qE '^2 batches, [1-9].* 0 failed$$' demo.out || { echo 'the demo showed no records' >&2; exit 1; }
 	cd $(DIST) && environment/bin/penstock run program.py
+	cd $(DIST) && JAVA_HOME="$$(environment/bin/python -c '$(JAVA)')" core-alone/bin/python core_alone.py
 
 # One fresh environment after the other, by pip alone. ARGS="--only 3.12/4.0" tries one, --python PATH adds an interpreter.
 matrix: $(READY)  ## install and run on every Python and PySpark that this machine can give; an hour

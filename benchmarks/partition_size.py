@@ -29,7 +29,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.spark.cluster import use_this_python
-from penstock.spark.rdds import BlocksRDD, PartitionSlots, shuffled
+from penstock.spark.rdds import BlocksRDD, PlaceholderRdds, shuffled
 from penstock.track.batch_partitions import Located, PartitionBounds, partitions_of
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks, ReadPartition
@@ -78,7 +78,7 @@ def measure(megabytes: int, rounds: int) -> dict[str, Any]:
             located.append(("", stored.num_bytes, BlockReference(stored.block_id, stored.path, len(lines), "")))
             total += stored.num_bytes
         numbers = [2**power for power in range(12) if 2**power <= len(located)]
-        slots, read = PartitionSlots(sc), ReadBlocks(Token.generate())
+        slots, read = PlaceholderRdds(sc), ReadBlocks(Token.generate())
         best: dict[str, dict[int, float]] = {work: {} for work in WORKS}
         for number_of_round in range(rounds + 1):
             for number in numbers:

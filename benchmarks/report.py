@@ -60,10 +60,10 @@ figures of other pages, which say how these were measured.
 ELSEWHERE = (
     (
         "[Rate estimators](rate-control.md#summary)",
-        "`model` better than `pid` on all 15 simulated plants",
+        "`model` better than `pid` on all 15 simulated workloads",
         "batches until settled: on 13; overshoot: on 15; longest wait: on 14; used in time: on 15",
         "**no**",
-        "on one plant `pid` settles at once, on one no estimator settles",
+        "on one workload `pid` settles at once, on one no estimator settles",
     ),
     (
         "[Rate estimators, live](rate-control.md#live)",

@@ -21,9 +21,9 @@ from typing import Any
 
 from attrs import define
 
-from penstock.rate import plant_svg
-from penstock_testing.plant import Plant
-from penstock_testing.plant_run import PlantRun, SimulatedBatch
+from penstock.rate import workload_svg
+from penstock_testing.workload import Workload
+from penstock_testing.workload_run import SimulatedBatch, WorkloadRun
 
 INTERVAL_S = 1.0
 CAPACITY = 20_000.0
@@ -152,8 +152,8 @@ def draw(name: str, batches: list[Batch], seconds: float) -> str:
         took_ms, waits_ms = round(each.took_s * 1000), round(waits_s * 1000)
         drawn.append(SimulatedBatch((each.records,), (each.rate,), waits_ms, took_ms, attainable))
         waits_s = max(each.took_s - INTERVAL_S, 0.0)
-    plant = Plant("query", "a streaming query", ((0, CAPACITY),), (((0, math.inf),),), batches=len(batches))
-    return plant_svg.draw(PlantRun(plant, tuple(drawn), 0, ()), f"{name}: capacity halved, then doubled")
+    workload = Workload("query", "a streaming query", ((0, CAPACITY),), (((0, math.inf),),), batches=len(batches))
+    return workload_svg.draw(WorkloadRun(workload, tuple(drawn), 0, ()), f"{name}: capacity halved, then doubled")
 
 
 def main() -> None:

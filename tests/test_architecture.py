@@ -246,10 +246,6 @@ def test_undocumented_methods_are_neither_overrides_nor_properties() -> None:
     assert undocumented_methods(Derived) == []
 
 
-# Renamed or leaving the core soon.
-SHARED_NAMES = {"__init__.py", "inputs.py", "messages.py", "program.py", "state_errors.py"}
-
-
 def test_no_two_files_of_the_core_share_a_name() -> None:
     names = Counter(file.name for file in CORE.rglob("*.py"))
-    assert [name for name, number in names.items() if number > 1 and name not in SHARED_NAMES] == []
+    assert [name for name, number in names.items() if number > 1] == ["__init__.py"]

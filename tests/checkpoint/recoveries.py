@@ -11,10 +11,10 @@ from tests.checkpoint.samples import FIRST, FakeProgram
 
 from penstock import StoredBlock
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
-from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
-from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.runtime.clock import ManualClock
 from penstock.spark.checkpoint import RunFolder

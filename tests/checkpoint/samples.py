@@ -9,8 +9,8 @@ from tests.helpers.fake_graph import FakeContext, FakeInput
 from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock import DStream
-from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.restore.streams import restore_streams
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.spark.checkpoint import RunFolder
 

@@ -12,9 +12,9 @@ from pyspark import SparkContext
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.manifest import FORMAT
+from penstock.checkpoint.checkpoint_format import FORMAT_VERSION
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.restore import recovery
-from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
 from penstock.journal.frames import frame
 from penstock.storage.directory import LocalDirectory
@@ -123,7 +123,7 @@ def test_trailing_bytes_make_a_checkpoint_unsound() -> None:
 
 def test_checkpoint_of_an_older_format_is_refused_by_file_and_version() -> None:
     disk = Disk({name(7): frame(b'{"format":0}')})
-    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format version 0 .* reads version {FORMAT}"):
+    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format version 0 .* reads version {FORMAT_VERSION}"):
         CheckpointStore(disk).newest()
 
 

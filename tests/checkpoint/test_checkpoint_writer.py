@@ -9,10 +9,9 @@ import pytest
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.manifest import Checkpoint
-from penstock.checkpoint.store import CheckpointStore
-from penstock.checkpoint.writer import CheckpointWriter
-from penstock.runtime.clock import ManualClock
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore
+from penstock.checkpoint.checkpoint_writer import CheckpointWriter
 
 
 class Writing:
@@ -30,7 +29,7 @@ class Writing:
         self.on_failures: Callable[[], object] = lambda: None
         self._changed = threading.Condition()
         self.store = CheckpointStore(self.disk)
-        self.writer = CheckpointWriter(self.store, ManualClock(0), self._on_written, self._on_failures)
+        self.writer = CheckpointWriter(self.store, self._on_written, self._on_failures)
         self.writer.start()
 
     def _hook(self, operation: str, _name: str) -> None:

@@ -12,11 +12,11 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers.memory_directory import full_disk
 
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
-from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
-from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
 from penstock.graph.input_dstreams import PulledInputDStream

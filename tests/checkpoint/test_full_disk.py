@@ -11,7 +11,7 @@ from tests.checkpoint.samples import numbered
 from tests.checkpoint.test_checkpointer import Writing
 from tests.helpers.small_disk import PAGE, SmallDisk, mounted
 
-from penstock.checkpoint.store import CheckpointStore
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.errors import ConfigurationError
 from penstock.storage.directory import Directory
 

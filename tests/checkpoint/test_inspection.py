@@ -12,9 +12,9 @@ from tests.checkpoint.samples import FIRST
 from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.journal.frames import frame
 from penstock.journal.write_ahead_log import WriteAheadLog

@@ -13,10 +13,10 @@ from tests.checkpoint.test_checkpointer import Writing
 from tests.schedule.test_recovered_batches import NOTHING_PENDING, Recovering
 
 from penstock import StoredBlock
-from penstock.checkpoint.manifest import Checkpoint, SavedInput
-from penstock.checkpoint.restore.points import restore_points
-from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
+from penstock.checkpoint.restore.received_blocks import block_log, check_no_blocks_needed
 from penstock.checkpoint.restore.recovery import find_newest
+from penstock.checkpoint.restore.restore_points import restore_points
 from penstock.errors import ConfigurationError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import BatchCompleted

@@ -13,11 +13,11 @@ from tests.checkpoint.samples import FakeProgram
 from tests.helpers import do_nothing
 
 from penstock.checkpoint import checkpoint_directory as directory_module
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
-from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.restore import recovery as recovery_module
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
-from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.spark.saved_conf import hash_seed
 from penstock.storage.directory import Directory

@@ -9,8 +9,8 @@ from attrs import evolve
 from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.checkpoint.manifest import Checkpoint
-from penstock.graph.state import stateful
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.graph import stateful
 
 
 @pytest.fixture(autouse=True)

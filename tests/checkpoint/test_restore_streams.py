@@ -11,7 +11,7 @@ from tests.helpers.fake_graph import FakeInput, FakeRDD
 
 from penstock import StateSpec
 from penstock.errors import CheckpointError
-from penstock.graph.state import stateful
+from penstock.graph import stateful
 
 
 def another_total(new: list[int], old: int | None) -> int:

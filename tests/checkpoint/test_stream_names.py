@@ -45,7 +45,7 @@ def test_two_streams_with_one_name_are_refused_with_both_call_sites() -> None:
     program = FakeProgram()
     program.state("twice")
     program.state("twice")
-    with pytest.raises(ConfigurationError, match=r"'twice', made by .*samples.py:\d+ and .*setName"):
+    with pytest.raises(ConfigurationError, match=r"'twice', created by .*samples.py:\d+ and .*setName"):
         program.names  # noqa: B018
 
 

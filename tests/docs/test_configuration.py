@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.docs.write_configuration import as_markdown
 
-from penstock.spark.launch_conf import UDS
+from penstock.spark.spark_conf import UDS
 
 
 def test_tables_are_those_that_the_code_generates() -> None:

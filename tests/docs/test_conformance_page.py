@@ -20,7 +20,7 @@ def test_reference_is_the_generated_one() -> None:
 
 def test_every_flag_belongs_to_a_kind_of_plugin() -> None:
     kinds = {field.name: Capabilities.kind_of(field.name) for field in attrs.fields(Capabilities)}
-    assert set(kinds.values()) == {"receiver", "rate-estimator", "listener", "block-store"}, kinds
+    assert set(kinds.values()) == {"receiver", "rate-estimator", "listener"}, kinds
 
 
 def test_programs_of_the_page_run() -> None:
@@ -28,7 +28,7 @@ def test_programs_of_the_page_run() -> None:
     names: dict[str, Any] = {"__name__": __name__}
     for block in blocks:
         exec(block, names)
-    assert names["TestQueue"].run_checks(["RC-10"]).ok
+    assert testing.run_suite(names["TestQueue"], ["RC-10"]).ok
     assert names["report"].failed == []
     names["QueueFeeder"]().put(["a"])
 

@@ -1,9 +1,14 @@
-"""Writes the reference part of docs/conformance.md from the kit: ``python -m tests.docs.write_conformance``."""
+"""Writes the reference part of docs/conformance.md: ``python -m tests.docs.write_conformance``.
+
+Ids, names, levels, rules and flags of the checks come from the kit. What the page says on a check besides is written
+there by hand, and kept: purpose, method, condition, requirement.
+"""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -13,6 +18,7 @@ from penstock_testing.check import PINNED, Check, Kind
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 START = "## Feeder\n"
+_NO_TEXT = ("", "", "", "")
 TITLES: dict[Kind, str] = {
     "plugin": "Every plugin: packaging and loading",
     "receiver": "Receivers",
@@ -46,30 +52,40 @@ def _feeder() -> str:
 
 
 def _capabilities() -> str:
-    text = " ".join((Capabilities.__doc__ or "").split("Attributes:")[1].split())
-    names = [field.name for field in attrs.fields(Capabilities)]
-    found = re.findall(rf"({'|'.join(names)}): ([a-z ]+): (.*?)(?= (?:{'|'.join(names)}): [a-z ]+: |$)", text)
-    defaults = attrs.asdict(Capabilities())
-    rows = [f"| `{name}` | {kind} | `{defaults[name]}` | {_text(meaning)} |" for name, kind, meaning in found]
+    rows = [
+        f"| `{field.name}` | {field.metadata['kind'].replace('-', ' ')} | `{field.default}` | "
+        f"{_text(field.metadata['meaning'])} |"
+        for field in attrs.fields(Capabilities)
+    ]
     return "\n".join(["## Capabilities\n", "| flag | kind | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def _table(kind: Kind, checks: list[Check]) -> str:
+    written = written_by_hand()
     head = ["| check | rule and purpose | method | condition | requires |", "|---|---|---|---|---|"]
-    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *map(_row, checks), ""])
+    return "\n".join([f"### {TITLES[kind]} ({PINNED[kind]})\n", *head, *(_row(check, written) for check in checks), ""])
 
 
-def _row(check: Check) -> str:
-    sections = check.documentation
-    requires = f"`{check.requires}`; {sections['Requires']}" if check.requires else sections["Requires"]
+def _row(check: Check, written: Mapping[str, Sequence[str]]) -> str:
+    purpose, method, condition, requires = written.get(check.id, _NO_TEXT)
     cells = [
         f'<a id="{check.id.lower()}"></a>{check.id} `{check.name}` ({check.level})',
-        f"**{check.rule}** Purpose: {sections['Purpose']}",
-        sections["Method"],
-        sections["Condition"],
-        requires,
+        f"**{_text(check.rule)}** Purpose: {purpose}",
+        method,
+        condition,
+        f"`{check.requires}`; {requires}" if check.requires else requires,
     ]
-    return f"| {' | '.join(_text(cell) for cell in cells)} |"
+    return f"| {' | '.join(cells)} |"
+
+
+def written_by_hand() -> dict[str, Sequence[str]]:
+    """Purpose, method, condition and requirement of each check, as the page has them."""
+    rows = re.findall(
+        r'^\| <a id="[^"]*"></a>(\S+) [^|]*\| \*\*.*?\*\* Purpose: (.*?) \| (.*?) \| (.*?) \| (?:`\w+`; )?(.*?) \|$',
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    return {check_id: texts for check_id, *texts in rows}
 
 
 def _text(text: str | None) -> str:

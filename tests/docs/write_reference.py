@@ -71,63 +71,67 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "RateEstimatorSuite",
             "ListenerSuite",
             "BlockStoreSuite",
+            "PluginSuite",
             "ConformanceSuite",
             "Capabilities",
         ),
         "Running checks": (
             "run_checks",
-            "run_subject",
+            "run_suite",
             "all_checks",
+            "checks_for",
             "Check",
             "CheckFailure",
             "Report",
             "Result",
-            "Subject",
         ),
-        "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "HttpFeeder", "MemoryFeeder", "MemorySource"),
-        "Listeners and block stores": (
+        "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "MemoryFeeder", "MemorySource"),
+        "Listeners and leaks": (
             "FakeListenerContext",
             "listener_events",
             "ListenerProbe",
             "Backend",
             "MemoryBackend",
-            "BlockStore",
             "LeakMeter",
         ),
-        "Simulated plants": (
-            "PLANTS",
-            "Plant",
-            "PlantRun",
+        "Simulated workloads": (
+            "WORKLOADS",
+            "Workload",
+            "WorkloadRun",
             "SimulatedBatch",
             "simulate",
             "MakeEstimator",
             "report",
-            "PlantReport",
+            "WorkloadReport",
             "processed",
             "draw",
         ),
         "Logging": ("throttle",),
     },
     spi: {
-        "Receivers by name": ("receiver_spec", "make_receiver"),
-        "Rate control": ("make_rate_estimator",),
+        "Receivers by name": ("receiver_spec", "make_receiver", "unpickled_copy"),
+        "Rate control": ("make_rate_estimator", "make_estimator", "guarded", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
             "BlockServer",
             "open_block_file",
             "write_block_file",
             "read_block",
-            "is_pickled",
+            "LocalBlockHandler",
+            "encode",
             "records",
+            "is_pickled",
+            "is_columnar",
             "pack",
             "Packable",
             "Token",
         ),
-        "Schemas": ("spark_schema", "conform", "as_value", "require_values", "describe_schema"),
+        "Schemas": ("conform", "require_values", "describe_schema"),
         "Operations on streams": (
             "Node",
             "ForEachDStream",
             "DStreamGraph",
+            "InputDStream",
             "node_of",
             "BatchInput",
             "BlocksInput",
@@ -147,10 +151,13 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "Options, logs and errors": (
             "structure_options",
+            "structure",
+            "unstructure",
             "PositiveBytes",
             "PositiveDurationS",
             "get_logger",
             "set_level",
+            "throttle",
             "text_of",
             "summary_of",
             "shown",
@@ -168,9 +175,12 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "fields_of",
             "read_options",
             "additional_entry_points",
+            "Spec",
+            "Option",
             "GROUP",
             "SUITES_GROUP",
             "COMMANDS_GROUP",
+            "API_VERSION",
             "LEGAL_NAME",
             "NAME_RULE",
         ),
@@ -184,6 +194,9 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "read_properties",
             "Property",
         ),
+        "Listeners": ("HOOK_OF", "Event", "register", "NotAListenerError"),
+        "The process": ("Clock", "ManualClock", "EngineThread", "GlobalState"),
+        "Public names": ("lazy_exports",),
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",
@@ -194,6 +207,24 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "stream_directory",
         ),
     },
+}
+_SPI = (
+    "For another engine, and for plugins that run receivers, serve or read blocks, add operations to streams, or show "
+    "what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a program "
+    "needs none of it. A name here changes only with a new minor version and an entry in the changelog."
+)
+_SPI_TOPICS = {
+    "Receivers by name": "Find what an installed plugin offers, and create it from options and configuration.",
+    "Rate control": "Create an installed estimator whose errors are contained.",
+    "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
+    "Schemas": "From Arrow's types to Spark's, and from records to columns.",
+    "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
+    "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
+    "Files": "Directories of every file system that Arrow knows, and atomic writes.",
+    "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
+    "Installed plugins": "What is loaded, and the options that each plugin offers.",
+    "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
+    "Checkpoint directories": "What a checkpoint and its logs contain.",
 }
 # Names that docs/reference/events.md describes.
 _EVENTS = tuple(kind.__name__ for kind in get_args(events.Event))
@@ -213,12 +244,16 @@ _INFOS = (
 _VALUES = {
     "StorageLevel": "PySpark's. [Storage levels](../writing-a-receiver.md#storage-levels) says what they mean here",
     "hookimpl": "Decorator that marks a function or method as the implementation of a hook",
-    "PLANTS": "The simulated plants by name",
+    "WORKLOADS": "The simulated workloads by name",
     "MakeEstimator": "Type of a function that gets the batch interval in ms and returns a rate estimator",
     "throttle": "Counts repeated log events; call `throttle.reset()` before each test that checks a log",
     "BatchInput": "Type of the inputs of a batch: a `BlocksInput`, an `ArrowInput` or an RDD",
     "PositiveBytes": "Type of an option that is a size, such as `64m`",
     "PositiveDurationS": "Type of an option that is a time, in seconds unless it has a unit",
+    "API_VERSION": "The version of the plugin contract, which a plugin may declare as `penstock_api`",
+    "Event": "Type of every event that a listener may get",
+    "HOOK_OF": "Class of an event → name of its callback",
+    "Spec": "Type of a `ReceiverSpec`, an `InputStreamSpec` or a `RateEstimatorSpec`",
     "KINDS": "Hook that offers specs → name of a spec in messages, class of the spec",
     "additional_entry_points": "Entry points of plugins of this process, besides the installed ones",
     "GROUP": "The entry-point group of plugins",
@@ -358,8 +393,12 @@ def _api() -> Iterator[str]:
     )
     for module, groups in _API.items():
         yield f"## {module.__name__}\n"
+        if module is spi:
+            yield paragraph(_SPI)
         for title, group in groups.items():
             yield f"### {title}\n"
+            if module is spi:
+                yield paragraph(_SPI_TOPICS[title])
             yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
             yield from (f"::: {module.__name__}.{name}\n" for name in group if name not in _VALUES)
 

@@ -13,9 +13,8 @@ from pyspark import RDD
 from tests.helpers.fake_blocks import lines, received  # noqa: F401  # fixtures
 from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuffle
 
+from penstock.graph import per_batch, reduce_by_key_and_window, stateful
 from penstock.graph.dstream import DStream
-from penstock.graph.operators import per_batch, windows
-from penstock.graph.state import stateful
 from penstock.worker.state_store import StateStore
 
 
@@ -62,7 +61,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         united = zip(*(rdd.partitions for rdd in rdds), strict=True)
         return FakeRDD([list(itertools.chain(*partitions)) for partitions in united])
 
-    for module in (windows, stateful):
+    for module in (reduce_by_key_and_window, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)

@@ -11,8 +11,7 @@ from pyspark import RDD
 
 from penstock import StateSpec
 from penstock.errors import StateUpdateError
-from penstock.graph.operators import windows
-from penstock.graph.state import stateful
+from penstock.graph import reduce_by_key_and_window, stateful
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +43,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
             shuffled[function(key) % number].append((key, value))
         return type(rdd)(shuffled)
 
-    for module in (windows, stateful):
+    for module in (reduce_by_key_and_window, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)

@@ -15,7 +15,7 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRD
 from penstock import ArrowInput, DStream
 from penstock.errors import StreamingStateError
 from penstock.graph.input_dstreams import PulledInputDStream
-from penstock.graph.operators.per_batch import UnionDStream
+from penstock.graph.per_batch import UnionDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import known_partitions
 
@@ -34,7 +34,7 @@ def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
 def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -> None:
     node = initialized(lines)
     (found,) = node.batch_inputs(INTERVAL_MS)
-    elements, read = found.elements(node.graph.partition_slots)
+    elements, read = found.elements(node.graph.placeholder_rdds)
     rdd = node.get_or_compute(INTERVAL_MS)
     assert (rdd.prev, rdd.func) == (elements, read)
 

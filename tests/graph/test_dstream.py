@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
-from penstock.graph.operators.per_batch import UnionDStream
+from penstock.graph.per_batch import UnionDStream
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput

@@ -87,7 +87,7 @@ def test_many_references_do_not_travel_with_each_task(
     reports: list[tuple[int, StreamInputInfo]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_input, "_SENT_WITH_EACH_TASK", 20)
+    monkeypatch.setattr(batch_input, "_SENT_WITH_TASKS_BYTES", 20)
     DStream(received, cast(StreamingContext, context)).foreachRDD(print)
     context.graph.start(0)
     found: Any = received.get_or_compute(100)

@@ -12,7 +12,7 @@ from pyspark.core.rdd import Partitioner, portable_hash
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD, fake_shuffle
 
 from penstock import DStream
-from penstock.graph.operators import per_batch
+from penstock.graph import per_batch
 
 WORDS = ["a", "b", "a", "c"]
 FREE_SLOTS = 3

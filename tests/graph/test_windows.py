@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import RDD, StorageLevel
 
+from penstock.graph import reduce_by_key_and_window, stateful
 from penstock.graph.dstream import DStream
-from penstock.graph.operators import windows
-from penstock.graph.operators.windows import WindowedDStream, cover
-from penstock.graph.state import stateful
+from penstock.graph.reduce_by_key_and_window import cover
+from penstock.graph.window import WindowedDStream
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -43,7 +43,7 @@ def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
         # Records are pickled on their way: what a function does to its arguments stays in the task.
         return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
 
-    for module in (windows, stateful):
+    for module in (reduce_by_key_and_window, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)

@@ -10,7 +10,7 @@ from penstock.errors import BatchFailedError as BatchFailedError
 from penstock.graph import batch_input as batch_input
 from penstock.graph.input_dstreams import PulledInputDStream as PulledInputDStream
 from penstock.graph.input_dstreams import ReceiverInputDStream as ReceiverInputDStream
-from penstock.graph.operators.windows import WindowedDStream as WindowedDStream
+from penstock.graph.window import WindowedDStream as WindowedDStream
 from penstock.spark.cluster import SparkJobs as SparkJobs
 from penstock.spark.rdds import BlocksRDD as BlocksRDD
 from penstock.spark.rdds import LocatedPartition as LocatedPartition

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import cast
 
 from attrs import evolve
 from tests.mutants.mutant import Mutant, all_mutants
 
-from penstock_testing import Report
-from penstock_testing.check import Kind, checks_for
+from penstock_testing import Report, checks_for
 from penstock_testing.plugin_probe import installed, probe
 
 
@@ -24,7 +22,7 @@ def judge(mutant: Mutant) -> tuple[Report, list[str]]:
     isolated = evolve(mutant, extra={**mutant.extra, "isolated": True})
     own = [mutant.check, *mutant.also]
     live = mutant.check.startswith("XX")
-    checks = [check.id for check in checks_for(cast(Kind, mutant.kind)) if (check.kind == "live") == live]
+    checks = [check.id for check in checks_for(mutant.kind) if (check.kind == "live") == live]
     others = [check for check in checks if check not in own]
     # What hangs is waited for no longer than in its test; the others get their whole time.
     first, rest = isolated.run(own, mutant.scale), isolated.run(others)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from attrs import field, frozen
 
-from penstock_testing import Capabilities, Feeder, Report, run_checks, runner
+from penstock_testing import Capabilities, Feeder, Report, pytest_plugin, run_checks
 from penstock_testing.check import scale as machine_scale
 
 
@@ -72,7 +72,7 @@ class Mutant:
             installed_files(self.files),
             patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale * machine_scale())}),
             # The scale shortens what a check waits for, not its own time limit, which a busy machine might exceed.
-            patch.object(runner, "scale", lambda: unhurried),
+            patch.object(pytest_plugin, "limit_s", lambda check: check.limit_s * unhurried),
         ):
             return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
 

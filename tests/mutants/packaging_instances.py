@@ -34,8 +34,8 @@ class HoldsLock(MemoryReceiver):
         self.lock = threading.Lock()
 
 
-class ClaimsDurable(MemoryReceiver):
-    """Declares what only a block store can be."""
+class ClaimsExport(MemoryReceiver):
+    """Declares what only a listener can do."""
 
 
 class SharesList(MemoryReceiver):
@@ -83,7 +83,7 @@ class SharesTotals(listener.Counts):
         return super().shown() | {"stream_records": self.of_streams}
 
 
-class SharesNames(block_store.FileStore):
+class SharesNames(block_store.Observes):
     """Every instance has the same set."""
 
     def __init__(self, folder: Path, seen: set[str] = set()) -> None:  # noqa: B006  # the mutation
@@ -136,11 +136,11 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-14",
-        words="Capabilities.durable is set for a receiver, and is a flag of a block-store",
+        words="Capabilities.exports is set for a receiver, and is a flag of a listener",
         kind="receiver",
-        make=ClaimsDurable,
+        make=ClaimsExport,
         feeder=MemoryFeeder,
-        capabilities=Capabilities(acknowledged=True, bounded=True, durable=True),
+        capabilities=Capabilities(acknowledged=True, bounded=True, exports=True),
     ),
     Mutant(
         check="PK-13",
@@ -153,7 +153,6 @@ MUTANTS = [
         words="two instances share one set as the attribute 'seen'",
         kind="block-store",
         make=SharesNames,
-        capabilities=block_store.ALL,
     ),
     Mutant(
         check="PK-14",

@@ -393,7 +393,7 @@ MUTANTS = [
         NeverDrains,
         "RE-09",
         "RE-13",
-        because="after a step the plant must have no backlog",
+        because="after a step the workload must have no backlog",
     ),
     _mutant("RE-13", "not settled", KeepsHalf),
     _mutant("RE-14", "not settled", StopsLearning),
@@ -428,7 +428,7 @@ MUTANTS = [
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
     _mutant("RE-22", "'rate ", Prints),
-    _mutant("RE-22", "was printed to sys.stderr", PrintsErrors),
+    _mutant("RE-22", "was printed to standard error", PrintsErrors),
     _mutant(
         "RE-23",
         "beside another estimator",

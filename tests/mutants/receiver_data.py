@@ -14,17 +14,17 @@ _Found = list[tuple[int, str]]
 
 
 class LosesOne(MemoryReceiver):
-    """Acknowledges the 251st record without storing it."""
+    """Acknowledges every 97th record without storing it."""
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found if each[0] != 250])
+        super().take(connection, [each for each in found if each[0] % 97 != 96])
 
 
 class StoresTwice(MemoryReceiver):
-    """Stores the 251st record twice."""
+    """Stores every 97th record twice."""
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found for _ in range(1 + (each[0] == 250))])
+        super().take(connection, [each for each in found for _ in range(1 + (each[0] % 97 == 96))])
 
 
 class StoresReversed(MemoryReceiver):
@@ -109,19 +109,19 @@ MUTANTS = [
     memory_mutant(
         "RC-10",
         LosesOne,
-        "1 missing, such as '250-",
+        "3 missing, such as '96-",
         0.05,
         "RC-24",
         "RC-34",
-        because="both put more than 250 records, and count those stored",
+        because="both put more than 96 records, and count those stored",
     ),
     memory_mutant(
         "RC-10",
         StoresTwice,
-        "1 stored without being fed, or too often",
+        "3 stored without being fed, or too often",
         1.0,
         "RC-24",
-        because="it puts more than 250 records, and counts those stored",
+        because="it puts more than 96 records, and counts those stored",
     ),
     memory_mutant("RC-11", StoresReversed, "is stored before number"),
     memory_mutant("RC-12", Strips, "2 of 9 odd records are not stored"),

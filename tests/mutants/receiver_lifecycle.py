@@ -220,7 +220,7 @@ MUTANTS = [
         "RC-26",
         because="the receiver reconnects by a restart",
     ),
-    memory_mutant("RC-08", LeavesDescriptors, ", pipe:[", scale=0.1),
+    memory_mutant("RC-08", LeavesDescriptors, "the number of open descriptors grew by", scale=0.1),
     memory_mutant("RC-08", LeavesProcesses, " runs; process ", 0.1),
     memory_mutant("RC-08", Prints, "'connecting to memory-"),
     memory_mutant("RC-08", PrintsErrors, "'lost: memory-"),

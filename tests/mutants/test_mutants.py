@@ -14,8 +14,7 @@ from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock_testing import Capabilities, Feeder, MemoryFeeder, run_checks
-from penstock_testing.check import checks_for
+from penstock_testing import Capabilities, Feeder, MemoryFeeder, checks_for, run_checks
 
 # For the whole kit on one plugin, without the live checks: processor time, which a busy machine does not stretch much.
 BUDGET_CPU_S = 10
@@ -40,7 +39,7 @@ def test_mutant_that_fails_other_checks_says_why(mutant: Mutant) -> None:
 REFERENCES: dict[str, dict[str, Any]] = {
     "receiver": {"make": MemoryReceiver, "feeder": MemoryFeeder, "capabilities": MEMORY_RECEIVER},
     "rate-estimator": {"make": SteadyEstimator, "capabilities": rate_estimator.RESTORES},
-    "block-store": {"make": block_store.FileStore, "capabilities": block_store.ALL},
+    "block-store": {"make": block_store.Observes},
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark import RDD, StorageLevel
 
 from penstock import DStream
-from penstock.checkpoint import store as checkpoint_store
+from penstock.checkpoint import checkpoint_store
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock_testing import StreamHarness
 

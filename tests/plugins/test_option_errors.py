@@ -85,6 +85,20 @@ def test_unsupported_option_type_is_a_configuration_error() -> None:
         read(TwoKinds, where="5")
 
 
+def _look_up(_options: object, _attribute: object, value: str) -> None:
+    {"a": 1}[value]
+
+
+@attrs.frozen
+class LookedUp:
+    name: str = attrs.field(default="a", validator=_look_up)
+
+
+def test_any_error_of_a_validator_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"^receiver 'net': b$"):
+        read(LookedUp, name="b")
+
+
 @attrs.frozen
 class Many:
     a_list: list[str] = attrs.field(factory=list)

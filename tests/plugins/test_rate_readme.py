@@ -14,9 +14,9 @@ import penstock_rate
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
 from penstock.rate.guarded_estimator import make_estimator
-from penstock_testing.plant import PLANTS
-from penstock_testing.plant_report import report
-from penstock_testing.plant_run import simulate
+from penstock_testing.workload import WORKLOADS
+from penstock_testing.workload_report import report
+from penstock_testing.workload_run import simulate
 
 README = (Path(__file__).parents[2] / "plugins/rate/README.md").read_text(encoding="utf-8")
 
@@ -58,11 +58,11 @@ def test_readme_estimator_is_short() -> None:
     assert len([line for line in block("python").splitlines() if line.strip()]) < 30
 
 
-def test_readme_estimator_controls_a_plant(aimd: RateEstimatorSpec) -> None:
+def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
     options = read_options("rate estimator", aimd, {"step": "300"})
     made = aimd.factory(options, 1000)
     assert isinstance(made, RateEstimator)
-    run = simulate(PLANTS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
+    run = simulate(WORKLOADS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
     said = report(run)
     assert said.stable
     assert said.used > 0.7

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.fake_graph import FakeRDD
 
 from penstock.spark import rdds
-from penstock.spark.rdds import LocatedPartition, PartitionSlots, co_partitioned_union, num_partitions
+from penstock.spark.rdds import LocatedPartition, PlaceholderRdds, co_partitioned_union, num_partitions
 
 
 def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,8 +21,8 @@ def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(mon
         return FakeRDD([[each.element] for each in partitions])
 
     monkeypatch.setattr(rdds, "located_rdd", make)
-    monkeypatch.setattr(rdds, "_MAX_SLOTS", 2)
-    slots = PartitionSlots(MagicMock())
+    monkeypatch.setattr(rdds, "_MAX_PLACEHOLDERS", 2)
+    slots = PlaceholderRdds(MagicMock())
     first = slots.at([("a",), ()])
     assert first.collect() == [0, 1]
     slots.at([("b",)])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from penstock.plugins.discovery import Plugins
-from penstock_testing import ConformanceSuite, Report
+from penstock_testing import ConformanceSuite, Report, run_suite
 from penstock_testing.check import PINNED
 
 _ROOT = Path(__file__).parents[2]
@@ -74,7 +74,7 @@ def main() -> int:
     """Run every suite; print its last line, then the table."""
     reports = []
     for suite in suites():
-        report = suite.run_checks(isolated=True)
+        report = run_suite(type(suite.__name__, (suite,), {"isolated": True}))
         print(f"{suite.__name__}: {report.summary()}", flush=True)
         for result in report.failed:
             print(result.text(), flush=True)

@@ -45,9 +45,9 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     }
 
 
-def leftovers(tracker: ReceivedBlockTracker) -> dict[int, int]:
+def recovered(tracker: ReceivedBlockTracker) -> dict[int, int]:
     """The number of recovered records that belong to no batch yet, by stream."""
-    heads = {stream_id: tracker._state.unallocated(stream_id)[:n] for stream_id, n in tracker._leftovers.items()}
+    heads = {stream_id: tracker._state.unallocated(stream_id)[:n] for stream_id, n in tracker._recovered_counts.items()}
     return {stream_id: sum(block.num_records for block in head) for stream_id, head in heads.items()}
 
 
@@ -95,7 +95,7 @@ def test_without_a_checkpoint_directory_there_is_no_write_ahead_log() -> None:
     tracker.note_launches({1: 7})
     tracker.close()
     assert waiting(tracker) == blocks(1)
-    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), leftovers(tracker)) == (0, 1, {}, {})
+    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), recovered(tracker)) == (0, 1, {}, {})
 
 
 def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None:
@@ -198,10 +198,10 @@ def test_blocks_received_before_the_end_are_not_left_hanging(live: Live) -> None
     # SPARK-5233: blocks without a batch were ignored at recovery.
     live().add_blocks(blocks(1, 2))
     tracker = live()
-    assert leftovers(tracker) == {1: 20}
+    assert recovered(tracker) == {1: 20}
     tracker.allocate_blocks_to_batch(100)
     assert tracker.blocks_of_batch(100, 1) == blocks(1, 2)
-    assert leftovers(tracker) == {}
+    assert recovered(tracker) == {}
 
 
 def test_cleaned_up_blocks_stay_forgotten_after_restarts(live: Live) -> None:
@@ -300,7 +300,7 @@ def test_blocks_of_a_removed_stream_are_set_aside_with_a_warning(live: Live, cap
     without = live(1)
     assert without.set_aside() == {2: 10}
     assert "set aside" in caplog.text
-    assert leftovers(without) == {1: 20}
+    assert recovered(without) == {1: 20}
     without.allocate_blocks_to_batch(100)
     assert batches(without) == {100: {1: 20}}
     assert not without.has_unallocated_blocks
@@ -344,7 +344,7 @@ def numbers_of(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 1) 
 def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) -> None:
     live().add_blocks(blocks(*range(5)))
     tracker = live()
-    tracker.spread_leftovers({1: 25})
+    tracker.spread_recovered_blocks({1: 25})
     tracker.add_blocks(blocks(5, 6))
     for time_ms in (100, 200, 300, 400):
         tracker.allocate_blocks_to_batch(time_ms)
@@ -354,14 +354,14 @@ def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) ->
     # The last leftover, and all that has come since.
     assert numbers_of(tracker, 300) == [4, 5, 6, 100, 200]
     assert numbers_of(tracker, 400) == [300]
-    assert leftovers(tracker) == {}
+    assert recovered(tracker) == {}
 
 
 def test_a_recovered_block_that_is_larger_than_the_limit_is_a_batch(live: Live) -> None:
     live().add_blocks([*blocks(0, records=100), *blocks(1, 2)])
     tracker = live()
-    tracker.spread_leftovers({1: 15})
-    assert leftovers(tracker) == {1: 120}
+    tracker.spread_recovered_blocks({1: 15})
+    assert recovered(tracker) == {1: 120}
     for time_ms in (100, 200, 300):
         tracker.allocate_blocks_to_batch(time_ms)
     assert [numbers_of(tracker, time_ms) for time_ms in (100, 200, 300)] == [[0], [1], [2]]
@@ -370,16 +370,16 @@ def test_a_recovered_block_that_is_larger_than_the_limit_is_a_batch(live: Live) 
 def test_streams_are_spread_each_by_its_own_limit(live: Live) -> None:
     live(1, 2, 3).add_blocks([block(number, stream_id) for stream_id in (1, 2, 3) for number in range(3)])
     tracker = live(1, 2, 3)
-    tracker.spread_leftovers({1: 10, 2: 20})
+    tracker.spread_recovered_blocks({1: 10, 2: 20})
     tracker.allocate_blocks_to_batch(100)
     assert [numbers_of(tracker, 100, stream_id) for stream_id in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
-    assert leftovers(tracker) == {1: 20, 2: 10}
+    assert recovered(tracker) == {1: 20, 2: 10}
 
 
-def test_last_batch_gets_all_leftovers(live: Live) -> None:
+def test_last_batch_gets_all_recovered_blocks(live: Live) -> None:
     live().add_blocks(blocks(*range(10)))
     tracker = live()
-    tracker.spread_leftovers({1: 10})
+    tracker.spread_recovered_blocks({1: 10})
     tracker.allocate_blocks_to_batch(100)
     assert tracker.unallocated_records() == {1: 90}
     tracker.seal()
@@ -388,22 +388,24 @@ def test_last_batch_gets_all_leftovers(live: Live) -> None:
     assert (tracker.unallocated_records(), tracker.has_unallocated_blocks) == ({}, False)
 
 
-def test_leftovers_remain_when_their_allocation_cannot_be_logged(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovered_blocks_remain_when_their_allocation_cannot_be_logged(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     live().add_blocks(blocks(0, 1, 2))
     tracker = live()
-    tracker.spread_leftovers({1: 10})
+    tracker.spread_recovered_blocks({1: 10})
     with monkeypatch.context() as patch:
         fail_writes(patch, tracker)
         with pytest.raises(WriteAheadLogError):
             tracker.allocate_blocks_to_batch(100)
     tracker.allocate_blocks_to_batch(200)
     assert numbers_of(tracker, 200) == [0]
-    assert leftovers(tracker) == {1: 20}
+    assert recovered(tracker) == {1: 20}
 
 
 def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
     tracker = live()
-    tracker.spread_leftovers({1: 5})
+    tracker.spread_recovered_blocks({1: 5})
     tracker.add_blocks(blocks(0, 1, 2))
     tracker.allocate_blocks_to_batch(100)
     assert numbers_of(tracker, 100) == [0, 1, 2]

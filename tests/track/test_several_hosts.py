@@ -347,7 +347,7 @@ def test_unserved_blocks_are_deleted_by_the_next_launch_there(hosts: Callable[..
     assert second.received.entries == []
 
 
-def test_leftovers_of_a_host_without_executors_are_forgotten(hosts: Callable[..., Hosts]) -> None:
+def test_undeleted_blocks_of_a_host_without_executors_are_forgotten(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
@@ -355,7 +355,7 @@ def test_leftovers_of_a_host_without_executors_are_forgotten(hosts: Callable[...
     two.lose(first, A)
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
-    assert two.tracked.tracker._locations._leftovers == {}
+    assert two.tracked.tracker._locations._undeleted == {}
 
 
 # -- moving --

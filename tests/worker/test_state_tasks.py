@@ -19,12 +19,20 @@ from tests.helpers.spilling import into_few_files
 
 from penstock import State
 from penstock.errors import StateUpdateError
-from penstock.worker import combine, map_with_state, state_elements
+from penstock.worker import combine, map_with_state_task, state_elements
 from penstock.worker.combine import Combiner
-from penstock.worker.map_with_state import MappedRecords, MapWithState, StateHandle, select_mapped, select_states
-from penstock.worker.slide_window import SlideWindow
-from penstock.worker.state_elements import PartitionErrors, Reported, StatePairs, from_state_pairs, to_state_pairs
-from penstock.worker.update_state import UpdateState
+from penstock.worker.map_with_state_task import MapWithState, select_mapped, select_states
+from penstock.worker.reduce_by_key_and_window_task import SlideWindow
+from penstock.worker.state_elements import (
+    MappedRecords,
+    PartitionErrors,
+    Reported,
+    StateHandle,
+    StatePairs,
+    from_state_pairs,
+    to_state_pairs,
+)
+from penstock.worker.update_state_by_key_task import UpdateState
 
 Pairs = list[tuple[Any, Any]]
 
@@ -63,7 +71,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
     into_few_files(monkeypatch)
     monkeypatch.setattr(state_elements, "_PAIRS_PER_GROUP", 2)
-    monkeypatch.setattr(map_with_state, "_RECORDS_PER_GROUP", 3)
+    monkeypatch.setattr(map_with_state_task, "_RECORDS_PER_GROUP", 3)
 
 
 def moved(elements: Iterable[Any]) -> list[Any]:

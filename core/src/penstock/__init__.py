@@ -16,7 +16,7 @@ _NAMES = {
     "penstock.errors": "ConfigurationError PenstockError ReceiverStoppedError SchemaError StoreError",
     "penstock.graph.dataframe_stream": "DataFrameStream GroupedDataFrameStream",
     "penstock.graph.dstream": "DStream",
-    "penstock.graph.state_spec": "StateSpec",
+    "penstock.graph.map_with_state": "StateSpec",
     "penstock.hookspecs": "hookimpl",
     "penstock.listen.events": (
         "BatchCompleted BatchInfo BatchStarted BatchSubmitted CheckpointFailed OutputOperationCompleted "
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from penstock.graph.dataframe_stream import DataFrameStream as DataFrameStream
     from penstock.graph.dataframe_stream import GroupedDataFrameStream as GroupedDataFrameStream
     from penstock.graph.dstream import DStream as DStream
-    from penstock.graph.state_spec import StateSpec as StateSpec
+    from penstock.graph.map_with_state import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
     from penstock.listen.events import BatchCompleted as BatchCompleted
     from penstock.listen.events import BatchInfo as BatchInfo

@@ -66,7 +66,7 @@ class Settings(ConfigurationKeys):
         return {name: value_of(prefix + name, text, LogLevel, help) for name, text in self.with_prefix(prefix).items()}
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """What is set below a prefix, keyed by the rest of the name: a plugin's options."""
+        """Return the values of the keys below a prefix by the rest of their names: a plugin's options."""
         return {name.removeprefix(prefix): text for name, text in self._pairs.items() if name.startswith(prefix)}
 
     def is_set(self, attribute: str) -> bool:
@@ -80,9 +80,9 @@ class Settings(ConfigurationKeys):
 _TYPES = get_type_hints(Settings, include_extras=True)
 #: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
 KEYS: dict[str, Key] = {
-    each.name: attrs.evolve(each.metadata["key"], type=type_name(_TYPES[each.name]))
-    for each in attrs.fields(Settings)
-    if "key" in each.metadata
+    field.name: attrs.evolve(field.metadata["key"], type=type_name(_TYPES[field.name]))
+    for field in attrs.fields(Settings)
+    if "key" in field.metadata
 }
 
 

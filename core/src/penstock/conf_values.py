@@ -206,7 +206,7 @@ DiskLimit = Annotated[SizeLimit, TextForm("size or % of disk", parse_size_limit)
 
 
 def type_name(option_type: Any) -> str:
-    """What the type column of a table says."""
+    """Return the name of an option type for the type column of a table."""
     if form := _text_form(option_type):
         return form.name
     if _is_choice(option_type):
@@ -221,12 +221,12 @@ def type_name(option_type: Any) -> str:
 
 
 def holds_several(option_type: Any) -> bool:
-    """Whether values are lists, sets or tuples, which text separates by commas."""
+    """Return whether values are lists, sets or tuples, which text separates by commas."""
     return get_origin(option_type) in _COLLECTIONS
 
 
 def refused(name: str, value: object, reason: str, *, is_quoted: bool = False, is_hidden: bool = False) -> str:
-    """Why a value is refused: ``option=value is not a number``.
+    """Return the message for an invalid value: ``option=value is not a number``.
 
     Args:
         name: the option or key.
@@ -243,7 +243,7 @@ def refused(name: str, value: object, reason: str, *, is_quoted: bool = False, i
 
 
 def _without(value: object, reason: str) -> str:
-    """A reason without a secret value, and without the items of one that is a list."""
+    """Remove a secret value from a reason, and the items of a secret list."""
     items = (item.strip(" []()'\"") for item in str(value).split(","))
     for text in sorted({str(value), *items} - {""}, key=len, reverse=True):
         reason = reason.replace(repr(text), "(hidden)")
@@ -329,7 +329,7 @@ def structure_option(value: Any, option_type: Any) -> Any:
 
 
 def value_of(name: str, text: str, kind: Any, help: str) -> Any:
-    """The value of a configuration key.
+    """Convert the text of a configuration key.
 
     Raises:
         ConfigurationError: it is not valid; names the key, the value, the reason and what the key does.

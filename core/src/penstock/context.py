@@ -1,7 +1,7 @@
 """``StreamingContext``: the entry point and the life cycle of a streaming program.
 
-It owns the state, the listener bus and the stop requests; the engine does the rest. Methods may be called from any
-thread; ``stop`` works on a thread of its own.
+The context owns its state, the listener bus and the stop requests; the engine runs the program. Any thread may call the
+methods; ``stop`` works on a thread of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from penstock.spark.jvm_shutdown import StopRequests
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from penstock.checkpoint.manifest import Checkpoint
+    from penstock.checkpoint.checkpoint_format import Checkpoint
     from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("context")
@@ -192,37 +192,37 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
         require_callable("setupFunc", setupFunc)
-        found = find_newest(checkpointPath)
-        if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
+        checkpoint = find_newest(checkpointPath)
+        if checkpoint is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
-                return cls._of_checkpoint(checkpointPath, found)
+                return cls._of_checkpoint(checkpointPath, checkpoint)
             except NotRecoverableError:
                 raise
             except CheckpointError as error:
                 log.warning(
                     "checkpointed program not loadable, rebuilding with setupFunc",
-                    checkpoint=found.number,
+                    checkpoint=checkpoint.number,
                     reason=str(error),
                 )
         context = _created_by(setupFunc)
         if context._graph.checkpoint_directory != checkpointPath:
             context.checkpoint(checkpointPath)
         assert context._recovery is not None
-        # Again, because without a SparkContext a path may have been resolved to another file system.
+        # Search again, because a path may belong to another file system without a SparkContext.
         context._recovery.find()
         return context
 
     @classmethod
-    def _of_checkpoint(cls, path: str, found: Checkpoint) -> StreamingContext:
+    def _of_checkpoint(cls, path: str, checkpoint: Checkpoint) -> StreamingContext:
         is_new = SparkContext._active_spark_context is None
         if is_new:
-            saved_conf.check_name(found.application, found.launched_as)
-        sc = saved_conf.spark_context(found.conf)
+            saved_conf.check_name(checkpoint.application, checkpoint.launched_as)
+        sc = saved_conf.spark_context(checkpoint.conf)
         try:
-            context = cls(sc, found.batch_interval_ms / 1000)
+            context = cls(sc, checkpoint.batch_interval_ms / 1000)
             context.checkpoint(path)
             assert context._recovery is not None
-            context._recovery.load_program(found)
+            context._recovery.load_program(checkpoint)
         except BaseException:
             if is_new:
                 sc.stop()
@@ -328,7 +328,7 @@ class StreamingContext(StreamBuilder):
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
         stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
         if not on_engine_thread():
-            # An atexit function of the program may run after ours, on the same thread.
+            # An atexit function of the program may run after `_on_exit`, on the same thread.
             if stopping is not threading.current_thread():
                 stopping.join()
             self._signals.restore()
@@ -369,7 +369,7 @@ class StreamingContext(StreamBuilder):
 
     def _on_error(self, error: BaseException) -> None:
         if cluster.is_stopped(self._sc):
-            # Once the engine has stopped, it is our own stop of Spark that ends a job.
+            # After the engine has stopped, the context's own stop of Spark ends jobs.
             if self._state is not StreamingContextState.STOPPED:
                 self._on_spark_gone()
         # With a limit of consecutive failures, single failures are only in events and log.
@@ -387,7 +387,7 @@ class StreamingContext(StreamBuilder):
             "the SparkContext was stopped while the StreamingContext was active; stop the StreamingContext first"
         )
         log.error("SparkContext stopped before the StreamingContext")
-        # It also explains the errors reported before it.
+        # This error explains those reported earlier.
         self._termination.fail(error, overrides=True)
         if self._stop_thread is None:
             self.stop(stopSparkContext=False)
@@ -425,7 +425,7 @@ class StreamingContext(StreamBuilder):
         try:
             self._stop_spark()
         finally:
-            # Not earlier: a program that ends then must not take this thread with it while Spark stops.
+            # Not earlier, because the end of the program would end this thread while Spark stops.
             self._termination.end()
 
     def _on_exit(self) -> None:
@@ -438,7 +438,7 @@ class StreamingContext(StreamBuilder):
         if stopping is not None:
             stopping.join()
             return
-        # On this thread, because an interpreter at exit may start no other.
+        # On this thread, because an interpreter at exit may start no thread.
         self._stop(graceful)
 
 

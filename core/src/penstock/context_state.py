@@ -23,12 +23,12 @@ class Termination:
         self._changed = threading.Condition()
         #: Whether the context has ended.
         self.has_ended = False
-        # The first is raised at once. The second is raised at the end, unless there is a first.
+        # `wait` raises the first at once, and the second at the end, unless there is a first.
         self._error: BaseException | None = None
         self._final_error: BaseException | None = None
 
     def fail(self, error: BaseException, *, overrides: bool = False) -> None:
-        """Have ``wait`` raise an error at once: the first one that is reported, unless a later one overrides it."""
+        """Have ``wait`` raise an error at once: the first reported error, unless a later one overrides it."""
         with self._changed:
             self._error = error if overrides else self._error or error
             self._changed.notify_all()

@@ -1,7 +1,7 @@
 """``Engine``: creates, starts and stops the parts that run a program, in order.
 
-It does none of their work. The thread that starts the context creates and starts it; the thread that stops the context
-stops it. Any thread may call ``abandon``.
+The thread that starts the context creates and starts the engine; the thread that stops the context stops it. Any thread
+may call ``abandon``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("engine")
 
-# Time for running work to end in a stop that is not graceful.
+# Time for running work to end in an immediate stop.
 _QUICK_STOP_S = 10.0
-# Minimum time of a closing step, even after the deadline.
+# Minimum time for a closing step, even after the deadline.
 _LAST_STEP_S = 2.0
 # The longest wait for the preparation of the streams: a cluster may have no executor yet.
 _PREPARATION_S = 15.0
@@ -43,14 +43,11 @@ class Engine:
     """The parts that run the program of one StreamingContext.
 
     Args:
-        program: the program to run; its graph is connected to the engine.
-        bus: the listener bus; the engine starts and stops it.
+        program: the program to run.
+        bus: the listener bus, which the engine starts and stops.
         recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
         on_error: called with every error of a batch or of the engine.
         on_give_up: called with the reason when the program must stop.
-
-    Raises:
-        CheckpointError: it does not match the checkpoint that it recovers from.
     """
 
     def __init__(
@@ -86,20 +83,13 @@ class Engine:
         self._is_graceful = True
 
     def name_batch_page(self, address: str) -> None:
-        """Have the descriptions of Spark's jobs name the page of their batch; see ``LocalProperties``."""
+        """Set the address of a batch's page for the descriptions of Spark's jobs; see ``LocalProperties``."""
         self._properties.batch_page = address
 
     def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:
-        """Start every part.
-
-        Args:
-            listener_values: gives the value that a listener wants saved in checkpoints, by listener name.
-
-        Raises:
-            CheckpointError: an input stream does not give its position.
-        """
+        """Start every part; ``listener_values`` return the values to save in checkpoints, by listener name."""
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
-        # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.
+        # Checks that may refuse the start come first, because the first checkpoint replaces an earlier run's.
         self.tracker.prepare()
         runtime = GraphRuntime(
             received_blocks=self.tracker,
@@ -150,10 +140,9 @@ class Engine:
             log.info("preparation of streams continues in the background", waited_s=_PREPARATION_S)
 
     def stop(self, deadline: float | None) -> None:
-        """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
+        """Stop receivers, flush, run the remaining batches, close the rest. A failed step does not stop the others.
 
-        Args:
-            deadline: monotonic seconds by which a graceful stop has to end; ``None`` to stop at once.
+        A graceful stop ends by the deadline (monotonic seconds); ``None`` stops at once.
         """
         if deadline is None:
             self._is_graceful = False
@@ -166,7 +155,7 @@ class Engine:
             ("batches", lambda: self._stop_generator(deadline)),
             ("jobs", lambda: self.scheduler.stop(2.0)),
             ("checkpoint", lambda: self._stop_checkpointer(end)),
-            # After the batches, because the last ones read the receivers' blocks and report those that are lost.
+            # After the batches, because the last batches read the receivers' blocks and report lost ones.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
             ("write-ahead log", self.tracker.close),
@@ -244,5 +233,5 @@ def _log_unprepared(error: BaseException) -> None:
 
 
 def _closing_s(end: float, most_s: float) -> float:
-    """Seconds for a closing step: those until the end, within bounds."""
+    """The time for a closing step in seconds: the time until the end, within bounds."""
     return min(max(end - time.monotonic(), _LAST_STEP_S), most_s)

@@ -18,10 +18,9 @@ from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
-from penstock.plugins.making import configured_options
-from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, structure_options
+from penstock.plugins.specs import RateEstimator, structure_options
 from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator, configured_first_rate
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
@@ -49,8 +48,12 @@ class EngineAccess(ListenerContext):
     """
 
     def __init__(self, program: Program, plugins: Plugins, engine: Engine, recovery: Recovery | None) -> None:
-        self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
-        self._plugins, self._engine, self._recovery = plugins, engine, recovery
+        self._sc = program.sc
+        self._settings = program.settings
+        self._graph = program.graph
+        self._plugins = plugins
+        self._engine = engine
+        self._recovery = recovery
         self._application_id = str(program.sc.applicationId)
         self._configuration = MappingProxyType(entries_of(program.sc))
         self._estimators: dict[int, GuardedEstimator] = {}
@@ -63,31 +66,25 @@ class EngineAccess(ListenerContext):
 
     @property
     def application_name(self) -> str:
-        """The Spark application's name."""
         return str(self._sc.appName)
 
     @property
     def application_id(self) -> str:
-        """The Spark application's id."""
         return self._application_id
 
     @property
     def spark_ui_url(self) -> str:
-        """The address of Spark's UI."""
         return self._spark_ui_url
 
     @property
     def batch_interval_ms(self) -> int:
-        """Milliseconds between two batches."""
         return self._graph.batch_interval_ms
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The configuration of the SparkContext."""
         return self._configuration
 
     def options(self, prefix: str, options: type[T]) -> T:
-        """Structure the configuration values below a prefix."""
         given = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
         }
@@ -96,16 +93,14 @@ class EngineAccess(ListenerContext):
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
-        """The graph's inputs that have a receiver."""
-        found = []
+        streams = []
         for stream in self._graph.inputs:
             if stream.receiver is not None:
                 kind = type(stream.receiver).__name__
-                found.append(ReceiverStreamInfo(stream.id, stream.name or f"{kind}-{stream.id}", kind))
-        return found
+                streams.append(ReceiverStreamInfo(stream.id, stream.name or f"{kind}-{stream.id}", kind))
+        return streams
 
     def graph(self) -> Sequence[DStreamInfo]:
-        """Every stream that an output operation reaches."""
         return [
             DStreamInfo(
                 stream.number,
@@ -120,15 +115,12 @@ class EngineAccess(ListenerContext):
         ]
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """The tracker's view of each receiver, by stream id."""
         return self._engine.tracker.receiver_infos()
 
     def backlog_bytes(self) -> int:
-        """The bytes of all blocks that no batch has processed."""
         return self._engine.tracker.backlog_bytes()
 
     def storage(self) -> StorageInfo:
-        """What tracker and checkpointer store."""
         blocks, num_bytes = self._engine.tracker.blocks.stored()
         checkpointer = self._engine.checkpointer
         return StorageInfo(
@@ -141,30 +133,24 @@ class EngineAccess(ListenerContext):
         )
 
     def listener_counts(self) -> Sequence[ListenerCounts]:
-        """The counts of the listener bus."""
         return self._engine.bus.counts()
 
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        """The jobs in Spark's status store."""
         with self._lock:
             if self._jobs is None:
                 self._jobs = SparkJobs(self._sc)
-        return [_job(each) for each in self._jobs.since(first, most, wait_s)]
+        return [_job(values) for values in self._jobs.since(first, most, wait_s)]
 
     def executor_backlogs(self) -> Mapping[str, int]:
-        """The bytes of unprocessed blocks that executors store, by executor id."""
         return self._engine.tracker.executor_backlogs()
 
     def rate_limit(self, stream_id: int) -> float | None:
-        """The rate limit that the tracker has set, records/s."""
         return self._engine.tracker.rate_limit(stream_id)
 
     def set_rate(self, stream_id: int, rate: float) -> None:
-        """Send a rate limit to the receiver."""
         self._engine.tracker.send_rate_update(stream_id, rate)
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
-        """The configured estimator, created at the first call with the state that a checkpoint saved."""
         if not self._settings.backpressure_enabled:
             return None
         with self._lock:
@@ -173,7 +159,6 @@ class EngineAccess(ListenerContext):
             return self._estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        """The processing delay of a batch, attributed to its receiver streams by their records."""
         inputs, took_ms = batch.streamIdToInputInfo, batch.processingDelay
         if took_ms is None:
             return None
@@ -183,29 +168,23 @@ class EngineAccess(ListenerContext):
         return attributed_ms(took_ms, counts.get(stream_id, 0), sum(counts.values()), busy)
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
-        """Save a value in every checkpoint; return the value that the earlier run saved."""
         self.saved_values[name] = value
         return None if self._recovery is None else self._recovery.saved_value(name)
 
     def executors(self) -> Sequence[str]:
-        """The ids of the executors that Spark lists."""
         return [location.executor_id for location in cluster.executors(self._sc)]
 
     def request_executors(self, count: int) -> bool:
-        """Ask Spark for more executors."""
         return cluster.request_executors(self._sc, count)
 
     def kill_executor(self, executor_id: str) -> bool:
-        """Ask Spark to end an executor."""
         return cluster.kill_executor(self._sc, executor_id)
 
     def publish_ui(self, url: str, batch_page: str = "") -> None:
-        """Set what ``StreamingContext.uiWebUrl`` returns, and what descriptions of jobs name."""
         self.ui_url = url
         self._engine.name_batch_page(batch_page)
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
-        """Add a callback."""
         self._stop_callbacks.append(callback)
 
     def stopped(self) -> None:
@@ -218,16 +197,16 @@ class EngineAccess(ListenerContext):
     def _make_estimator(self, stream_id: int) -> GuardedEstimator:
         if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
-        spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings.rate_estimator)
-        options = configured_options("rate_estimators", spec, {}, self._settings)
-        estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
-        saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)
+        name = self._settings.rate_estimator
+        on_fault = partial(_log_fault, name, stream_id)
+        estimator = configured_estimator(self._plugins, self._settings, self.batch_interval_ms, on_fault)
+        saved = self.save(f"rate {name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):
             return estimator
         if saved is not None:
             log.warning(
                 "saved state of rate estimator rejected",
-                estimator=spec.name,
+                estimator=name,
                 stream_id=stream_id,
                 effect="it starts without the experience of the earlier run",
             )

@@ -37,11 +37,11 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1***@", text) if "://" in text else text
 
 
-def other_version(what: str, found: object, known: int) -> str:
-    """That a file has another format version than this code, and what to do."""
+def other_version(what: str, version: object, readable: int) -> str:
+    """Message for a file with an unsupported format version."""
     return (
-        f"{what} has format version {shown(found)} and this version of Penstock reads version {known}: run the version "
-        "of Penstock that wrote it"
+        f"{what} has format version {shown(version)} and this version of Penstock reads version {readable}: run the "
+        "version of Penstock that wrote it"
     )
 
 
@@ -59,7 +59,7 @@ class PenstockError(Exception):
     """Base class of all errors that Penstock raises. The message has no passwords of URIs."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(without_password(each) if isinstance(each, str) else each for each in args))
+        super().__init__(*(without_password(item) if isinstance(item, str) else item for item in args))
 
 
 class ConfigurationError(PenstockError, ValueError):
@@ -70,7 +70,11 @@ class UnknownNameError(ConfigurationError, LookupError):
     """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "", advice: str = "") -> None:
-        self.kind, self.name, self.known, self.owner, self.advice = kind, name, tuple(sorted(known)), owner, advice
+        self.kind = kind
+        self.name = name
+        self.known = tuple(sorted(known))
+        self.owner = owner
+        self.advice = advice
         near = get_close_matches(name, self.known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(self.known) or "none"

@@ -38,22 +38,22 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 
 @hookspec
 def receivers() -> Iterable[ReceiverSpec]:  # type: ignore[empty-body]  # specs have no bodies
-    """Offer receivers. Driver and executors, once."""
+    """Offer receivers. Called once on the driver, and once on each executor that runs a receiver."""
 
 
 @hookspec
 def input_streams() -> Iterable[InputStreamSpec]:  # type: ignore[empty-body]
-    """Offer input streams that the driver pulls from. Driver, once."""
+    """Offer input streams that the driver pulls from. Called once on the driver."""
 
 
 @hookspec
 def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body]
-    """Offer rate estimators. Driver, once."""
+    """Offer rate estimators. Called once on the driver."""
 
 
 @hookspec
 def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
-    """Offer listeners: objects with any of the ``on…`` methods below. Driver, once, when the context starts.
+    """Offer listeners: objects with any of the ``on…`` methods below. Called once on the driver, at the start.
 
     ``penstock plugins list`` names the classes in the return annotation, such as ``Iterable[AlertListener]``.
     """
@@ -61,7 +61,7 @@ def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-
 
 @hookspec(firstresult=True)
 def store(block: Block) -> StoredBlock | None:
-    """Store a block. Executor, once a block.
+    """Store a block. Called on the executor, once per block.
 
     The core's implementation writes it to the executor's local directory, or to the receiver write-ahead log if that is
     enabled. A plugin may wrap it (observe, mirror, refuse by raising) or answer instead. A plugin that changes the file
@@ -79,7 +79,7 @@ def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrame
 
 @hookspec
 def onStreamingStarted(streamingStarted: events.StreamingStarted) -> None:
-    """The context has started. This hook and those below: driver, once an event, on the plugin's own thread."""
+    """The context has started. This hook and those below are called on the driver, on the plugin's own thread."""
 
 
 @hookspec

@@ -22,10 +22,9 @@ from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
 from penstock.graph.node import Node
-from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
+from penstock.graph.per_batch import TransformedDStream, UnionDStream
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.making import make_by_name
 from penstock.receive.receiver import Receiver
 from penstock.spark.rdds import as_rdd
 
@@ -295,4 +294,4 @@ class StreamBuilder:
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
-        return make_by_name(self._plugins, self._settings, hook, name, options)
+        return self._plugins.make(hook, name, self._settings, options)

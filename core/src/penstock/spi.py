@@ -7,28 +7,31 @@ changelog. Nothing in the core imports this module.
 
 from typing import TYPE_CHECKING
 
-from penstock._exports import lazy_exports
+from penstock._exports import lazy_exports as lazy_exports
 
 _NAMES = {
     # Receivers by name: find what an installed plugin offers and create it from options and configuration.
     "penstock.receive.from_plugin": "make_receiver receiver_spec",
+    "penstock.receive.pickling": "unpickled_copy",
     # Rate control: create an installed estimator whose errors are contained.
-    "penstock.rate.guarded_estimator": "make_rate_estimator",
+    "penstock.rate.guarded_estimator": "GuardedEstimator guarded make_estimator make_rate_estimator",
+    "penstock.rate.attribution": "attributed_ms",
     # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
-    "penstock.blocks.arrow_form": "is_pickled records",
+    "penstock.blocks.arrow_form": "encode is_columnar is_pickled records",
     "penstock.blocks.block": "BlockReference",
     "penstock.blocks.block_file": "open_block_file write_block_file",
     "penstock.blocks.block_transfer": "BlockServer",
     "penstock.blocks.packing": "Packable pack",
     "penstock.wire.token": "Token",
     "penstock.worker.block_reader": "read_block",
-    # Schemas: from Arrow's types to Spark's, and from records to columns.
-    "penstock.worker.arrow_types": "as_value conform describe_schema require_values spark_schema",
+    # Schemas: columns in the types of a declared schema.
+    "penstock.worker.conform": "conform describe_schema require_values",
     # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
     "penstock.graph.arguments": "require_callable with_time",
     "penstock.graph.batch_input": "BatchInput BlocksInput",
     "penstock.graph.dstream": "node_of",
     "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.input_dstreams": "InputDStream",
     "penstock.graph.node": "Node",
     "penstock.graph.outputs": "ForEachDStream",
     "penstock.spark.rdds": "known_partitions",
@@ -40,28 +43,38 @@ _NAMES = {
     "penstock.storage.directory": "Appender Directory Durability",
     "penstock.storage.uri": "absolute_location connect is_remote",
     # Installed plugins: what is loaded, and the options that each offers.
-    "penstock.hookspecs": "COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
     "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin NAME_RULE Plugins additional_entry_points",
-    "penstock.plugins.specs": "fields_of options_of read_options structure_options",
+    "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
     # Configuration: the keys, the settings in force, and the files that Spark reads.
     "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
     "penstock.conf_warnings": "keys_without_effect",
-    "penstock.spark.launch_conf": "Property conf_here read_properties",
+    "penstock.spark.spark_conf": "Property conf_here read_properties",
     # Checkpoint directories: what a checkpoint and its logs contain.
-    "penstock.blocks.received_block_handler": "stream_directory",
-    "penstock.checkpoint.manifest": "Checkpoint SavedInput SavedState",
+    "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
+    "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
     "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
-    "penstock.checkpoint.store": "CheckpointStore",
-    # Logs, times and errors.
+    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
+    # JSON values, logs, times and errors.
+    "penstock.json_converter": "structure unstructure",
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
-    "penstock.runtime.clock": "iso_time",
-    "penstock.runtime.log": "get_logger set_level",
+    "penstock.runtime.clock": "Clock ManualClock iso_time",
+    "penstock.runtime.log": "get_logger set_level throttle",
     "penstock.spark.failure": "reason",
+    # Modules that import their public names when they are first used.
+    "penstock._exports": "lazy_exports",
+    # Listeners: events by class, and a listener as the bus calls it.
+    "penstock.listen.events": "HOOK_OF Event",
+    "penstock.listen.registered_listener": "NotAListenerError register",
+    "penstock.runtime.global_state": "GlobalState",
+    "penstock.runtime.threads": "EngineThread",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
+    from penstock.blocks.arrow_form import encode as encode
+    from penstock.blocks.arrow_form import is_columnar as is_columnar
     from penstock.blocks.arrow_form import is_pickled as is_pickled
     from penstock.blocks.arrow_form import records as records
     from penstock.blocks.block import BlockReference as BlockReference
@@ -70,13 +83,14 @@ if TYPE_CHECKING:
     from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable
     from penstock.blocks.packing import pack as pack
+    from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
-    from penstock.checkpoint.manifest import Checkpoint as Checkpoint
-    from penstock.checkpoint.manifest import SavedInput as SavedInput
-    from penstock.checkpoint.manifest import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
+    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
+    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
+    from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.checkpoint.saved_logs import SavedLog as SavedLog
     from penstock.checkpoint.saved_logs import saved_logs as saved_logs
-    from penstock.checkpoint.store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
@@ -96,38 +110,58 @@ if TYPE_CHECKING:
     from penstock.graph.batch_input import BlocksInput as BlocksInput
     from penstock.graph.dstream import node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
+    from penstock.graph.input_dstreams import InputDStream as InputDStream
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream
+    from penstock.hookspecs import API_VERSION as API_VERSION
     from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
     from penstock.hookspecs import GROUP as GROUP
     from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.json_converter import structure as structure
+    from penstock.json_converter import unstructure as unstructure
+    from penstock.listen.events import HOOK_OF as HOOK_OF
+    from penstock.listen.events import Event as Event
+    from penstock.listen.registered_listener import NotAListenerError as NotAListenerError
+    from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
     from penstock.plugins.discovery import NAME_RULE as NAME_RULE
     from penstock.plugins.discovery import LoadedPlugin as LoadedPlugin
     from penstock.plugins.discovery import Plugins as Plugins
     from penstock.plugins.discovery import additional_entry_points as additional_entry_points
+    from penstock.plugins.specs import Option as Option
+    from penstock.plugins.specs import Spec as Spec
     from penstock.plugins.specs import fields_of as fields_of
     from penstock.plugins.specs import options_of as options_of
     from penstock.plugins.specs import read_options as read_options
     from penstock.plugins.specs import structure_options as structure_options
+    from penstock.rate.attribution import attributed_ms as attributed_ms
+    from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
+    from penstock.rate.guarded_estimator import guarded as guarded
+    from penstock.rate.guarded_estimator import make_estimator as make_estimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
     from penstock.receive.from_plugin import make_receiver as make_receiver
     from penstock.receive.from_plugin import receiver_spec as receiver_spec
+    from penstock.receive.pickling import unpickled_copy as unpickled_copy
     from penstock.receive.store_queue import StoreQueue as StoreQueue
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
+    from penstock.runtime.clock import Clock as Clock
+    from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.runtime.clock import iso_time as iso_time
+    from penstock.runtime.global_state import GlobalState as GlobalState
     from penstock.runtime.log import get_logger as get_logger
     from penstock.runtime.log import set_level as set_level
+    from penstock.runtime.log import throttle as throttle
+    from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
-    from penstock.spark.launch_conf import Property as Property
-    from penstock.spark.launch_conf import conf_here as conf_here
-    from penstock.spark.launch_conf import read_properties as read_properties
     from penstock.spark.rdds import known_partitions as known_partitions
+    from penstock.spark.spark_conf import Property as Property
+    from penstock.spark.spark_conf import conf_here as conf_here
+    from penstock.spark.spark_conf import read_properties as read_properties
     from penstock.storage.directory import Appender as Appender
     from penstock.storage.directory import Directory as Directory
     from penstock.storage.directory import Durability as Durability
@@ -135,9 +169,7 @@ if TYPE_CHECKING:
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
     from penstock.wire.token import Token as Token
-    from penstock.worker.arrow_types import as_value as as_value
-    from penstock.worker.arrow_types import conform as conform
-    from penstock.worker.arrow_types import describe_schema as describe_schema
-    from penstock.worker.arrow_types import require_values as require_values
-    from penstock.worker.arrow_types import spark_schema as spark_schema
     from penstock.worker.block_reader import read_block as read_block
+    from penstock.worker.conform import conform as conform
+    from penstock.worker.conform import describe_schema as describe_schema
+    from penstock.worker.conform import require_values as require_values

@@ -132,6 +132,109 @@ def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
     assert "in the group 'penstok', which Penstock ignores" in result.stdout
 
 
+_STORE = """
+from pathlib import Path
+from penstock import hookimpl
+
+class Store:
+    stored = 0
+
+    @hookimpl(wrapper=True)
+    def store(self, block):
+        answer = yield
+        self.stored += 1
+        if self.stored % 5 == 0:
+            Path(answer.path).unlink()
+        return answer
+"""
+_LISTENER = """
+import threading
+from penstock import hookimpl
+
+class Listener:
+    def onBatchCompleted(self, batchCompleted):
+        {body}
+
+@hookimpl
+def listeners(context):
+    return [Listener()]
+"""
+_ON_HOOK = """
+from penstock import hookimpl
+
+@hookimpl
+def onBatchStarted(batchStarted):
+    raise RuntimeError("no")
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kind", "check", "seen", "grade"),
+    [
+        (_STORE, ":Store", "block-store", "BS-01", "raised BlockGoneError", "loads"),
+        (
+            _LISTENER.format(body="raise RuntimeError('no')"),
+            "",
+            "listener",
+            "LI-01",
+            "raised RuntimeError: no",
+            "fails",
+        ),
+        (_LISTENER.format(body="threading.Event().wait(10)"), "", "listener", "LI-01", "time limit of 2 s", ""),
+        (_ON_HOOK, "", "listener", "LI-01", "onBatchStarted raised RuntimeError: no", "fails"),
+    ],
+    ids=["store loses blocks", "listener raises", "listener blocks", "hook raises"],
+)
+def test_what_a_plugin_without_a_suite_offers_is_tested(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, source: str, target: str, kind: str, check: str, seen: str, grade: str
+) -> None:
+    if not grade:
+        monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    groups = "[penstock]\n{name} = {name}" + target
+    with installed_files(distribution("cli_bare", source, entry_points=groups)):
+        selected = cli("plugins", "check", "cli_bare", "--only", check)
+        assert selected.exit_code == 4, selected.output
+        assert seen in selected.stdout
+        if grade:
+            whole = cli("plugins", "check", "cli_bare", "--json")
+            (report,) = json.loads(whole.stdout)
+            assert (report["kind"], report["ok"], report["grade"]) == (kind, False, grade)
+
+
+def test_whole_plugin_is_tested_and_what_has_no_suite_is_named(cli: Cli) -> None:
+    offers_more = REFERENCE.replace(
+        "\n@hookimpl\ndef receivers",
+        """
+
+@hookimpl(wrapper=True)
+def store(block):
+    return (yield)
+
+
+@hookimpl
+def input_streams():
+    return [InputStreamSpec("cli_pulled", list)]
+
+
+@hookimpl
+def receivers""",
+    ).replace("import ReceiverSpec", "import InputStreamSpec, ReceiverSpec")
+    with installed_files(distribution("cli_whole", offers_more)):
+        result = cli("plugins", "check", "cli_whole", "--json")
+    assert result.exit_code == 0, result.output
+    receiver, store = json.loads(result.stdout)
+    assert (receiver["kind"], receiver["grade"]) == ("receiver", "loads")
+    assert receiver["untested"] == ["nothing that needs data was tested: give a suite with a feeder"]
+    assert (store["kind"], store["grade"]) == ("block-store", "hardened")
+    assert store["untested"] == ["the input stream 'cli_pulled' was not tested"]
+
+
+def test_packaging_alone_gives_no_better_grade_than_loads(cli: Cli) -> None:
+    with installed_files(distribution("cli_packaged")):
+        result = cli("plugins", "check", "cli_packaged", "--kind", "plugin")
+    assert "grade: loads (only the packaging was tested)" in result.stdout, result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

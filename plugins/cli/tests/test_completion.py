@@ -1,4 +1,4 @@
-"""Shell completion: names of plugins, receivers, estimators, plants and keys, and silence when something fails."""
+"""Shell completion: names of plugins, receivers, estimators, workloads and keys, and silence when something fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def completed(*arguments: str) -> set[str]:
         (("pack", "a"), {"acme"}),
         (("demo", "--receiver", "w"), {"well"}),
         (("rate", "simulate", "--estimator", ""), {"bucket"}),
-        (("rate", "simulate", "--plant", "stea"), {"steady"}),
+        (("rate", "simulate", "--workload", "stea"), {"steady"}),
         (("conf", "explain", "spark.streaming.blockI"), {"spark.streaming.blockInterval"}),
         (("conf", "list", "--group", "sec"), {"security"}),
     ],

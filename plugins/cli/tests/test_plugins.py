@@ -226,7 +226,7 @@ def test_commands_import_no_spark() -> None:
         ["demo", "--help"],
         ["plugins", "list"],
         ["doctor"],
-        ["rate", "simulate", "--plant", "bursty"],
+        ["rate", "simulate", "--workload", "bursty"],
     ]
     code = f"""
 import sys

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from penstock_testing.plant import PLANTS
+from penstock_testing.workload import WORKLOADS
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]
@@ -45,11 +45,11 @@ LEVEL = "spark.streaming.backpressure.same.level=8000"
 
 def test_run_is_shown_as_charts_and_measures(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
-    result = cli("rate", "simulate", "--estimator", "same", "--plant", "steady", "--conf", LEVEL)
+    result = cli("rate", "simulate", "--estimator", "same", "--workload", "steady", "--conf", LEVEL)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "same on steady: 10,000/s, twice as much offered"
-    assert "limit, records/s (plant capacity 9,500)" in lines
+    assert "limit, records/s (workload capacity 9,500)" in lines
     assert "processing delay, batch intervals" in lines
     assert "scheduling delay, batch intervals" in lines
     assert any("█" in line for line in lines)
@@ -61,7 +61,7 @@ def test_run_is_shown_as_charts_and_measures(cli: Cli, install: Install) -> None
 def test_run_is_json_for_scripts(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     found = json.loads(cli("rate", "simulate", "--estimator", "same", "--conf", LEVEL, "--json").stdout)
-    assert (found["estimator"], found["plant"], found["stable"]) == ("same", "steady", True)
+    assert (found["estimator"], found["workload"], found["stable"]) == ("same", "steady", True)
     assert len(found["batches"]) == 200
     assert found["batches"][-1]["rates"] == [8000.0]
 
@@ -69,15 +69,15 @@ def test_run_is_json_for_scripts(cli: Cli, install: Install) -> None:
 def test_comparison_is_json_for_scripts(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", "--all", "--json")
-    assert [(each["plant"], each["estimator"]) for each in json.loads(result.stdout)] == [
-        (plant, "wrong") for plant in PLANTS
+    assert [(each["workload"], each["estimator"]) for each in json.loads(result.stdout)] == [
+        (workload, "wrong") for workload in WORKLOADS
     ]
     assert "left out: rate estimator 'same' needs the option 'level'" in result.stderr
 
 
 def test_every_stream_has_a_chart(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
-    said = cli("rate", "simulate", "--estimator", "same", "--plant", "two-streams", "--conf", LEVEL).stdout
+    said = cli("rate", "simulate", "--estimator", "same", "--workload", "two-streams", "--conf", LEVEL).stdout
     assert "limit of stream 0" in said
     assert "limit of stream 1" in said
     assert "unstable" in said
@@ -85,7 +85,7 @@ def test_every_stream_has_a_chart(cli: Cli, install: Install) -> None:
 
 def test_invalid_estimates_are_reported(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
-    said = cli("rate", "simulate", "--estimator", "wrong", "--plant", "small-capacity").stdout
+    said = cli("rate", "simulate", "--estimator", "wrong", "--workload", "small-capacity").stdout
     assert "invalid estimates" in said
     assert "never settled" in said
 
@@ -94,7 +94,7 @@ def test_run_follows_from_the_seed(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
 
     def said(*seed: str) -> str:
-        return cli("rate", "simulate", "--estimator", "same", "--plant", "pauses", "--conf", LEVEL, *seed).stdout
+        return cli("rate", "simulate", "--estimator", "same", "--workload", "pauses", "--conf", LEVEL, *seed).stdout
 
     assert said("--seed", "3") == said("--seed", "3")
     assert said() == said("--seed", "1") != said("--seed", "2")
@@ -103,25 +103,28 @@ def test_run_follows_from_the_seed(cli: Cli, install: Install) -> None:
 def test_drawing_is_svg_with_a_title(cli: Cli, install: Install, tmp_path: Path) -> None:
     install("acme", ESTIMATORS)
     file = tmp_path / "run.svg"
-    for plant in ("two-streams", "idle-then-burst"):
-        estimator = ("same", "--conf", LEVEL) if plant == "two-streams" else ("wrong",)
-        assert cli("rate", "simulate", "--plant", plant, "--svg", str(file), "--estimator", *estimator).exit_code == 0
+    for workload in ("two-streams", "idle-then-burst"):
+        estimator = ("same", "--conf", LEVEL) if workload == "two-streams" else ("wrong",)
+        assert (
+            cli("rate", "simulate", "--workload", workload, "--svg", str(file), "--estimator", *estimator).exit_code
+            == 0
+        )
         svg = ET.fromstring(file.read_text(encoding="utf-8"))
         (title,) = svg.iter("{http://www.w3.org/2000/svg}title")
-        assert title.text == f"{estimator[0]} on {plant}: {PLANTS[plant].summary}"
+        assert title.text == f"{estimator[0]} on {workload}: {WORKLOADS[workload].summary}"
         paths = [path.get("d") or "" for path in svg.iter("{http://www.w3.org/2000/svg}path")]
         # Limits, capacity, processing delay, the interval, scheduling delay.
-        assert len(paths) == 4 + len(PLANTS[plant].sources)
+        assert len(paths) == 4 + len(WORKLOADS[workload].sources)
         assert not any("nan" in path or "inf" in path for path in paths)
 
 
-def test_table_compares_every_estimator_on_every_plant(cli: Cli, install: Install) -> None:
+def test_table_compares_every_estimator_on_every_workload(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", "--all", "--conf", LEVEL)
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert sum(row[:2] == [plant, "same"] for row in rows for plant in PLANTS) == len(PLANTS)
-    assert sum(row[:1] == ["wrong"] for row in rows) == len(PLANTS)
+    assert sum(row[:2] == [workload, "same"] for row in rows for workload in WORKLOADS) == len(WORKLOADS)
+    assert sum(row[:1] == ["wrong"] for row in rows) == len(WORKLOADS)
     assert "left out" not in result.stdout
 
 
@@ -140,13 +143,13 @@ def test_estimator_without_required_option_is_left_out_of_the_table_and_named(cl
     [
         (("--estimator", "sane"), 1, "unknown rate estimator 'sane'. Did you mean 'same'? Known: same, wrong."),
         (
-            ("--estimator", "wrong", "--plant", "stedy"),
+            ("--estimator", "wrong", "--workload", "stedy"),
             1,
-            "unknown plant 'stedy'. Did you mean 'steady'? Known: below-one,",
+            "unknown workload 'stedy'. Did you mean 'steady'? Known: below-one,",
         ),
         (("--estimator", "same"), 1, "rate estimator 'same' needs the option 'level'"),
         (("--estimator", "same", "--conf", "level=1"), 2, "must be spark.KEY=VALUE"),
-        (("--all", "--plant", "steady"), 2, "--all cannot be combined with --plant"),
+        (("--all", "--workload", "steady"), 2, "--all cannot be combined with --workload"),
         (("--all", "--svg", "x.svg"), 2, "--all cannot be combined with --svg"),
         (("--estimator", "wrong", "--svg", "/no/such/folder/x.svg"), 1, "No such file or directory"),
         (("--estimator", "wrong", "--svg", "x.png"), 2, "'x.png' does not end in .svg"),
@@ -172,10 +175,10 @@ def test_invalid_arguments_are_refused(
     assert words in result.stderr
 
 
-def test_help_names_the_plants(cli: Cli) -> None:
+def test_help_names_the_workloads(cli: Cli) -> None:
     said = re.sub(r"-\s+", "-", cli("rate", "simulate", "--help").stdout)
-    for plant in PLANTS:
-        assert plant in said
+    for workload in WORKLOADS:
+        assert workload in said
     assert "simulate" in cli("rate", "--help").stdout
     assert "rate" in cli("--help").stdout
 
@@ -266,7 +269,7 @@ def test_infinite_limits_can_be_drawn(cli: Cli, install: Install, tmp_path: Path
     file = tmp_path / "run.svg"
     level = "spark.streaming.backpressure.same.level=1e308"
     result = cli(
-        "rate", "simulate", "--estimator", "same", "--plant", "two-streams", "--conf", level, "--svg", str(file)
+        "rate", "simulate", "--estimator", "same", "--workload", "two-streams", "--conf", level, "--svg", str(file)
     )
     assert result.exit_code == 0
     text = file.read_text(encoding="utf-8")

@@ -14,13 +14,13 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from plugins.dataframes.tests.test_spark_types import CONVERTED
 from pyspark import cloudpickle
 from tests.helpers.engine_parts import FusedChain, Step, arrow_form, functions
-from tests.worker.test_arrow_types import CONVERTED
 
 from penstock import SchemaError
-from penstock.spi import spark_schema
 from penstock_dataframes.read_arrow import ReadColumns, ReadRows, merged
+from penstock_dataframes.spark_types import spark_schema
 
 TEXT = pa.schema([("value", pa.string())])
 NUMBER = pa.schema([("value", pa.int64())])

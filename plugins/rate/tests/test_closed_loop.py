@@ -1,4 +1,4 @@
-"""`model` and `pid` control every simulated plant, measured by its report."""
+"""`model` and `pid` control every simulated workload, measured by its report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.examples import examples
 
 from penstock import RateEstimator
 from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
-from penstock_testing import PLANTS, MakeEstimator, Plant, PlantReport, report, simulate
+from penstock_testing import WORKLOADS, MakeEstimator, Workload, WorkloadReport, report, simulate
 
 SEEDS = (1, 2, 3)
 MAKE: dict[str, MakeEstimator] = {
@@ -21,36 +21,36 @@ MAKE: dict[str, MakeEstimator] = {
     "model": lambda interval_ms: ModelRateEstimator(ModelOptions(), interval_ms),
 }
 # One batch in twenty takes 4 s: nobody settles, and how long the rest waits is chance.
-CALM = sorted(set(PLANTS) - {"pauses"})
+CALM = sorted(set(WORKLOADS) - {"pauses"})
 
 
 class KnowsTheCapacity(RateEstimator):
     """Leaves as much headroom as wanted, at once and for ever."""
 
-    def __init__(self, plant: Plant, share: float) -> None:
-        self.initial_rate = share * plant.sustained(0) * 1000 / plant.interval_ms
+    def __init__(self, workload: Workload, share: float) -> None:
+        self.initial_rate = share * workload.sustained(0) * 1000 / workload.interval_ms
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         return self.initial_rate
 
 
 @functools.cache
-def reported(plant: str, estimator: str, seed: int) -> PlantReport:
-    return report(simulate(PLANTS[plant], MAKE[estimator], seed))
+def reported(workload: str, estimator: str, seed: int) -> WorkloadReport:
+    return report(simulate(WORKLOADS[workload], MAKE[estimator], seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("plant", PLANTS)
-def test_model_is_stable_everywhere_and_gives_rates_only(plant: str, seed: int) -> None:
-    said = reported(plant, "model", seed)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_model_is_stable_everywhere_and_gives_rates_only(workload: str, seed: int) -> None:
+    said = reported(workload, "model", seed)
     assert said.stable
     assert said.refused == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("plant", CALM)
-def test_model_settles_quickly_and_uses_the_capacity(plant: str, seed: int) -> None:
-    said = reported(plant, "model", seed)
+@pytest.mark.parametrize("workload", CALM)
+def test_model_settles_quickly_and_uses_the_capacity(workload: str, seed: int) -> None:
+    said = reported(workload, "model", seed)
     assert said.settling is not None
     assert said.settling <= 25
     # With the largest headroom 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the
@@ -61,63 +61,63 @@ def test_model_settles_quickly_and_uses_the_capacity(plant: str, seed: int) -> N
 
 @pytest.mark.parametrize("share", [0.6, 0.65, 0.7, 0.75, 0.8, 0.9, 1.0])
 def test_with_pauses_the_knowledge_of_the_capacity_hardly_helps_to_settle(share: float) -> None:
-    plant = PLANTS["pauses"]
+    workload = WORKLOADS["pauses"]
     for seed in range(1, 6):
-        said = report(simulate(plant, lambda _interval_ms: KnowsTheCapacity(plant, share), seed))
-        assert said.settling is None or said.settling > 0.8 * plant.batches
+        said = report(simulate(workload, lambda _interval_ms: KnowsTheCapacity(workload, share), seed))
+        assert said.settling is None or said.settling > 0.8 * workload.batches
 
 
 def test_pid_settles_at_once_where_the_first_batches_are_small() -> None:
     assert {reported("bursty", "pid", seed).settling for seed in SEEDS} == {0}
 
 
-@pytest.mark.parametrize("plant", ["steady", "warm-up", "step-up", "step-down", "two-streams", "uneven-streams"])
-def test_model_uses_most_of_the_capacity_in_time_where_times_hardly_vary(plant: str) -> None:
+@pytest.mark.parametrize("workload", ["steady", "warm-up", "step-up", "step-down", "two-streams", "uneven-streams"])
+def test_model_uses_most_of_the_capacity_in_time_where_times_hardly_vary(workload: str) -> None:
     for seed in SEEDS:
-        assert reported(plant, "model", seed).in_time >= 0.85
+        assert reported(workload, "model", seed).in_time >= 0.85
 
 
-@pytest.mark.parametrize("plant", ["steady", "high-fixed-cost", "short-batches", "large-capacity", "small-capacity"])
-def test_where_nothing_changes_batches_of_model_exceed_the_interval_by_less_than_twice_the_noise(plant: str) -> None:
+@pytest.mark.parametrize("workload", ["steady", "high-fixed-cost", "short-batches", "large-capacity", "small-capacity"])
+def test_where_nothing_changes_batches_of_model_exceed_the_interval_by_less_than_twice_the_noise(workload: str) -> None:
     for seed in SEEDS:
-        said = reported(plant, "model", seed)
-        assert said.overshoot < 2 * PLANTS[plant].noise
+        said = reported(workload, "model", seed)
+        assert said.overshoot < 2 * WORKLOADS[workload].noise
         assert said.queue <= 0.1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_model_is_ahead_of_pid_on_most_of_the_plants(seed: int) -> None:
+def test_model_is_ahead_of_pid_on_most_of_the_workloads(seed: int) -> None:
     def ahead(better: str) -> int:
-        pairs = [(reported(plant, "model", seed), reported(plant, "pid", seed)) for plant in PLANTS]
+        pairs = [(reported(workload, "model", seed), reported(workload, "pid", seed)) for workload in WORKLOADS]
         return sum(_cost(model, better) < _cost(pid, better) for model, pid in pairs)
 
     assert ahead("settling") >= 10
     assert ahead("overshoot") >= 12
     assert ahead("queue") >= 12
     assert ahead("oscillation") >= 12
-    assert ahead("in_time") == len(PLANTS)
+    assert ahead("in_time") == len(WORKLOADS)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("plant", ["two-streams", "uneven-streams"])
-def test_streams_share_fairly(plant: str, seed: int) -> None:
-    batches = simulate(PLANTS[plant], MAKE["model"], seed).batches[50:]
+@pytest.mark.parametrize("workload", ["two-streams", "uneven-streams"])
+def test_streams_share_fairly(workload: str, seed: int) -> None:
+    batches = simulate(WORKLOADS[workload], MAKE["model"], seed).batches[50:]
     one, other = (sum(batch.records[stream] for batch in batches) / len(batches) for stream in (0, 1))
-    if plant == "two-streams":
+    if workload == "two-streams":
         assert one == pytest.approx(other, rel=0.05)
     else:
         assert other == pytest.approx(1000, rel=0.02)
         assert one >= 6500
 
 
-def stable(plant: Plant, estimator: str, seed: int) -> bool:
+def stable(workload: Workload, estimator: str, seed: int) -> bool:
     """Of most runs: a pause shortly before the end of one is chance."""
-    return sum(report(simulate(plant, MAKE[estimator], seed + run)).stable for run in range(3)) >= 2
+    return sum(report(simulate(workload, MAKE[estimator], seed + run)).stable for run in range(3)) >= 2
 
 
 @st.composite
-def plants(draw: st.DrawFn) -> Plant:
-    """Any plant with room for at least three records an interval, and sources that change."""
+def workloads(draw: st.DrawFn) -> Workload:
+    """Any workload with room for at least three records an interval, and sources that change."""
     interval = draw(st.sampled_from([100, 1000, 5000, 60_000]))
     fixed = draw(st.floats(0, 0.8)) * interval
     least = 3000 / (interval - fixed)
@@ -125,7 +125,7 @@ def plants(draw: st.DrawFn) -> Plant:
     later = max(capacity * draw(st.floats(0.1, 5)), least)
     offers = st.floats(0.05, 4).map(lambda part: part * capacity)
     sources = draw(st.lists(st.tuples(offers, offers), min_size=1, max_size=3))
-    return Plant(
+    return Workload(
         "any",
         "",
         ((0, capacity), (80, later)),
@@ -139,24 +139,24 @@ def plants(draw: st.DrawFn) -> Plant:
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(6))
-@given(plants(), st.integers(1, 1000))
-def test_model_is_unstable_on_no_plant_where_pid_is_stable(plant: Plant, seed: int) -> None:
-    assert simulate(plant, MAKE["model"], seed).refused == 0
-    assert stable(plant, "model", seed) or not stable(plant, "pid", seed)
+@given(workloads(), st.integers(1, 1000))
+def test_model_is_unstable_on_no_workload_where_pid_is_stable(workload: Workload, seed: int) -> None:
+    assert simulate(workload, MAKE["model"], seed).refused == 0
+    assert stable(workload, "model", seed) or not stable(workload, "pid", seed)
 
 
 @pytest.mark.parametrize("seed", [9, 13, 17])
 def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
     # What the fixed cost leaves is little, and the noise hides how little.
     sources = (((0, 20_000.0),),)
-    plant = Plant("", "", ((0, 10_000), (60, 1_700)), sources, 650, 0.5, 0.02, 5, batches=400)
-    run = simulate(plant, MAKE["model"], seed)
+    workload = Workload("", "", ((0, 10_000), (60, 1_700)), sources, 650, 0.5, 0.02, 5, batches=400)
+    run = simulate(workload, MAKE["model"], seed)
     assert report(run).stable
-    assert max(batch.rates[0] for batch in run.batches[150:]) < 8 * plant.sustained(399)
+    assert max(batch.rates[0] for batch in run.batches[150:]) < 8 * workload.sustained(399)
 
 
-@pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])
-def test_restart_with_saved_state_changes_nothing(plant: str) -> None:
+@pytest.mark.parametrize("workload", ["noisy", "step-down", "two-streams"])
+def test_restart_with_saved_state_changes_nothing(workload: str) -> None:
     class Restarted(RateEstimator):
         """Comes out of a pickle for every batch."""
 
@@ -171,10 +171,10 @@ def test_restart_with_saved_state_changes_nothing(plant: str) -> None:
             self._kept = pickle.dumps(estimator)
             return rate
 
-    assert simulate(PLANTS[plant], Restarted).batches == simulate(PLANTS[plant], MAKE["model"]).batches
+    assert simulate(WORKLOADS[workload], Restarted).batches == simulate(WORKLOADS[workload], MAKE["model"]).batches
 
 
-def _cost(said: PlantReport, name: str) -> float:
+def _cost(said: WorkloadReport, name: str) -> float:
     """What is better when it is less."""
     value = getattr(said, name)
     return math.inf if value is None else -value if name == "in_time" else float(value)

@@ -23,7 +23,7 @@ def model(interval: int = 1000, **options: Any) -> ModelRateEstimator:
 
 
 class Loop:
-    """A plant without chance: batches of what the rate let in, or of the input when that is less. They may queue."""
+    """A workload without chance: batches of what the rate let in, or of the input when that is less. They may queue."""
 
     def __init__(self, estimator: ModelRateEstimator, record_ms: float = 0.1, fixed_ms: float = 50) -> None:
         self.estimator, self.record_ms, self.fixed_ms = estimator, record_ms, fixed_ms

@@ -15,7 +15,17 @@ from penstock_rate import (
     PIDOptions,
     PIDRateEstimator,
 )
-from penstock_testing import PLANTS, MakeEstimator, Plant, PlantReport, PlantRun, draw, processed, report, simulate
+from penstock_testing import (
+    WORKLOADS,
+    MakeEstimator,
+    Workload,
+    WorkloadReport,
+    WorkloadRun,
+    draw,
+    processed,
+    report,
+    simulate,
+)
 
 DOCS = Path(__file__).parents[3] / "docs"
 SEEDS = range(1, 6)
@@ -50,15 +60,15 @@ ESTIMATORS: dict[str, MakeEstimator] = {
     "model\\*": _beginning(_model),
 }
 
-Runs = dict[tuple[str, str], list[PlantRun]]
-Reports = dict[tuple[str, str], list[PlantReport]]
-Measure = Callable[[PlantReport], float]
+Runs = dict[tuple[str, str], list[WorkloadRun]]
+Reports = dict[tuple[str, str], list[WorkloadReport]]
+Measure = Callable[[WorkloadReport], float]
 
 MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
     "Batches until settled": (
         "A good batch ends within 1.5 intervals of its time. With the four batches before it, it has at least 70 % of "
         "the attainable records. A run has settled when the next three batches and nine tenths of all further ones are "
-        "good. Counted after the slowest of the plant's changes.",
+        "good. Counted after the slowest of the workload's changes.",
         lambda said: math.inf if said.settling is None else float(said.settling),
         lambda value: "never" if math.isinf(value) else f"{value:.0f}",
     ),
@@ -140,23 +150,23 @@ In any period *t* a receiver stores at most *rate x (t + burst)* records, for ev
 threads. The burst allowance is `spark.penstock.receiver.burst`, by default one block interval.
 [Configuration](configuration.md) has all keys.
 
-## Estimators on simulated plants
+## Estimators on simulated workloads
 
-A simulated plant is a program without Spark. A batch takes a fixed time and a time per record, with noise. Sources
+A simulated workload is a program without Spark. A batch takes a fixed time and a time per record, with noise. Sources
 offer more records than can be processed, all the time or in bursts. The tables show medians of {seeds} seeds with
 {batches} batches each. `.venv/bin/python -m plugins.rate.tests.write_rate_control` writes this page. `penstock rate simulate
---estimator model --plant step-down` draws one run in the terminal, `--all` prints a table. Only the section
+--estimator model --workload step-down` draws one run in the terminal, `--all` prints a table. Only the section
 [Live](#live) was measured with Spark."""  # noqa: E501  # a row of a table is one line
 
 _FIRST = """\
 `pid` starts without a limit, as in Spark, and most of its bad results come from its first batches. A \\* marks runs
-with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants:"""
+with `spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these workloads:"""
 
 _FINDINGS = """\
 - **How much of the capacity is used** depends on what is counted. An estimator whose queue is never empty uses all of
   it. Without a deadline, the most reckless estimator is therefore the best. `model` uses more than `pid` on all
-  plants under the strict count only: batches that ended before the next one was due. `pid` aims at batches that take
-  the whole interval. Three quarters of what it processes on a steady plant is therefore late, mostly by a little.
+  workloads under the strict count only: batches that ended before the next one was due. `pid` aims at batches that take
+  the whole interval. Three quarters of what it processes on a steady workload is therefore late, mostly by a little.
   `model` aims at 0.85 to 0.95 of the interval and leaves the rest as headroom, more where times vary. A more generous
   deadline changes the result:"""
 
@@ -170,7 +180,7 @@ _FURTHER = """\
 - From a good initial rate `pid` often settles before `model`, which relies on the batches that it has seen. An
   initial rate that is far too high makes a long queue with every estimator.
 - `fixed`, here 5,000/s, is right where the capacity is known, and wrong elsewhere.
-- On two kinds of plants a few runs of `model` end with a queue that `pid` does not have. On the first, times vary by
+- On two kinds of workloads a few runs of `model` end with a queue that `pid` does not have. On the first, times vary by
   half while one record is a large part of a batch. On the second, a pause of several intervals comes just before the
   end."""
 
@@ -196,13 +206,13 @@ LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
 
 def simulated() -> Runs:
     return {
-        (plant.name, name): [simulate(plant, make, seed) for seed in SEEDS]
-        for plant in PLANTS.values()
+        (workload.name, name): [simulate(workload, make, seed) for seed in SEEDS]
+        for workload in WORKLOADS.values()
         for name, make in ESTIMATORS.items()
     }
 
 
-def _used(runs: list[PlantRun], line: float) -> float:
+def _used(runs: list[WorkloadRun], line: float) -> float:
     return sorted(processed(run, line) / sum(batch.attainable for batch in run.batches) for run in runs)[len(runs) // 2]
 
 
@@ -213,8 +223,11 @@ def _lines(runs: Runs) -> str:
         cells = []
         for mark in ("", "\\*"):
             pairs = [
-                (round(_used(runs[plant, f"model{mark}"], line), 2), round(_used(runs[plant, f"pid{mark}"], line), 2))
-                for plant in PLANTS
+                (
+                    round(_used(runs[workload, f"model{mark}"], line), 2),
+                    round(_used(runs[workload, f"pid{mark}"], line), 2),
+                )
+                for workload in WORKLOADS
             ]
             cells += [sum(a > b for a, b in pairs), sum(a == b for a, b in pairs), sum(a < b for a, b in pairs)]
         name = "any time" if math.isinf(line) else f"{line:.2f} intervals"
@@ -222,47 +235,49 @@ def _lines(runs: Runs) -> str:
     return "\n".join(rows)
 
 
-def _middle(reports: list[PlantReport], measure: Measure) -> float:
+def _middle(reports: list[WorkloadReport], measure: Measure) -> float:
     return sorted(measure(said) for said in reports)[len(reports) // 2]
 
 
 def _table(reports: Reports, name: str) -> str:
     _, measure, write = MEASURES[name]
     lines = [f"| | {' | '.join(ESTIMATORS)} |", f"|---|{'---:|' * len(ESTIMATORS)}"]
-    for plant in PLANTS:
+    for workload in WORKLOADS:
         cells = []
         for estimator in ESTIMATORS:
-            of_plant = reports[plant, estimator]
-            unstable = sum(not said.stable for said in of_plant) > len(of_plant) // 2
-            cells.append(write(_middle(of_plant, measure)) + (" !" if unstable else ""))
-        lines.append(f"| {plant} | {' | '.join(cells)} |")
+            of_workload = reports[workload, estimator]
+            unstable = sum(not said.stable for said in of_workload) > len(of_workload) // 2
+            cells.append(write(_middle(of_workload, measure)) + (" !" if unstable else ""))
+        lines.append(f"| {workload} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def _comparison(reports: Reports, one: str, other: str) -> str:
     lines = [f"| {one} against {other} | better | the same | worse |", "|---|---:|---:|---:|"]
     for name, (_, measure, write) in MEASURES.items():
-        pairs = [(_middle(reports[plant, one], measure), _middle(reports[plant, other], measure)) for plant in PLANTS]
+        pairs = [
+            (_middle(reports[workload, one], measure), _middle(reports[workload, other], measure))
+            for workload in WORKLOADS
+        ]
         same = sum(write(mine) == write(its) for mine, its in pairs)
         better = sum(write(mine) != write(its) and (mine > its) == (name in MORE) for mine, its in pairs)
         lines.append(f"| {name.lower()} | {better} | {same} | {len(pairs) - same - better} |")
     return "\n".join(lines)
 
 
-def _described(plant: Plant) -> str:
-    return (
-        f"| `{plant.name}` | {plant.summary} | {plant.interval_ms:,} ms | {plant.fixed_ms:g} ms | {plant.noise:.0%} |"
-    )
+def _described(workload: Workload) -> str:
+    fixed = f"{workload.interval_ms:,} ms | {workload.fixed_ms:g} ms | {workload.noise:.0%}"
+    return f"| `{workload.name}` | {workload.summary} | {fixed} |"
 
 
 def page(runs: Runs) -> str:
     reports = {key: [report(run) for run in of_key] for key, of_key in runs.items()}
     parts = [
-        _INTRODUCTION.format(seeds=len(SEEDS), batches=PLANTS["steady"].batches),
-        "![pid on the plant step-down](rate-pid.svg)",
-        "![model on the plant step-down](rate-model.svg)",
+        _INTRODUCTION.format(seeds=len(SEEDS), batches=WORKLOADS["steady"].batches),
+        "![pid on the workload step-down](rate-pid.svg)",
+        "![model on the workload step-down](rate-model.svg)",
         "### Summary",
-        "On how many of the plants one estimator is better than the other, by measure:",
+        "On how many of the workloads one estimator is better than the other, by measure:",
         _comparison(reports, "model", "pid"),
         _comparison(reports, "model", "fixed"),
         _FIRST.format(first=FIRST_RATE),
@@ -273,12 +288,12 @@ def page(runs: Runs) -> str:
         "`!` in the tables below marks unstable runs, whose batches wait for more than five intervals at the end.",
         "## Live",
         _LIVE,
-        "## The plants",
+        "## The workloads",
         "\n".join(
             [
-                "| plant | | batches every | fixed time | noise |",
+                "| workload | | batches every | fixed time | noise |",
                 "|---|---|---:|---:|---:|",
-                *map(_described, PLANTS.values()),
+                *map(_described, WORKLOADS.values()),
             ]
         ),
     ]
@@ -288,7 +303,7 @@ def page(runs: Runs) -> str:
 
 
 def drawings() -> dict[str, str]:
-    shown = PLANTS["step-down"]
+    shown = WORKLOADS["step-down"]
     return {
         f"rate-{name}.svg": draw(simulate(shown, ESTIMATORS[name]), f"{name} on {shown.name}: {shown.summary}")
         for name in ("pid", "model")

@@ -1,4 +1,4 @@
-"""Suites as test classes: which tests they have, and how these skip."""
+"""Suites as test classes: which tests pytest collects, how they end, and what the summary says."""
 
 from __future__ import annotations
 
@@ -6,66 +6,172 @@ import ctypes
 import os
 import signal
 import threading
-import time
-import unittest
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from tests.helpers.forked import run_module
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock_testing import (
-    CheckFailure,
     ConformanceSuite,
     MemoryFeeder,
     RateEstimatorSuite,
     ReceiverSuite,
     Report,
     Result,
+    checks_for,
     run_checks,
 )
-from penstock_testing.check import Kind, checks_for
-from penstock_testing.kit import ReceiverKit
+from penstock_testing.check import Kind
 
 
 def _tests_of(cls: type[ConformanceSuite]) -> list[str]:
     return [name for name in dir(cls) if name.startswith("test_")]
 
 
-def test_suite_may_repeat_its_kind() -> None:
-    class WithKind(ReceiverSuite):
+def test_suite_has_one_test_for_each_check() -> None:
+    class Suite(ReceiverSuite):
         kind = "receiver"
 
-    assert len(_tests_of(WithKind)) == len(checks_for("receiver"))
-    assert WithKind.results == {}
-
-
-def test_base_classes_have_no_test_of_a_check() -> None:
-    assert _tests_of(ReceiverSuite) == []
+    assert sorted(_tests_of(Suite)) == sorted(check.function.__name__ for check in checks_for("receiver"))
 
 
 def test_override_of_a_checks_test_is_refused() -> None:
     with pytest.raises(TypeError, match="Overrides overrides the tests of RE-01: use expected_failures"):
 
         class Overrides(RateEstimatorSuite):
-            def test_RE_01_none_or_finite_positive(self) -> None:
+            def test_RE_01_none_or_finite_positive(self) -> None:  # type: ignore[override]  # that is what is refused
                 """Never runs."""
 
 
-@pytest.mark.parametrize("excused", [False, True])
-def test_not_run_and_excused_are_skips_for_unittest(monkeypatch: pytest.MonkeyPatch, excused: bool) -> None:
-    # pytest is imported, and does not run the test.
-    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+_SUITE = """
+import os, pytest
+from penstock import RateEstimator
+from penstock_testing import RateEstimatorSuite
 
-    class Case(RateEstimatorSuite, unittest.TestCase):
-        make = (lambda self: 1) if excused else SteadyEstimator
-        expected_failures: ClassVar[Mapping[str, str]] = {"RE-01": "the reason"}
+class Constant(RateEstimator):
+    def compute(self, time, numElements, processingDelay, schedulingDelay):
+        return BODY
 
-    outcome = unittest.TestResult()
-    Case("test_RE_01_none_or_finite_positive" if excused else "test_XX_01_word_count_end_to_end").run(outcome)
-    assert (len(outcome.errors), len(outcome.failures), len(outcome.skipped)) == (0, 0, 1), outcome
+class TestIt(RateEstimatorSuite):
+    make = lambda self: Constant()
+    MORE
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Runs pytest on a suite for an estimator with this body; returns the exit status and the output."""
+
+    def run(body: str, *options: str, more: str = "") -> tuple[int, str]:
+        (tmp_path / "test_it.py").write_text(_SUITE.replace("BODY", body).replace("MORE", more))
+        ended = run_module(
+            "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", *options, "test_it.py", cwd=tmp_path
+        )
+        return ended.returncode, ended.stdout
+
+    return run
+
+
+def test_failure_is_reported_with_its_evidence_by_pytest(run: Callable[..., tuple[int, str]]) -> None:
+    status, output = run("-1.0", "-k=RE_01")
+    assert status == 1
+    assert "RE-01 none_or_finite_positive (must): failed" in output
+    assert "  seen:           compute returned -1.0" in output
+    assert "  change: " in output
+    assert '  excuse:         expected_failures = {"RE-01": "the reason"}' in output
+    assert (
+        "TestIt (rate-estimator): 1 run, 0 not applicable, 0 excused, 1 failed (RE-01); 1 selected; seed 0." in output
+    )
+
+
+def test_levels_and_capabilities_are_markers(run: Callable[..., tuple[int, str]]) -> None:
+    status, output = run("1.0", "-m=should and not capability", "--collect-only")
+    assert status == 0
+    assert "test_RE_22_cheap_and_pure" in output
+    assert "test_RE_01" not in output
+    status, output = run("1.0", "-k=RE_20", "-rs")
+    assert "Capabilities.restores is not set" in output
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ("-1.0", 0, "1 run, 0 not applicable, 1 excused, 0 failed"),
+        ("1.0", 1, "the check passes, although expected_failures lists it: a bug"),
+    ],
+    ids=["fails as expected", "passes"],
+)
+def test_expected_failure_is_strict(run: Callable[..., tuple[int, str]], body: str, status: int, words: str) -> None:
+    ended, output = run(body, "-k=RE_01", more='expected_failures = {"RE-01": "a bug"}')
+    assert words in output
+    assert ended == status
+
+
+def test_failure_of_level_may_does_not_fail_the_run(run: Callable[..., tuple[int, str]]) -> None:
+    status, output = run("1.0", "-k=RE_24")
+    assert "1 failed (RE-24); 1 selected" in output
+    assert status == 0
+
+
+def test_isolated_suite_survives_a_plugin_that_ends_the_process(run: Callable[..., tuple[int, str]]) -> None:
+    status, output = run("os.kill(os.getpid(), 9)", "-k=RE_01 or PK_12", more="isolated = True")
+    assert "the process of the check was killed by SIGKILL" in output
+    assert "1 run, 1 not applicable, 0 excused, 1 failed (RE-01); 2 selected" in output
+    assert status == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "status", "words"),
+    [
+        (
+            "--deselect=test_it.py::TestIt::test_RE_01_none_or_finite_positive",
+            1,
+            "INCOMPLETE: only 44 of 45 checks have run",
+        ),
+        ("-k=RE_0", 0, "9 selected; seed 0."),
+    ],
+)
+def test_suite_that_lost_a_check_fails_the_run(
+    run: Callable[..., tuple[int, str]], option: str, status: int, words: str
+) -> None:
+    # Nothing is made, so that every check is skipped, which takes no time.
+    ended, output = run("1.0", option, more="def make(self, _interval): pytest.skip('not made')")
+    assert words in output, output
+    assert ended == status
+
+
+class _Kills(SteadyEstimator):
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+class _Leaves(SteadyEstimator):
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        ctypes.CDLL(None)._exit(5)
+        return None
+
+
+@pytest.mark.parametrize(
+    ("make", "by_variable", "seen"),
+    [
+        (_Kills, False, "the process of the check was killed by SIGKILL"),
+        (_Kills, True, "the process of the check was killed by SIGKILL"),
+        (_Leaves, False, "the process of the check ended with exit status 5"),
+    ],
+    ids=["killed", "killed by variable", "left"],
+)
+def test_isolated_run_reports_how_the_process_ended(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], by_variable: bool, seen: str
+) -> None:
+    if by_variable:
+        monkeypatch.setenv("PENSTOCK_TEST_ISOLATED", "1")
+    report = run_checks("rate-estimator", make, only=["RE-01", "PK-12"], isolated=not by_variable)
+    assert report["RE-01"].seen == seen
+    assert report["PK-12"].outcome == "not applicable"
 
 
 class _Forks(MemoryReceiver):
@@ -79,153 +185,36 @@ class _Forks(MemoryReceiver):
         super().onStart()
 
 
-class _Exits(MemoryReceiver):
-    def onStart(self) -> None:
-        os._exit(3)
+def test_process_that_the_plugin_forks_may_end() -> None:
+    report = run_checks("receiver", _Forks, MemoryFeeder, ["RC-02"], capabilities=MEMORY_RECEIVER, isolated=True)
+    assert report["RC-02"].outcome == "passed", report.text()
 
 
-@pytest.mark.parametrize(("make", "outcome"), [(_Forks, "passed"), (_Exits, "failed")])
-def test_only_an_exit_of_the_process_itself_fails(make: Callable[..., Any], outcome: str) -> None:
-    report = run_checks("receiver", make, MemoryFeeder, ["RC-02"], capabilities=MEMORY_RECEIVER)
-    assert report["RC-02"].outcome == outcome, report.text()
-
-
-class _Kills(SteadyEstimator):
-    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        os.kill(os.getpid(), signal.SIGKILL)
-        return None
-
-
-@pytest.mark.parametrize("by_variable", [False, True])
-def test_isolated_suite_reports_a_plugin_that_ends_its_process(
-    monkeypatch: pytest.MonkeyPatch, by_variable: bool
+@pytest.mark.parametrize("isolated", [False, True])
+def test_check_that_hangs_fails_and_the_next_one_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolated: bool
 ) -> None:
-    class Isolated(RateEstimatorSuite):
-        make = _Kills
-        isolated = not by_variable
-
-    if by_variable:
-        monkeypatch.setenv("PENSTOCK_TEST_ISOLATED", "1")
-    with pytest.raises(CheckFailure, match="the process of the check was killed by SIGKILL"):
-        Isolated().test_RE_01_none_or_finite_positive()  # type: ignore[attr-defined]
-    assert Isolated.run_checks(["RE-01"])["RE-01"].outcome == "failed"
-
-
-class _Leaves(SteadyEstimator):
-    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        ctypes.CDLL(None)._exit(5)
-        return None
-
-
-def test_isolated_run_reports_the_exit_status_of_a_process_that_a_library_ended() -> None:
-    report = run_checks("rate-estimator", _Leaves, only=["RE-01", "PK-12"], isolated=True)
-    assert report["RE-01"].seen == "the process of the check ended with exit status 5"
-    assert report["PK-12"].outcome == "not applicable"
-
-
-def test_isolated_run_continues_in_a_new_process_after_a_check_that_hangs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    log = tmp_path / "processes"
+    log = tmp_path / "made"
 
     def hangs_once(batch_interval_ms: int) -> SteadyEstimator:
-        is_first = not log.exists()
-        with log.open("a") as file:
-            print(os.getpid(), file=file)
-        if is_first:
+        if not log.exists():
+            log.touch()
             threading.Event().wait(60)
         return SteadyEstimator(batch_interval_ms)
 
     monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
-    report = run_checks("rate-estimator", hangs_once, only=["RE-01", "RE-03"], isolated=True)
-    assert [each.outcome for each in report.results] == ["failed", "passed"], report.text()
+    report = run_checks("rate-estimator", hangs_once, only=["RE-01", "RE-03"], isolated=isolated)
+    assert [result.outcome for result in report.results] == ["failed", "passed"], report.text()
     assert "the check did not end within its time limit of 2 s" in report["RE-01"].seen
-    assert len(set(log.read_text().split())) == 2
+    assert "in hangs_once" in report["RE-01"].seen
 
 
-class _Spins(SteadyEstimator):
-    """Never returns the first time, and prints, uses the processor and changes the environment until it is told."""
-
-    go_on, processes = threading.Event(), list[int]()
-
-    def __init__(self, batch_interval_ms: int) -> None:
-        super().__init__(batch_interval_ms)
-        is_first = not self.processes
-        self.processes.append(os.getpid())
-        while is_first and not self.go_on.is_set():
-            os.environ["OF_THE_CHECK_BEFORE"] = str(time.monotonic())
-
-
-@pytest.fixture
-def spinning() -> Iterator[type[_Spins]]:
-    _Spins.go_on.clear()
-    _Spins.processes.clear()
-    yield _Spins
-    _Spins.go_on.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("penstock kit"):
-            thread.join(10)
-    os.environ.pop("OF_THE_CHECK_BEFORE", None)
-
-
-def test_check_after_one_that_hangs_runs_in_another_process(
-    monkeypatch: pytest.MonkeyPatch, spinning: type[_Spins]
-) -> None:
-    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
-    report = run_checks("rate-estimator", spinning, only=["RE-01", "RE-22", "RE-03"])
-    assert [each.outcome for each in report.results] == ["failed", "passed", "passed"], report.text()
-    # Of the others, which ran elsewhere, this process knows nothing.
-    assert spinning.processes == [os.getpid()]
-
-
-def test_test_of_a_suite_after_one_that_hangs_runs_in_another_process(
-    monkeypatch: pytest.MonkeyPatch, spinning: type[_Spins]
-) -> None:
-    class Suite(RateEstimatorSuite):
-        make = spinning
-
-    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
-    with pytest.raises(CheckFailure, match="did not end within its time limit"):
-        Suite().test_RE_01_none_or_finite_positive()  # type: ignore[attr-defined]
-    Suite().test_RE_22_cheap_and_pure()  # type: ignore[attr-defined]
-    assert spinning.processes == [os.getpid()]
-    spinning.go_on.set()
-
-
-def test_preparation_of_a_check_is_outside_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
-    monkeypatch.setattr(ReceiverKit, "prepare", lambda subject: threads.append(threading.current_thread()))
-    run_checks("receiver", MemoryReceiver, MemoryFeeder, ["RC-01"], capabilities=MEMORY_RECEIVER)
-    assert threads == [threading.current_thread()]
-
-
-_SHRUNK = """
-from penstock import RateEstimator
-from penstock_testing import RateEstimatorSuite, Result, suites
-
-suites.run_check = lambda subject, check: Result.of(check, "passed")
-
-class TestShrunk(RateEstimatorSuite):
-    make = RateEstimator
-"""
-
-
-@pytest.mark.parametrize(
-    ("option", "status", "words"),
-    [
-        (
-            "--deselect=test_shrunk.py::TestShrunk::test_RE_01_none_or_finite_positive",
-            1,
-            "INCOMPLETE: only 44 of 45 checks have run",
-        ),
-        ("-k=RE_0", 0, "9 selected; seed 0."),
-    ],
-)
-def test_suite_that_lost_a_check_fails_the_run(tmp_path: Path, option: str, status: int, words: str) -> None:
-    (tmp_path / "test_shrunk.py").write_text(_SHRUNK)
-    ended = run_module("pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", option, "test_shrunk.py", cwd=tmp_path)
-    assert words in ended.stdout, ended.stdout
-    assert ended.returncode == status, ended.stdout
+def test_run_of_checks_keeps_the_time_limit_of_the_calling_test() -> None:
+    before = signal.getitimer(signal.ITIMER_REAL)[0]
+    run_checks("rate-estimator", SteadyEstimator, only=["RE-01"])
+    after = signal.getitimer(signal.ITIMER_REAL)[0]
+    assert before > 0
+    assert before - 60 < after <= before
 
 
 def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool = False) -> Report:

@@ -1,1 +1,1 @@
-"""Blocks: their Arrow form, their files, where they are stored and how they are fetched."""
+"""Blocks: their Arrow form, their files, and how they are stored and fetched."""

@@ -1,8 +1,8 @@
 """The Arrow form of records: decoded records equal the encoded ones in type and value.
 
 There are three forms. ``value``: records of exactly one of the types str, bytes, int, float and bool, as one typed
-column. ``pickle``: anything else (mixed types, ints beyond 64 bits, lone surrogates, any object), pickled in groups
-into a binary column. ``columns``: the columnar batch of a ``store_arrow``.
+column. ``pickle``: anything else, pickled in groups into a binary column. ``columns``: the columnar batch of a
+``store_arrow``.
 """
 
 from __future__ import annotations
@@ -51,12 +51,7 @@ def encode(records: Sequence[Any]) -> pa.Table:
 
 
 def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
-    """Encode records as a column, in order. Raises as ``encode``.
-
-    Args:
-        records: at least one, unless pickled.
-        pickled: pickle the records whatever their type.
-    """
+    """Encode records as a column, in order; raises as ``encode``. Without a record, ``pickled`` must be set."""
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
         try:
@@ -69,7 +64,8 @@ def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
 
 def table(columns: Sequence[Column]) -> pa.Table:
     """Concatenate columns of one form, at least one, into a table."""
-    chunks, form = [chunk for part in columns for chunk in part.values.chunks], columns[0]
+    form = columns[0]
+    chunks = [chunk for part in columns for chunk in part.values.chunks]
     values = pa.chunked_array(chunks, form.values.type)
     return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if form.is_pickled else _VALUE})
 
@@ -111,7 +107,7 @@ def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
 
 def num_records(batch: pa.RecordBatch) -> int:
     """The number of records in a record batch; decodes only pickled ones."""
-    if (batch.schema.metadata or {}).get(_FORM) == _PICKLE:
+    if is_pickled(batch.schema):
         return sum(len(pickle.loads(run)) for run in batch.column(0).to_pylist())
     return int(batch.num_rows)
 
@@ -134,8 +130,7 @@ def piece(batches: Iterable[pa.RecordBatch], first: int, end: int | None) -> Ite
 
 
 def _decode(batch: pa.RecordBatch) -> Iterable[Any]:
-    form = (batch.schema.metadata or {}).get(_FORM)
-    if form == _PICKLE:
+    if is_pickled(batch.schema):
         return itertools.chain.from_iterable(map(pickle.loads, batch.column(0).to_pylist()))
     if batch.num_columns == 1:
         values: list[Any] = batch.column(0).to_pylist()

@@ -1,9 +1,9 @@
 """The block directories of runs on this host: a run claims its own and deletes those of dead runs.
 
-A run that was killed leaves its block directory. To find such directories, every run notes its directory and the
-process that owns it in a small file in this user's own folder. A directory is deleted only if it has the run's name and
-marker file, belongs to this user, and the owner process has ended. If the owner is an executor, a driver on another
-host may still read the blocks. Then the directory must also have been unchanged for an hour.
+Every run notes its directory and the process that owns it in a file in this user's own folder, because a killed run
+leaves its blocks. A directory is deleted only if it has the run's name and marker file, belongs to this user, and the
+owner process has ended. If the owner is an executor, a driver on another host may still read the blocks. Then the
+directory must also have been unchanged for an hour.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs; false for a zombie."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.create_time) < _CLOCK_STEP_S
@@ -76,12 +75,10 @@ def executor_process() -> Process:
 
 
 def claim(directory: Path, driver: Process | None, notes: Path | None = None) -> None:
-    """Note that a run uses a directory for its blocks. Idempotent; a failure is logged.
+    """Note that a run uses ``directory``, ``…/penstock/<run id>``, for its blocks. Idempotent; a failure is logged.
 
-    Args:
-        directory: ``…/penstock/<run id>``.
-        driver: the run's driver if it is on this machine, otherwise ``None``: the executor's process is the owner.
-        notes: folder of the notes; by default this user's folder in the temporary directory.
+    The owner is ``driver``, or if that is not on this machine, the executor's process. ``notes`` is the folder of the
+    notes, by default this user's folder in the temporary directory.
     """
     try:
         owner = driver or executor_process()
@@ -92,11 +89,9 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))
     except OSError as error:
+        effect = "it remains if the run is killed"
         log.warning(
-            "block directory not noted for deletion",
-            directory=str(directory),
-            reason=str(error),
-            effect="it remains if the run is killed",
+            "block directory not noted for deletion", directory=str(directory), reason=str(error), effect=effect
         )
 
 

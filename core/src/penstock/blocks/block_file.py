@@ -1,7 +1,6 @@
-"""Block files: Arrow IPC, verified by their checksum before Arrow reads them.
+"""Block files: Arrow IPC, verified by checksum before Arrow reads them, because Arrow may crash on a corrupt file.
 
-A local file is memory-mapped, a remote one is read through ``pyarrow.fs``. Arrow may crash on a corrupt file, and never
-sees one.
+A local file is memory-mapped, a remote one is read through ``pyarrow.fs``.
 """
 
 from __future__ import annotations

@@ -41,11 +41,9 @@ class FindBlock:
 
 @frozen
 class BlockSource:
-    """The answer to ``FindBlock``.
+    """The answer to ``FindBlock``: an endpoint that serves the block, ``grpc://host:port``; empty if there is none now.
 
-    Attributes:
-        source: ``grpc://host:port`` of an endpoint that serves the block; empty if there is none now.
-        is_gone: no endpoint serves the block, and none will.
+    ``is_gone``: no endpoint serves the block, and none will.
     """
 
     source: str
@@ -73,15 +71,7 @@ OpenFile = Callable[[str], pa.ipc.RecordBatchFileReader]
 
 
 def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    """Open a block for an endpoint, which sends it straight from its memory-mapped file.
-
-    Args:
-        open_file: opens the file of a block by its id; raises ``BlockGoneError`` if there is none.
-        block_id: the ticket.
-
-    Raises:
-        StreamNotFoundError: the block does not exist here.
-    """
+    """Open a block for an endpoint, which sends it straight from its memory-mapped file; ``block_id`` is the ticket."""
     try:
         reader = open_file(block_id)
     except BlockGoneError as error:
@@ -92,9 +82,8 @@ def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[
 def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
     """Yield a block's record batches from an endpoint on the host that stored it.
 
-    Raises:
-        BlockGoneError: the endpoint does not have the block.
-        BlockUnreachableError: the endpoint does not answer, or belongs to another application by now.
+    Raises ``BlockGoneError`` if the endpoint does not have the block. Raises ``BlockUnreachableError`` if it does not
+    answer, or belongs to another application by now.
     """
     try:
         yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)

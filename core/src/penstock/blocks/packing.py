@@ -16,7 +16,6 @@ class Packable(Generic[T]):
     """A part of a batch that is not divided.
 
     Attributes:
-        value: the part.
         num_bytes: its size, or what its task costs in bytes.
         host: where it is stored; parts of another host begin a new partition. Empty if the host does not matter.
         share: number of its share of the batch; another share begins a new partition.
@@ -29,18 +28,15 @@ class Packable(Generic[T]):
 
 
 def pack(parts: Iterable[Packable[T]], *, max_bytes: float = math.inf, min_bytes: int = 0) -> list[tuple[T, ...]]:
-    """Group consecutive parts into partitions.
+    """Group consecutive parts, in order, into partitions, none of them empty.
 
     A partition ends before a part of another share, before a part with which it would exceed the maximum, and before a
     part on another host, unless the partition is below the minimum.
 
     Args:
-        parts: the parts of the batch, in order.
+        parts: the parts of the batch.
         max_bytes: maximum size of a partition with more than one part.
         min_bytes: size below which a partition continues with parts of another host.
-
-    Returns:
-        The partitions, none of them empty.
     """
     partitions: list[list[T]] = []
     last: Packable[T] | None = None

@@ -1,9 +1,8 @@
 """``ReceivedBlockHandler``: stores the blocks of receivers; with its two implementations.
 
-``LocalBlockHandler`` writes to the executor's local directory. ``WriteAheadLogBlockHandler`` writes to the receiver
-write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one Arrow
-IPC file, written once, which appears whole or not at all. Both implement the ``store`` hook, after all plugins. Any
-thread may store; the endpoint's threads read.
+``WriteAheadLogBlockHandler`` is used if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is
+one Arrow IPC file, which appears whole or not at all. Both implement the ``store`` hook, after all plugins. Any thread
+may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
-from penstock.storage.directory import Directory
+from penstock.storage.directory import Directory, LocalDirectory
 from penstock.storage.uri import absolute_location
 
 log = get_logger("received_block_handler")
@@ -38,22 +37,14 @@ class ReceivedBlockHandler(Protocol):
     """Stores the blocks of receivers, and deletes them when no batch needs them."""
 
     def store(self, block: Block) -> StoredBlock | None:
-        """Store a block, replacing one with the same id. Any other result than a ``StoredBlock`` is an error.
-
-        Raises:
-            OSError: the block cannot be written; no part of it remains.
-        """
+        """Store a block, replacing one with the same id; an OSError if it cannot be written: no part of it remains."""
 
     def delete(self, block_ids: Iterable[str]) -> object:
         """Delete blocks."""
 
 
 class LocalBlockHandler(ReceivedBlockHandler):
-    """Blocks in the run's directory on this host, which all launches of all receivers on this host share.
-
-    Args:
-        directory: created with the first block.
-    """
+    """Blocks in the run's directory on this host, which all launches of all receivers on this host share."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -67,25 +58,15 @@ class LocalBlockHandler(ReceivedBlockHandler):
         return block.stored(str(path), path.stat().st_size)
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
-        """Map a block's file for reading; nothing is copied into memory.
-
-        Raises:
-            BlockGoneError: this host does not have the block.
-        """
+        """Map a block's file for reading, without a copy; raises ``BlockGoneError`` if this host does not have it."""
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
         return block_file.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed."""
-        deleted = 0
-        for block_id in filter(_NAME.fullmatch, block_ids):
-            try:
-                (self._directory / f"{block_id}{_SUFFIX}").unlink()
-                deleted += 1
-            except FileNotFoundError:
-                continue
-        return deleted
+        directory = LocalDirectory(self._directory)
+        return sum(directory.delete(f"{block_id}{_SUFFIX}") for block_id in block_ids if _NAME.fullmatch(block_id))
 
 
 class WriteAheadLogBlockHandler(ReceivedBlockHandler):
@@ -93,10 +74,6 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
 
     A block's checksum travels with its reference. The log survives the receiver, its executor and its host. The driver
     deletes blocks by name; other files in the directory are not touched.
-
-    Args:
-        directory: a result of ``stream_directory``; created with the first block.
-        durability: a value of ``spark.penstock.writeAheadLog.durability``.
     """
 
     def __init__(self, directory: str, durability: str = "flush") -> None:
@@ -117,12 +94,9 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         return len(self._apply("delete", names, self._files.delete))
 
     def sweep(self, needed: Set[str]) -> list[str]:
-        """Delete unknown blocks, which were never acknowledged, and unfinished files; return the names of the blocks.
+        """Delete blocks whose files are not ``needed``, which were never acknowledged; return the names.
 
         A recovering driver calls this before it launches receivers, which store blocks that are not known yet.
-
-        Args:
-            needed: names of the files to keep, see ``file_name``.
         """
         swept = self._apply("delete", self._unknown(needed), self._files.delete)
         if swept:
@@ -130,10 +104,9 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         return swept
 
     def set_aside(self, needed: Set[str], folder: str) -> list[str]:
-        """Move unknown blocks into a subdirectory, where nothing deletes them; return their names.
+        """Move blocks whose files are not ``needed`` into a subdirectory, where nothing deletes them; return the names.
 
         A driver with an incomplete write-ahead log calls this, because the blocks may have been acknowledged.
-        Unfinished files were not acknowledged, and are deleted.
         """
         moved = self._apply("set aside", self._unknown(needed), partial(self._files.move, folder=folder))
         if moved:
@@ -159,17 +132,18 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
 
     def _apply(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
         """Call ``act`` for every file; return the names of those that existed. Failures are logged together."""
-        done, failed, reason = [], 0, ""
+        done: list[str] = []
+        errors: list[OSError] = []
         for name in names:
             try:
                 if act(name):
                     done.append(name)
             except OSError as error:
-                failed, reason = failed + 1, reason or text_of(error)
-        if failed:
-            log.warning(
-                "block files left in place", action=action, directory=self.directory, files=failed, reason=reason
-            )
+                errors.append(error)
+        if errors:
+            reason = text_of(errors[0])
+            where = self.directory
+            log.warning("block files left in place", action=action, directory=where, files=len(errors), reason=reason)
         return done
 
 

@@ -13,8 +13,8 @@ from tempfile import TemporaryFile
 
 from pyspark import SparkContext
 
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
 from penstock.runtime.atomic_write import make_private
@@ -32,14 +32,7 @@ from penstock.storage.uri import is_remote, location_of_hadoop
 
 
 class CheckpointDirectory:
-    """The checkpoint directory of a run.
-
-    Args:
-        sc: the SparkContext that uses it for RDD checkpoints.
-        settings: the configuration in force.
-        name: the program's text for the directory.
-        folder: the run's folder in the directory.
-    """
+    """The checkpoint directory of a run: ``name`` as in the program, and the run's ``folder`` in it."""
 
     def __init__(self, sc: SparkContext, settings: Settings, name: str, folder: RunFolder) -> None:
         self._sc = sc
@@ -53,11 +46,7 @@ class CheckpointDirectory:
     def create(cls, sc: SparkContext, settings: Settings, name: str, given_by: str) -> CheckpointDirectory:
         """Create the directory if it is missing, and set it for RDD checkpoints.
 
-        Args:
-            sc: the SparkContext that uses it.
-            settings: the configuration in force.
-            name: a path or URI.
-            given_by: the argument or the configuration key that named it, for errors.
+        ``given_by`` is the argument or the configuration key that named it, for errors.
         """
         require_checkpoint_directory(name, given_by)
         location = location_of_hadoop(qualified(sc, name, given_by))

@@ -13,14 +13,14 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.manifest import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_writer import CheckpointWriter
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.restore.recovery import RecoveredRun
+from penstock.checkpoint.restore.restore_points import restore_points
 from penstock.checkpoint.stream_names import assign, function_name
-from penstock.checkpoint.writer import CheckpointWriter
 from penstock.errors import CheckpointError, summary_of
-from penstock.graph.state.stateful import StatefulDStream
+from penstock.graph.stateful import StatefulDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -75,7 +75,7 @@ class Checkpointer:
         # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
-        self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
+        self._writer = CheckpointWriter(self._store, self._on_written, self._on_failures)
 
     @property
     def written_ms(self) -> int | None:
@@ -88,11 +88,7 @@ class Checkpointer:
         return self._writer.failures
 
     def start(self) -> None:
-        """Write the first checkpoint on the calling thread, then start the writer's thread.
-
-        Raises:
-            CheckpointError: the position of a source cannot be read.
-        """
+        """Write the first checkpoint on the calling thread, then start the writer's thread."""
         # With the positions of sources: data that arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
         try:

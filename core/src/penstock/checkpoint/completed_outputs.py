@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 class CompletedOutputs(LogState):
-    """The completed output operations of this run and the one it recovers from.
-
-    Args:
-        wal: the log, recovered here and not started yet.
-        names: names of the output operations, by output operation id.
-    """
+    """The completed output operations of this run and the one it recovers from, by their ``names``."""
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
         self._wal = wal
@@ -73,9 +68,8 @@ class CompletedOutputs(LogState):
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
     """Names by which a later run recognizes output operations, by output operation id.
 
-    If the program named the stream with ``setName`` and it has one output operation of the kind, that name is used. Any
-    other name contains position, function and the number of outputs. After a change of the program an output may be
-    repeated, but it is never mistaken for another one.
+    The name is from ``setName`` if the stream has one output operation of the kind, otherwise position, function and
+    the number of outputs. After a change of the program an output may be repeated, but is never mistaken for another.
     """
     counted = Counter(map(_program_name, outputs))
     names = {}

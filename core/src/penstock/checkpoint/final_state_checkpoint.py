@@ -1,7 +1,7 @@
 """``FinalStateCheckpoint``: checkpoints the state of a program when a graceful stop has run every batch.
 
-The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. Every state is
-one cancellable Spark job. The thread starts with the engine, because an interpreter at exit may start no thread.
+The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. The thread
+starts with the engine, because an interpreter at exit may start no thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import failure
 
 if TYPE_CHECKING:
-    from penstock.graph.state.stateful import StatefulDStream
+    from penstock.graph.stateful import StatefulDStream
 
 log = get_logger("checkpoint")
 
@@ -36,7 +36,6 @@ class FinalStateCheckpoint:
         # Set when the thread has finished or is abandoned.
         self._over = threading.Event()
         self._is_done = False
-        self._is_abandoned = False
         self._thread = EngineThread("final-state-checkpoint", self._run)
 
     def start(self) -> None:
@@ -57,18 +56,17 @@ class FinalStateCheckpoint:
 
     def abandon(self) -> None:
         """End the wait and checkpoint no further state."""
-        self._is_abandoned = True
-        self._requested.set()
         self._over.set()
+        self._requested.set()
 
     def _run(self) -> None:
         self._requested.wait()
-        if self._is_abandoned:
+        if self._over.is_set():
             return
         try:
             self._sc.setJobGroup(self._group, "final state checkpoint")
             for stream in self._streams:
-                if self._is_abandoned:
+                if self._over.is_set():
                     return
                 self._checkpoint(stream)
             self._is_done = True

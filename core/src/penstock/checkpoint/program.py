@@ -25,15 +25,7 @@ from penstock.spark.columns import dump_column, is_column, load_column
 
 @frozen
 class Program:
-    """A streaming program.
-
-    Attributes:
-        context: the StreamingContext, to which streams refer; a saved program contains a reference to it.
-        sc: runs its Spark jobs.
-        settings: the configuration in force.
-        clock: gives the batch times.
-        graph: the program's DStreams.
-    """
+    """A streaming program. ``context`` is the StreamingContext, to which streams and the saved program refer."""
 
     context: object
     sc: SparkContext
@@ -42,23 +34,11 @@ class Program:
     graph: DStreamGraph
 
 
-@frozen
-class _SavedGraph:
-    inputs: list[Any]
-    outputs: list[Any]
-    num_streams: int
-    remember_ms: int | None
-
-
 def save_program(program: Program) -> bytes:
-    """Pickle the streams of a program.
-
-    Raises:
-        ConfigurationError: a stream cannot be pickled; names the operator and the reason.
-    """
+    """Pickle the streams of a program; the error names the operator that cannot be pickled, and the reason."""
     graph = program.graph
     try:
-        return _pickled(_SavedGraph(graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), program)
+        return _pickled((graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), program)
     except Exception as error:
         for stream in graph.streams():
             _check(stream, program)
@@ -66,14 +46,9 @@ def save_program(program: Program) -> bytes:
 
 
 def load_program(data: bytes, program: Program) -> None:
-    """Restore pickled streams into a program without streams.
-
-    Raises:
-        CheckpointError: they cannot be unpickled.
-    """
+    """Restore pickled streams into a program without streams; raises ``CheckpointError`` if it cannot."""
     try:
-        saved: _SavedGraph = _Unpickler(io.BytesIO(data), program).load()
-        program.graph.restore(saved.inputs, saved.outputs, saved.num_streams, saved.remember_ms)
+        program.graph.restore(*_Unpickler(io.BytesIO(data), program).load())
     except Exception as error:
         reason = text_of(error) if isinstance(error, CheckpointError) else summary_of(error)
         raise CheckpointError(f"the saved program cannot be loaded: {reason}") from error
@@ -108,7 +83,8 @@ class _Pickler(cloudpickle.CloudPickler):
 
     def __init__(self, file: io.BytesIO, program: Program, only: Node | None) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
-        self._program, self._only = program, only
+        self._program = program
+        self._only = only
 
     def persistent_id(self, obj: Any) -> str | None:
         if obj is self._program.context:

@@ -1,6 +1,6 @@
 """``saved_logs``: the write-ahead logs of a checkpoint directory, read as a recovery reads them that skips damage.
 
-Changes nothing in the directory, and runs no code of the program. Runs on the calling thread.
+Changes nothing in the directory, and runs no code of the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from attrs import frozen
 
 from penstock.blocks.block import StoredBlock
-from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, Checkpoint
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, Checkpoint
 from penstock.journal.reader import LogReader, unknown_event
 from penstock.journal.segment import Event, segment_name, segment_numbers
 from penstock.storage.directory import Directory
@@ -25,7 +25,7 @@ class SavedLog:
         name: its folder.
         segments: name and size in bytes of each file, oldest first.
         events: number of events that can be read.
-        lost: number of events known to be missing.
+        lost: number of missing events.
         damages: a message for each damage.
         blocks: the received blocks that a recovered run would have; none in the log of completed outputs.
         unallocated: those of them that belong to no batch yet.
@@ -41,11 +41,7 @@ class SavedLog:
 
 
 def saved_logs(directory: Directory, checkpoint: Checkpoint) -> Iterator[SavedLog]:
-    """Read the write-ahead logs of the run that wrote a checkpoint.
-
-    Args:
-        directory: the checkpoint directory.
-        checkpoint: the newest sound one.
+    """Read the write-ahead logs of the run that wrote a directory's newest sound checkpoint.
 
     Raises:
         WriteAheadLogError: a log cannot be read, or another version wrote it.
@@ -54,14 +50,14 @@ def saved_logs(directory: Directory, checkpoint: Checkpoint) -> Iterator[SavedLo
     for name in (BLOCK_LOG, COMPLETED_OUTPUTS):
         files = directory.child(name)
         segments = tuple((segment, len(files.read(segment))) for segment in map(segment_name, segment_numbers(files)))
-        known = checkpoint.logged_events if name == BLOCK_LOG else 0
-        if not segments and not known:
+        logged = checkpoint.logged_events if name == BLOCK_LOG else 0
+        if not segments and not logged:
             continue
         events, last, state = LogReader(files, checkpoint.run, skips_damage=True).read()
         damages = state.damages
-        if last < known:
-            damages += (f"{files.location()} ends with event {last}, and the checkpoint knows of {known}",)
-        missing = max(known - last, 0)
+        if last < logged:
+            damages += (f"{files.location()} ends with event {last}, and the checkpoint knows of {logged}",)
+        missing = max(logged - last, 0)
         allocations = Allocations()
         if name == BLOCK_LOG:
             _apply(allocations, events, checkpoint if missing else None, files.location())
@@ -71,14 +67,17 @@ def saved_logs(directory: Directory, checkpoint: Checkpoint) -> Iterator[SavedLo
         yield SavedLog(name, segments, len(events), state.lost + missing, damages, blocks, unallocated)
 
 
+def lost_allocations(checkpoint: Checkpoint) -> Event:
+    """The event that stands for the allocations of a checkpoint's batches if they are missing from the log."""
+    batches = checkpoint.zero_time_ms, checkpoint.batch_interval_ms, checkpoint.last_time_ms
+    return allocations_lost(*batches, [saved.stream_id for saved in checkpoint.inputs])
+
+
 def _apply(allocations: Allocations, events: list[Event], ends_before: Checkpoint | None, location: str) -> None:
     """Apply the events of a log; allocations that the checkpoint knows of and the log lacks are substituted."""
-    substituted = []
-    if ends_before is not None:
-        batches = ends_before.zero_time_ms, ends_before.batch_interval_ms, ends_before.last_time_ms
-        substituted = [allocations_lost(*batches, [saved.stream_id for saved in ends_before.inputs])]
+    substitutes = [] if ends_before is None else [lost_allocations(ends_before)]
     try:
-        for event in [*events, *substituted]:
+        for event in [*events, *substitutes]:
             allocations.apply(event)
     except (ValueError, TypeError, LookupError) as error:
         raise unknown_event(location, error) from error

@@ -15,14 +15,9 @@ from penstock.graph.node import Node
 
 
 def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
-    """Name all streams, and return them by name, in their order.
+    """Name all streams, and return them by name, in their order; refuses two streams with the same name.
 
-    Args:
-        streams: the streams to name.
-        among: all streams that the program may have named.
-
-    Raises:
-        ConfigurationError: two streams have the same name.
+    ``among`` are all streams that the program may have named.
     """
     streams = list(streams)
     for stream in among:
@@ -40,7 +35,7 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
             name = None if name in taken else name
         if name in by_name:
             raise ConfigurationError(
-                f"two streams have the name {name!r}, made by {by_name[name].call_site.short} and "
+                f"two streams have the name {name!r}, created by {by_name[name].call_site.short} and "
                 f"{stream.call_site.short}: checkpoints need distinct names; rename one with setName"
             )
         by_name[name] = stream

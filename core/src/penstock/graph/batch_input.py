@@ -11,7 +11,7 @@ from attrs import frozen
 from pyspark import RDD
 
 from penstock.plugins.specs import ArrowInput
-from penstock.spark.rdds import BlocksRDD, LocatedPartition, PartitionSlots
+from penstock.spark.rdds import BlocksRDD, LocatedPartition, PlaceholderRdds
 from penstock.worker.block_reader import ReadBlocks, ReadPartition
 from penstock.worker.combine import CountRecords
 from penstock.worker.fused import FusedChain
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _COUNT = FusedChain((CountRecords(),))
 
-# References of this size in all travel with each task: an RDD with elements of its own costs several calls of the JVM
-# for each partition. Larger ones would cost more than that in every task.
-_SENT_WITH_EACH_TASK = 1 << 18
+# References up to this total size travel with the function of every task. That is cheaper than an RDD of references,
+# which costs several JVM calls per partition. Larger references would cost more in every task.
+_SENT_WITH_TASKS_BYTES = 1 << 18
 
 
 @frozen
@@ -31,10 +31,8 @@ class BlocksInput:
     """The blocks of one batch of a receiver stream, or of several, in partitions.
 
     Attributes:
-        references: the pickled block references of each partition.
-        hosts: preferred locations of each partition.
-        num_bytes: size of the blocks.
-        read: reads block references in tasks.
+        references: the pickled block references, one item per partition.
+        hosts: the preferred locations, one item per partition.
     """
 
     references: tuple[bytes, ...]
@@ -45,49 +43,49 @@ class BlocksInput:
     @classmethod
     def of(cls, partitions: Sequence[LocatedPartition], read: ReadBlocks) -> BlocksInput:
         """The input of some partitions, whose elements are tuples of block references."""
-        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
-        num_bytes = sum(each.num_bytes for each in partitions)
-        return cls(references, tuple(each.hosts for each in partitions), num_bytes, read)
+        references = tuple(pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL) for partition in partitions)
+        num_bytes = sum(partition.num_bytes for partition in partitions)
+        return cls(references, tuple(partition.hosts for partition in partitions), num_bytes, read)
 
     @classmethod
     def united(cls, inputs: Sequence[BlocksInput], min_bytes: int) -> BlocksInput:
         """The partitions of several inputs, at least one.
 
-        Small inputs that follow each other and have the same hosts share a partition: a window of many small batches
-        is not as many tasks.
+        Consecutive small inputs with the same hosts share a partition, so that a window of many small batches has
+        fewer tasks.
 
         Args:
-            inputs: in the order of their records; they are read alike.
-            min_bytes: a partition that inputs share has less than twice this size.
+            inputs: in the order of their records; the same function reads them.
+            min_bytes: a shared partition has less than twice this size.
         """
         shared: list[list[BlocksInput]] = []
         num_bytes = 0
-        for each in inputs:
-            num_bytes += each.num_bytes
-            has_one = len(each.hosts) == 1 and shared and shared[-1][0].hosts == each.hosts
-            if has_one and num_bytes < 2 * min_bytes:
-                shared[-1].append(each)
+        for blocks in inputs:
+            num_bytes += blocks.num_bytes
+            fits = len(blocks.hosts) == 1 and shared and shared[-1][0].hosts == blocks.hosts
+            if fits and num_bytes < 2 * min_bytes:
+                shared[-1].append(blocks)
             else:
-                shared.append([each])
-                num_bytes = each.num_bytes
+                shared.append([blocks])
+                num_bytes = blocks.num_bytes
         references = tuple(itertools.chain.from_iterable(map(_references, shared)))
         hosts = tuple(itertools.chain.from_iterable(group[0].hosts for group in shared))
-        return cls(references, hosts, sum(each.num_bytes for each in inputs), inputs[0].read)
+        return cls(references, hosts, sum(blocks.num_bytes for blocks in inputs), inputs[0].read)
 
-    def elements(self, slots: PartitionSlots) -> tuple[RDD[Any], ReadPartition]:
-        """An RDD with one element for each partition, and what reads the blocks of the partition from it."""
-        if sum(map(len, self.references)) <= _SENT_WITH_EACH_TASK:
+    def elements(self, slots: PlaceholderRdds) -> tuple[RDD[Any], ReadPartition]:
+        """An RDD with one element per partition, and the partition function that reads the partition's blocks."""
+        if sum(map(len, self.references)) <= _SENT_WITH_TASKS_BYTES:
             return slots.at(self.hosts), ReadPartition(self.read, self.references)
-        located = [LocatedPartition(*each) for each in zip(self.references, self.hosts, strict=True)]
-        return slots.located(located), ReadPartition(self.read)
+        partitions = itertools.starmap(LocatedPartition, zip(self.references, self.hosts, strict=True))
+        return slots.located(list(partitions)), ReadPartition(self.read)
 
-    def rdd(self, slots: PartitionSlots) -> BlocksRDD:
+    def rdd(self, slots: PlaceholderRdds) -> BlocksRDD:
         """The records."""
         elements, read = self.elements(slots)
         return BlocksRDD(elements, len(self.references), read, _COUNT, self)
 
     def schema(self) -> pa.Schema | None:
-        """The schema of the first block that is not lost; ``None`` when all are, and lost blocks are skipped.
+        """The schema of the first block that is not lost; ``None`` if all are lost and lost blocks are skipped.
 
         Raises:
             BlockGoneError: the first block is lost, and lost blocks are not skipped.
@@ -98,15 +96,15 @@ class BlocksInput:
 
 
 def _references(inputs: Sequence[BlocksInput]) -> tuple[bytes, ...]:
-    """The references of one input, or of several that share a partition."""
+    """The references of one input, or of several inputs that share a partition."""
     if len(inputs) == 1:
         return inputs[0].references
-    blocks = itertools.chain.from_iterable(pickle.loads(each.references[0]) for each in inputs)
+    blocks = itertools.chain.from_iterable(pickle.loads(shared.references[0]) for shared in inputs)
     return (pickle.dumps(tuple(blocks), pickle.HIGHEST_PROTOCOL),)
 
 
 def inputs_of(rdd: RDD[Any]) -> tuple[BatchInput, ...]:
-    """The blocks of an RDD of blocks, none if it has none; else the RDD."""
+    """The blocks of an RDD of blocks, or else the RDD itself; empty for an RDD without blocks."""
     if not isinstance(rdd, BlocksRDD):
         return (rdd,)
     return (rdd.blocks,) if rdd.blocks.references else ()

@@ -1,4 +1,4 @@
-"""``CallSite``: the place in the program that created a stream, for events, messages and plans."""
+"""``CallSite``: the line of the program that created a stream, for events, messages and plans."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ def add_package(module: str) -> None:
 
 @frozen
 class CallSite:
-    """A place in the program.
+    """A line of the program.
 
     Attributes:
         operation: ``pprint``.
         short: ``pprint at app.py:12``.
-        long: the same with the full path.
     """
 
     operation: str
@@ -39,7 +38,7 @@ class CallSite:
 
 
 def call_site() -> CallSite:
-    """The innermost stack frame of the program; the operation is the function that it called."""
+    """The call site of the innermost stack frame of the program; the operation is the function that it called."""
     frame, name, folders = sys._getframe(1), "", tuple(_folders)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(folders):
         frame, name = frame.f_back, frame.f_code.co_name

@@ -1,7 +1,7 @@
 """``DStream``: the API of a stream, with PySpark's operators, argument order and defaults.
 
-A DStream wraps a node of the graph, as a DataFrame wraps a plan: each operator adds a node and returns a new DStream.
-What is computed, remembered and checkpointed is up to the nodes.
+A DStream wraps a node of the graph, as a DataFrame wraps a plan: an operator adds a node and returns a new DStream. The
+nodes compute, remember and checkpoint the RDDs.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from pyspark import RDD, StorageLevel
 from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
 from penstock.graph.input_dstreams import InputDStream
+from penstock.graph.map_with_state import InternalMapWithStateDStream, StateSpec
 from penstock.graph.node import Node, OnDriver
-from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
-from penstock.graph.operators.windows import WindowedDStream, window_durations
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
-from penstock.graph.state.keyed_state import InternalMapWithStateDStream
-from penstock.graph.state.stateful import StateView
-from penstock.graph.state_spec import StateSpec
+from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
+from penstock.graph.stateful import StateView
+from penstock.graph.window import WindowedDStream, window_durations
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
 from penstock.worker.combine import CountRecords, CountValues
-from penstock.worker.map_with_state import select_mapped, select_states
+from penstock.worker.map_with_state_task import select_mapped, select_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +46,7 @@ M = TypeVar("M")
 
 
 class DStream(OnDriver, PairDStreamFunctions[T]):
-    """A stream of one StreamingContext: a sequence of RDDs, one for each batch.
+    """A stream of one StreamingContext: a sequence of RDDs, one per batch.
 
     Programs get streams from a StreamingContext and from the operators of other streams.
 
@@ -76,7 +75,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         return self._node.id
 
     def setName(self, name: str) -> Self:
-        """Name the stream: a later run finds its state by that name, however the program has changed.
+        """Name the stream: a recovered run finds its state by that name, even if the program has changed.
 
         Raises:
             ConfigurationError: the name is empty or not a string.
@@ -94,7 +93,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def map(self, f: Callable[[T], U], preservesPartitioning: bool = False) -> DStream[U]: ...
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
-        """Apply ``f`` to each record."""
+        """Apply ``f`` to every record."""
         return self._narrow("map", f, preservesPartitioning)
 
     @overload
@@ -106,7 +105,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def flatMap(self, f: Callable[[T], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]: ...
 
     def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
-        """Apply ``f`` to each record and flatten the results."""
+        """Apply ``f`` to every record and flatten the results."""
         return self._narrow("flatMap", f, preservesPartitioning)
 
     def filter(self, f: Callable[[T], object]) -> DStream[T]:
@@ -114,41 +113,41 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         return self._narrow("filter", f)
 
     def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
-        """Apply ``f`` to the records of each partition."""
+        """Apply ``f`` to the records of every partition."""
         function = partial(functions.map_partitions, require_callable("f", f))
         return self._derive(MapPartitionsDStream(self._node, function, preservesPartitioning))
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
     ) -> DStream[U]:
-        """Apply ``f`` to the index and the records of each partition."""
+        """Apply ``f`` to the index and the records of every partition."""
         function = partial(functions.map_partitions_with_index, require_callable("f", f))
         return self._derive(MapPartitionsDStream(self._node, function, preservesPartitioning))
 
     def glom(self) -> DStream[list[T]]:
-        """Turn each partition into one list."""
+        """Turn every partition into one list."""
         return self._derive(MapPartitionsDStream(self._node, functions.glom, False))
 
     def reduce(self: DStream[U], func: Callable[[U, U], U]) -> DStream[U]:
-        """Reduce each batch to one record; an empty batch gives none."""
+        """Reduce every batch to one record; an empty batch has none."""
         return self.map(lambda record: (None, record)).reduceByKey(func, 1).map(lambda pair: pair[1])
 
     def count(self) -> DStream[int]:
-        """Count the records of each batch; an empty batch counts 0."""
+        """Count the records of every batch; 0 for an empty batch."""
         sc = self._node.graph.spark_context
         counts = self._derive(MapPartitionsDStream(self._node, CountRecords(), False))
-        found = counts._transformed(
+        nonempty = counts._transformed(
             (counts._node,), lambda _time, rdd: sc.parallelize([0], 1) if num_partitions(rdd) == 0 else rdd
         )
-        return found.reduce(operator.add)
+        return nonempty.reduce(operator.add)
 
     def countByValue(self) -> DStream[tuple[T, int]]:
-        """Count the occurrences of each distinct record, batch by batch."""
+        """Count the occurrences of the distinct records of every batch."""
         combiner = self._combiner(functions.same, operator.add, operator.add)
         return self._derive(ShuffledDStream(self._node, combiner, None, CountValues(combiner.memory_limit_mb)))
 
     def repartition(self, numPartitions: int) -> DStream[T]:
-        """Change the number of partitions of each RDD."""
+        """Change the number of partitions of every RDD."""
         count = require_num_partitions(numPartitions)
         return self._transformed((self._node,), lambda _time, rdd: rdd.repartition(count))
 
@@ -175,7 +174,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def transform(self, func: Callable[[datetime, RDD[T]], RDD[U] | None]) -> DStream[U]: ...
 
     def transform(self, func: Callable[..., Any]) -> DStream[Any]:
-        """Turn each RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs on the driver, once for each batch.
+        """Turn every RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs on the driver, once per batch.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
@@ -199,10 +198,10 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def transformWith(
         self, func: Callable[..., Any], other: DStream[Any], keepSerializer: bool = False
     ) -> DStream[Any]:
-        """Turn the RDDs of two streams into one: ``func(a, b)`` or ``func(time, a, b)``, once for each batch.
+        """Turn the RDDs of two streams into one: ``func(a, b)`` or ``func(time, a, b)``, once per batch.
 
         Args:
-            func: runs on the driver; gets an empty RDD for a stream without one in the batch.
+            func: runs on the driver; gets an empty RDD for a stream without an RDD in the batch.
             other: the other stream.
             keepSerializer: accepted for PySpark's signature; an RDD knows its own serializer.
 
@@ -250,7 +249,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def countByValueAndWindow(
         self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
     ) -> DStream[tuple[T, int]]:
-        """Count the occurrences of each distinct record in a window.
+        """Count the occurrences of the distinct records in a window.
 
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
@@ -262,7 +261,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     # -- state --
 
     def mapWithState(self: DStream[tuple[K, V]], spec: StateSpec[K, V, S, M]) -> MapWithStateDStream[K, S, M]:
-        """Map each record with the state of its key; needs a checkpoint directory.
+        """Map every record with the state of its key; needs a checkpoint directory.
 
         The cost is proportional to the batch, not to the number of keys.
 
@@ -270,7 +269,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
             spec: created with ``StateSpec.function``.
 
         Returns:
-            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
+            The results of the mapping function; ``stateSnapshots`` of that stream are the states.
 
         Raises:
             TypeError: it is not a StateSpec.
@@ -280,18 +279,18 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
                 f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
             )
         states = InternalMapWithStateDStream(self._node, spec)
-        # The mapping function may return anything, also pairs with other keys than the state's.
+        # The mapping function may return pairs with other keys than the state's.
         mapped = StateView(states, select_mapped, preserves_partitioning=False)
         return MapWithStateDStream(mapped, self._ssc)
 
     # -- storage --
 
     def cache(self) -> Self:
-        """Persist each RDD in memory (``MEMORY_ONLY``) for as long as a stream needs it."""
+        """Persist every RDD in memory (``MEMORY_ONLY``) for as long as a stream needs it."""
         return self.persist(StorageLevel.MEMORY_ONLY)
 
     def persist(self, storageLevel: StorageLevel) -> Self:
-        """Persist each RDD at a storage level for as long as a stream needs it.
+        """Persist every RDD at a storage level for as long as a stream needs it.
 
         Raises:
             StreamingStateError: the context was started.
@@ -306,7 +305,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         return self
 
     def checkpoint(self, interval: float) -> Self:
-        """Write each RDD whose time is a multiple of ``interval`` seconds to the checkpoint directory, and persist it.
+        """Checkpoint every RDD whose time is a multiple of ``interval`` seconds, and persist the RDDs.
 
         Raises:
             ConfigurationError: the interval is not a positive number of milliseconds.
@@ -336,16 +335,16 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     # -- DataFrames --
 
     def toDF(self, schema: DataType | str | None = None) -> DataFrameStream:
-        """Each batch as a DataFrame.
+        """The batches as DataFrames.
 
         Args:
             schema: a StructType, or text in the form of Spark's DDL (``word string, count bigint``), to which records
                 are converted. A single type (``string``) means one column ``value``. ``None``: the schema of the stored
-                columns, which lines of text and whatever a receiver stores as Arrow have.
+                columns, which lines of text and Arrow batches have.
 
         Raises:
-            ConfigurationError: the schema is invalid, or needed because an operator made Python objects of the columns;
-                or the plugin for DataFrames is not installed.
+            ConfigurationError: the schema is invalid, or required because an operator has converted the columns to
+                Python objects; or the plugin for DataFrames is not installed.
         """
         stream: DataFrameStream = self._ssc._plugins.first_answer("dataframes", stream=self, schema=schema)
         return stream
@@ -357,7 +356,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def foreachDataFrame(self, func: Callable[[datetime, DataFrame], object]) -> None: ...
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        """Call ``func(df)`` or ``func(time, df)`` with each batch as a DataFrame: an output operation. See ``toDF``.
+        """Call ``func(df)`` or ``func(time, df)`` with every batch as a DataFrame: an output operation. See ``toDF``.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
@@ -373,12 +372,12 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     @overload
     def foreachRDD(self, func: Callable[[datetime, RDD[T]], object]) -> None: ...
 
-    # For mypy, which infers a lambda with a default, `lambda rdd, found=found: ...`, from neither of the others.
+    # For mypy, which cannot infer a lambda with a default, `lambda rdd, name=name: ...`, from the other overloads.
     @overload
     def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None: ...
 
     def foreachRDD(self, func: Callable[..., object]) -> None:
-        """Call ``func(rdd)`` or ``func(time, rdd)`` with each RDD: an output operation.
+        """Call ``func(rdd)`` or ``func(time, rdd)`` with every RDD: an output operation.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
@@ -386,18 +385,18 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         ForEachDStream(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def pprint(self, num: int = 10) -> None:
-        """Print the first ``num`` records of each batch: an output operation."""
+        """Print the first ``num`` records of every batch: an output operation."""
         ForEachDStream(self._node, PrintRecords(num))
 
     def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
-        """Save each batch as text in a directory ``prefix-<ms>[.suffix]``: an output operation.
+        """Save every batch as text in a directory ``prefix-<ms>[.suffix]``: an output operation.
 
-        An existing directory is left as it is: it was saved when the batch ran before.
+        An existing directory stays unchanged, because an earlier attempt of the batch saved it.
         """
         ForEachDStream(self._node, SaveFiles(RDD.saveAsTextFile, prefix, suffix))
 
     def saveAsPickleFiles(self, prefix: str, suffix: str | None = None) -> None:
-        """Save each batch as pickles in a directory ``prefix-<ms>[.suffix]``: an output operation.
+        """Save every batch as pickles in a directory ``prefix-<ms>[.suffix]``: an output operation.
 
         Scala calls it ``saveAsObjectFiles``; ``SparkContext.pickleFile`` reads it.
         """
@@ -415,7 +414,7 @@ def node_of(stream: DStream[Any]) -> Node:
 
 
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):
-    """What the mapping function of ``mapWithState`` returned for each record."""
+    """The results of the mapping function of ``mapWithState``."""
 
     def stateSnapshots(self) -> DStream[tuple[K, S]]:
         """All keys and their states, in every batch."""

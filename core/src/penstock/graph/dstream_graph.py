@@ -1,8 +1,8 @@
 """``DStreamGraph``: the streams of a program, from which every batch generates its jobs.
 
 Owns the input and output streams in the order of their registration, the batch interval, zero time, and the connection
-to the engine. Only streams that an output depends on are computed. Built on the program's thread, used on the
-generator's loop.
+to the engine. Only streams that an output depends on are computed. The program's thread builds the graph; the
+generator's loop uses it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream, Job
-from penstock.graph.state.keyed_state import StateErrors
-from penstock.graph.state.stateful import StatefulDStream
+from penstock.graph.stateful import StateErrors, StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
-from penstock.spark.rdds import PartitionSlots, remember_classes
+from penstock.spark.rdds import PlaceholderRdds, remember_classes
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -35,10 +34,8 @@ class DStreamGraph:
     """The graph of one context.
 
     Args:
-        spark_context: creates the RDDs.
         time_zone: zone of the times that functions of the program get; ``None``: local and naive, as in PySpark.
-        check_can_build: called with what is to be added to the graph; raises once the graph accepts nothing more. By
-            default the graph always accepts.
+        check_can_build: called with the name of a planned addition to the graph; raises if the graph must not change.
     """
 
     def __init__(
@@ -64,23 +61,23 @@ class DStreamGraph:
         #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
         self._state_errors: list[StateErrors] = []
-        #: The output that took longest to generate its job in the last batch: milliseconds and call site.
+        #: The slowest generation of a job in the last batch: milliseconds and the output's call site.
         self.slowest = (0.0, "")
-        #: By batch time: how many outputs could not be generated and will be retried.
+        #: The number of outputs that could not be generated and will be retried, by batch time.
         self.retrying: Counter[int] = Counter()
         #: Set by ``stop``: no output is retried after that.
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
-        self.partition_slots = PartitionSlots(spark_context)
+        self.placeholder_rdds = PlaceholderRdds(spark_context)
         self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
         self._shared_lock = threading.Lock()
-        #: The task slots that receivers leave free: by default reductions have this many partitions.
+        #: Number of task slots without receivers: the default number of partitions of a reduction.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._state_partitions: int | None = None
 
     def shared(self, make: Callable[[DStreamGraph], T]) -> T:
-        """Return what ``make`` returned for this graph at the first call, for nodes that share a cache."""
+        """Return the result of the first call of ``make`` for this graph, for nodes that share a cache."""
         # Not the graph's lock, which may be held for as long as an RDD is generated.
         with self._shared_lock:
             if make not in self._shared:
@@ -88,7 +85,7 @@ class DStreamGraph:
             return self._shared[make]  # type: ignore[no-any-return]  # by its key
 
     def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
-        """The blocks of a batch from some receiver streams, packed together; none for times before the start."""
+        """The blocks of a batch from some receiver streams, packed into partitions; none for times before the start."""
         received, zero_time_ms = self.runtime.received_blocks, self.zero_time_ms
         if received is None or zero_time_ms is None:
             raise StreamingStateError("a receiver stream can be computed only in a started context")
@@ -97,12 +94,12 @@ class DStreamGraph:
         return BlocksInput.of(partitions, received.reader)
 
     def is_large(self, blocks: BlocksInput) -> bool:
-        """Whether blocks fill several partitions, if they can be divided among the free slots."""
+        """Whether blocks would fill several partitions, and several slots are free."""
         return blocks.num_bytes >= 2 * self.runtime.partition_min_bytes and self.free_slots() > 1
 
     @property
     def state_partitions(self) -> int:
-        """The number of partitions of states and panes, unless the program asks for one; fixed at the start."""
+        """The default number of partitions of states and panes, fixed at the start."""
         return self._state_partitions or self.free_slots()
 
     # -- before the start --
@@ -117,7 +114,7 @@ class DStreamGraph:
         self.remember_ms = duration_ms
 
     def set_checkpoint_directory(self, directory: str | None, state_home: str = "") -> None:
-        """Set where RDDs are checkpointed, and which folder of it holds this run's state files."""
+        """Set the directory for RDD checkpoints, and the location of this run's state store."""
         self.checkpoint_directory = directory
         self.state_home = state_home
 
@@ -183,7 +180,7 @@ class DStreamGraph:
         return [stream for _number, stream in sorted(reached.items())]
 
     def add_state_errors(self, errors: StateErrors) -> StateErrors:
-        """Have these errors raised at the end of every job."""
+        """Register errors to raise at the end of every job."""
         with self.lock:
             self._state_errors.append(errors)
         return errors
@@ -207,7 +204,7 @@ class DStreamGraph:
             output.validate()
 
     def prepare(self) -> None:
-        """Have every stream do what the first batch would otherwise wait for."""
+        """Have every stream do slow preparations for the first batch."""
         for stream in self.streams():
             stream.prepare()
 
@@ -249,21 +246,21 @@ class DStreamGraph:
         return [job for job in jobs if job is not None]
 
     def failed_jobs(self, error: BaseException) -> list[Job]:
-        """The jobs of a batch that could not be generated: each fails with the reason, so that the batch completes."""
+        """Jobs that fail with the reason why the batch was not generated, so that the batch completes."""
         return [output.failed_job(error) for output in self.outputs]
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget the RDDs that no stream needs once batch ``time_ms`` is complete."""
+        """Forget RDDs that no stream needs after batch ``time_ms`` is complete."""
         with self.lock:
             for output in self.outputs:
                 output.clear_metadata(time_ms, unpersist=unpersist)
-            # Jobs that were dropped before they ran have retried nothing.
+            # Jobs that were dropped before they ran did not retry.
             for time in [time for time in self.retrying if time <= time_ms]:
                 del self.retrying[time]
 
     @property
     def max_input_remember_ms(self) -> int:
-        """The longest remember duration of an input stream; unused inputs remember nothing."""
+        """The longest remember duration of an input stream; inputs without outputs remember nothing."""
         return max((stream.remember_ms for stream in self.inputs), default=self.batch_interval_ms)
 
     def receivers(self) -> Iterable[tuple[int, Any]]:

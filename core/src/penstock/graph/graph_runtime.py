@@ -1,4 +1,4 @@
-"""``GraphRuntime``: what a started graph uses of the engine, as one frozen value."""
+"""``GraphRuntime``: the engine's functions that a started graph uses, as one frozen value."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class ReceivedBlocks(Protocol):
     """The blocks that receivers stored, by batch and stream."""
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        """The blocks of a batch from some streams, packed together into partitions of block references.
+        """The blocks of a batch from some streams, packed into partitions of block references.
 
         Args:
             batch_time_ms: the batch.
             stream_ids: in the order of the records.
-            slots: task slots that receivers leave free.
+            slots: number of task slots without receivers.
         """
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
@@ -40,7 +40,7 @@ class ReceivedBlocks(Protocol):
 
 
 class CompletedOutputs(Protocol):
-    """Which output operations are complete and must not be repeated after a recovery."""
+    """The record of completed output operations, which a recovered run must not repeat."""
 
     def note(self, time_ms: int, output_op_id: int) -> None:
         """Record that an output operation of a batch is complete."""
@@ -51,20 +51,19 @@ class CompletedOutputs(Protocol):
 
 @frozen
 class GraphRuntime:
-    """What a started graph uses of the engine. The defaults are those of a graph without an engine.
+    """The engine's functions that a started graph uses. The defaults are those of a graph without an engine.
 
     Attributes:
         received_blocks: the receivers' blocks; ``None`` without receivers.
-        partition_min_bytes: no partition of blocks is smaller than this, except the only one.
-        report_input: records how much input a stream gives to the batch of a time. The third argument, unless ``None``,
-            is called when the batch's jobs have ended and returns the exact number of records.
-        completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
+        partition_min_bytes: minimum size of a partition of blocks, unless it is the only one.
+        report_input: records the input of a stream in the batch of a time. The third argument, unless ``None``, is
+            called when the batch's jobs have ended and returns the exact number of records.
+        completed_outputs: the outputs that a recovered run must not repeat; ``None`` if they are not recorded.
         generation_retries: maximum retries of an output whose RDD could not be generated.
         before_output: called with batch time and output operation id before the output's RDD is generated, if the
             program's functions or a plugin's source are called for it, because these may run Spark jobs.
-        monotonic_ms: the engine's monotonic clock.
-        discard_file: called with the path of a checkpointed RDD that no stream needs any more.
-        recoverable_ms: the oldest batch time from which a later run may recover; ``None`` without checkpoints.
+        discard_file: called with the path of a checkpointed RDD that no stream needs.
+        recoverable_ms: returns the oldest batch time from which a later run may recover; ``None`` without checkpoints.
     """
 
     received_blocks: ReceivedBlocks | None = None

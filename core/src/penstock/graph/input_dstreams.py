@@ -1,7 +1,4 @@
-"""The nodes of inputs: blocks of receivers, sources of plugins that the driver pulls, and queues of RDDs.
-
-Computed on the generator's loop.
-"""
+"""The nodes of inputs: blocks of receivers, sources of plugins that the driver pulls, and queues of RDDs."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ class InputDStream(Node):
 
     role = "input"
     receiver: Any = None
-    #: Whether a run that recovers from a checkpoint gets the records that this run has not processed.
+    #: Whether a recovered run gets the records that this run has not processed.
     is_recoverable: ClassVar[bool] = True
 
     def __init__(self, graph: DStreamGraph) -> None:
@@ -55,9 +52,7 @@ class ReceiverInputDStream(InputDStream):
     """The blocks that a receiver stored.
 
     Args:
-        graph: the graph it belongs to.
-        receiver: runs on an executor while the context is active.
-        schema: the schema of every block; ``None`` if it is not known before the first one.
+        schema: the schema of every block; ``None`` if it is unknown before the first block.
     """
 
     def __init__(self, graph: DStreamGraph, receiver: Any, schema: pa.Schema | None = None) -> None:
@@ -66,13 +61,13 @@ class ReceiverInputDStream(InputDStream):
         self._schema = schema
 
     def persist_by_default(self) -> None:
-        """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
+        """Do nothing: reading the stored blocks is faster than reading RDDs that Spark persisted."""
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
+        rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.placeholder_rdds)
         received = self.graph.runtime.received_blocks
         if received is not None and time_ms > (self.graph.zero_time_ms or 0):
-            # Last: what fails above is tried again for the next output, and the input must be reported once.
+            # Last, because the input must be reported once, and a failure above is retried for the next output.
             info = StreamInputInfo(
                 self.id,
                 received.count(time_ms, self.id),
@@ -100,23 +95,18 @@ class ReceiverInputDStream(InputDStream):
 
 
 class PulledInputDStream(InputDStream):
-    """The batches of a source, which is called once for each batch, on the generator's loop.
-
-    Args:
-        graph: the graph it belongs to.
-        make: creates the source.
-    """
+    """The batches of a source, which is called once per batch, on the generator's loop; ``make`` creates the source."""
 
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
         self._make = make
         # The newest batch time that the source was called with.
         self._newest_ms = -1
-        # By batch time: what the source raised.
+        # The source's errors by batch time.
         self._failed: dict[int, BaseException] = {}
-        # The newest batch time of an earlier run: up to here the source must repeat its batches.
+        # The newest batch time of an earlier run: the source must repeat its batches up to this time.
         self._position_ms = -1
-        # The same batches as the remembered RDDs, where the source has columns; None for a batch without records.
+        # The columns of the remembered batches, if the source has columns; None for a batch without records.
         self._columns: dict[int, ArrowInput | None] = {}
         self.restored()
 
@@ -140,7 +130,7 @@ class PulledInputDStream(InputDStream):
             return None
         # A retried batch is computed on a job's thread.
         with self.graph.lock:
-            # The next run may have to repeat batches that this run has yet to repeat.
+            # A run that has not yet repeated all batches must have the next run repeat them.
             newest_ms = max(self._newest_ms, self._position_ms)
             return {"time_ms": newest_ms, "source": self._source.position()}
 
@@ -191,8 +181,8 @@ class PulledInputDStream(InputDStream):
         rdd = self.get_or_compute(time_ms)
         if rdd is None:
             return None
-        found = self._columns.get(time_ms, rdd)
-        return () if found is None else (found,)
+        columns = self._columns.get(time_ms, rdd)
+        return () if columns is None else (columns,)
 
     @property
     def runs_foreign_code(self) -> bool:
@@ -210,13 +200,12 @@ class PulledInputDStream(InputDStream):
 
 
 class QueueInputDStream(InputDStream):
-    """RDDs from a queue, one a batch or all that are in it.
+    """RDDs from a queue.
 
     Args:
-        graph: the graph it belongs to.
-        rdds: RDDs or collections; the program may add to it while the context runs.
-        one_at_a_time: take one a batch.
-        default: the RDD when the queue is empty; ``None`` for an empty one.
+        rdds: RDDs or collections; the program may add more while the context runs.
+        one_at_a_time: take one item per batch instead of all items.
+        default: the RDD for an empty queue; ``None`` for an empty RDD.
     """
 
     is_recoverable = False
@@ -235,7 +224,7 @@ class QueueInputDStream(InputDStream):
         )
         self._one_at_a_time = one_at_a_time
         self._default = default
-        # Items by batch time that could not be made into an RDD yet: a retry uses the same.
+        # The items of batches whose RDD could not be created yet: a retry uses the same items.
         self._taken: dict[int, list[Any]] = {}
 
     def program_state(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""``Node``: one stream of the graph, as a sequence of RDDs, whatever it computes.
+"""``Node``: one stream of the graph, as a sequence of RDDs.
 
-Owns the parents, slide duration, zero time, remember duration, storage level, checkpoint interval and the RDDs that are
-still remembered. Nodes know nothing of ``DStream``, the API that programs build them with. RDDs are generated under the
-graph's lock and evaluated on the job pool: a node runs no Spark job.
+Owns the parents, slide duration, zero time, remember duration, storage level, checkpoint interval and the remembered
+RDDs. Nodes know nothing of ``DStream``, the API by which programs build them. RDDs are generated under the graph's lock
+and evaluated on the job pool: a node runs no Spark job.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CHECKPOINT_MS = 10_000
 
 
 class OnDriver:
-    """Base of what lives on the driver only: it refuses to be sent to a task."""
+    """Base of objects that exist on the driver only: pickling them for a task is refused."""
 
     def __reduce__(self) -> NoReturn:
         raise pickle.PicklingError(
@@ -48,17 +48,17 @@ class Node(OnDriver):
     what ``program_state`` returns, and restores the rest in ``restored``.
 
     Args:
-        graph: the graph it belongs to.
-        parents: the streams it is computed from.
-        window_ms: length of the window of parents' RDDs that each RDD is computed from; 0 without a window.
-        slide_ms: milliseconds between two RDDs; by default that of the parents, or the batch interval.
+        graph: the graph of the stream.
+        parents: the streams from which this one is computed.
+        window_ms: length of the window of parents' RDDs from which an RDD is computed; 0 without a window.
+        slide_ms: milliseconds between two RDDs; by default the slide of the parents, or the batch interval.
 
     Raises:
         ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
     role: ClassVar[Role] = "transformation"
-    #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
+    #: Whether an RDD is computed from the previous one: without checkpoints the lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -93,10 +93,10 @@ class Node(OnDriver):
         self._storage_level: StorageLevel | None = None
         self._checkpoint_ms: int | None = None
         self._generated: dict[int, RDD[Any]] = {}
-        # Checkpoint files by batch time; those of forgotten RDDs stay until a newer RDD is checkpointed.
+        # Checkpoint files by batch time; files of forgotten RDDs stay until a newer RDD is checkpointed.
         self._files: dict[int, str] = {}
 
-    # -- what subclasses override --
+    # -- for subclasses to override --
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Generate the RDD of a valid time; ``None`` for a batch without an RDD."""
@@ -108,19 +108,19 @@ class Node(OnDriver):
         return None if rdd is None else (rdd,)
 
     def prepare(self) -> None:
-        """Do what the first batch would otherwise wait for. Called once, before receivers start, on its own thread."""
+        """Do slow preparations for the first batch. Called once before receivers start, on a separate thread."""
 
     def before_retry(self) -> None:
-        """Do what failed in ``compute`` and takes too long for the graph's lock. Called without it, by any thread."""
+        """Repeat slow work that failed in ``compute``. Any thread calls it, without the graph's lock."""
 
     @property
     def has_columns(self) -> bool:
-        """Whether every batch may consist of columns, which have a schema, and not of rows."""
+        """Whether every batch may consist of columns with a schema instead of rows."""
         return False
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """The schema of the stored columns if it is known before the first record, else ``None``."""
+        """The schema of the stored columns; ``None`` if it is unknown before the first record."""
         return None
 
     @property
@@ -130,7 +130,7 @@ class Node(OnDriver):
 
     @property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """The receiver streams whose blocks are the records, in order; ``None`` for a stream of anything else."""
+        """The ids of the receiver streams whose blocks are the records, in order; ``None`` for other records."""
         return None
 
     @property
@@ -148,13 +148,13 @@ class Node(OnDriver):
         return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
+        """The attributes to save in a checkpoint of the program, without the attributes of this run."""
         return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
 
     def restored(self) -> None:
-        """Recreate what ``program_state`` left out, in a context recovered from a checkpoint."""
+        """Recreate the attributes that ``program_state`` omits, in a context recovered from a checkpoint."""
 
-    # -- what the program sets --
+    # -- set by the program --
 
     def set_name(self, name: str) -> None:
         """Name the stream."""
@@ -163,7 +163,7 @@ class Node(OnDriver):
         self.name = name
 
     def persist(self, level: StorageLevel) -> None:
-        """Persist each RDD at a storage level for as long as a stream needs it."""
+        """Persist the RDDs at a storage level for as long as a stream needs them."""
         self._storage_level = level
 
     def persist_by_default(self) -> None:
@@ -172,7 +172,7 @@ class Node(OnDriver):
             self._storage_level = StorageLevel.MEMORY_ONLY
 
     def set_checkpoint_interval(self, interval_ms: int) -> None:
-        """Persist the RDDs, and checkpoint those whose time is a multiple of the interval."""
+        """Persist the RDDs, and checkpoint the RDDs whose time is a multiple of the interval."""
         self.persist_by_default()
         self._checkpoint_ms = interval_ms
 
@@ -215,7 +215,7 @@ class Node(OnDriver):
             parent.validate()
 
     def remember(self, duration_ms: int) -> None:
-        """Remember RDDs for at least this long, and have the parents remember what that requires."""
+        """Remember RDDs for at least this long, and the parents' RDDs accordingly."""
         self.remember_ms = max(self.remember_ms, duration_ms)
         for parent in self.parents:
             parent.remember(self.parent_remember_ms)
@@ -226,7 +226,7 @@ class Node(OnDriver):
         return time_ms > zero_ms and (time_ms - zero_ms) % self.slide_ms == 0
 
     def get_or_compute(self, time_ms: int) -> RDD[Any] | None:
-        """The RDD of a time: remembered, or generated now; ``None`` when the stream has none."""
+        """The remembered RDD of a time, or a new one; ``None`` if the stream has none."""
         if time_ms in self._generated:
             return self._generated[time_ms]
         if not self.is_time_valid(time_ms):
@@ -253,7 +253,7 @@ class Node(OnDriver):
         return range(first, last + 1, slide_ms)
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget the RDDs that are older than the remember duration at ``time_ms``, here and in the parents."""
+        """Forget RDDs older than the remember duration at ``time_ms``, in this stream and its parents."""
         self.checkpointed()
         limit_ms = time_ms - self.remember_ms
         old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
@@ -268,7 +268,7 @@ class Node(OnDriver):
             parent.clear_metadata(time_ms, unpersist=unpersist)
 
     def checkpointed(self) -> dict[int, str]:
-        """The checkpoint files by batch time: of remembered RDDs, and of older ones until a newer is checkpointed."""
+        """The checkpoint files by batch time: of remembered RDDs, and older ones until a newer RDD is checkpointed."""
         for time_ms, rdd in self._generated.items():
             if time_ms not in self._files and self._is_checkpoint(time_ms):
                 path = checkpoint_file(rdd)
@@ -287,7 +287,7 @@ class Node(OnDriver):
 
     @property
     def is_fusible(self) -> bool:
-        """Whether a child may run this stream's function within its own: not when the RDDs are persisted."""
+        """Whether a child may run this stream's function in its own task, because the RDDs are not persisted."""
         return self._storage_level is None
 
     def _is_checkpoint(self, time_ms: int) -> bool:
@@ -301,5 +301,5 @@ class Node(OnDriver):
         return self._zero_time_ms
 
     def datetime_of(self, time_ms: int) -> datetime:
-        """A batch time as functions of the program get it: local and naive as in PySpark, or in the configured zone."""
+        """A batch time for functions of the program: local and naive as in PySpark, or in the configured zone."""
         return datetime.fromtimestamp(time_ms / 1000, self.graph.time_zone)

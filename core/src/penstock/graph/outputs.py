@@ -1,7 +1,7 @@
-"""The nodes of output operations: where a graph ends, and the jobs that each batch generates from them.
+"""The nodes of output operations, and their jobs.
 
-A job is generated on the generator's loop and runs on the job pool. Owns the call of the program's output function, and
-the retries of an RDD that could not be generated.
+A job is generated on the generator's loop and runs on the job pool. It calls the program's output function, and retries
+an RDD that could not be generated.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from penstock.spark import failure
 
 log = get_logger("outputs")
 
-# Waits between retries: the first as part of a batch interval, doubling up to the longest.
-_FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
+# The first delay before a retry, as a fraction of the batch interval, and the longest delay.
+_FIRST_DELAY, _LONGEST_DELAY_MS = 1 / 20, 1000.0
 
-# What the next attempt would raise again.
-_REPEATED = (AnalysisException, SchemaError, ResultTypeError)
+# Errors that a retry would raise again.
+_PERMANENT = (AnalysisException, SchemaError, ResultTypeError)
 
 
 @frozen
@@ -37,7 +37,6 @@ class Job:
     """The job of one output operation in one batch.
 
     Attributes:
-        output_op_id: id of the output operation.
         call_site: the line of the program that registered the output operation.
         run: runs the job, on a thread of the job pool.
     """
@@ -49,17 +48,13 @@ class Job:
 
 def generation_backoff(batch_interval_ms: int) -> Backoff:
     """The delays between attempts to generate a batch or one of its outputs."""
-    return Backoff(batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
+    return Backoff(batch_interval_ms * _FIRST_DELAY, _LONGEST_DELAY_MS)
 
 
 class ForEachDStream(Node):
-    """An output operation: every RDD of the parent goes to a function of the program.
+    """An output operation, which calls a function of the program with the batch's datetime and every RDD of the parent.
 
-    Subclasses that call the function with something else than an RDD override ``batch`` and ``call``.
-
-    Args:
-        parent: gives the RDDs.
-        function: called with the batch's datetime and RDD.
+    Subclasses that call the function with another value than an RDD override ``batch`` and ``call``.
     """
 
     role = "output"
@@ -74,11 +69,11 @@ class ForEachDStream(Node):
         """Return ``None``: an output generates jobs, not RDDs."""
 
     def generate_job(self, time_ms: int) -> Job | None:
-        """The batch's job; ``None`` when the parent has no RDD for that time.
+        """The batch's job; ``None`` if the parent has no RDD for that time.
 
-        Generating the RDD may raise: functions given to ``transform`` run here. This does not concern the batch's other
-        outputs, so the job retries it. An output that an earlier run completed is not repeated, but its RDD is
-        generated: state must be updated by every batch.
+        The generation may raise, because the functions of ``transform`` run here. The batch's other outputs are not
+        affected, so the job retries. An output that an earlier run completed is not repeated, but its RDD is generated,
+        because every batch must update the state.
         """
         try:
             if self._runs_foreign_code:
@@ -104,11 +99,11 @@ class ForEachDStream(Node):
 
     @functools.cached_property
     def _runs_foreign_code(self) -> bool:
-        """Whether Spark jobs may run while the RDD is generated: then they must carry the batch's properties."""
+        """Whether Spark jobs, which must carry the batch's properties, may run while the RDD is generated."""
         return any(stream.runs_foreign_code for stream in self._streams)
 
     def failed_job(self, error: BaseException) -> Job:
-        """The job of a batch that could not be generated at all: it raises the reason."""
+        """The job of a batch that could not be generated: it raises the reason."""
 
         def fail() -> None:
             raise error
@@ -138,13 +133,12 @@ class ForEachDStream(Node):
 
     def _retry(self, time_ms: int, first: BaseException) -> None:
         """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
-        graph, tries = self.graph, 0
+        # The first attempt was on the generator's loop.
+        graph, attempts = self.graph, 1
 
         def generate() -> Any:
-            nonlocal tries
-            tries += 1
-            if tries == 1:
-                raise first  # the first try was on the generator's loop
+            nonlocal attempts
+            attempts += 1
             for stream in self._streams:
                 stream.before_retry()
             with graph.lock:
@@ -154,22 +148,23 @@ class ForEachDStream(Node):
             batch = retry(
                 generate,
                 generation_backoff(graph.batch_interval_ms),
+                failed=first,
                 retries=graph.runtime.generation_retries,
-                retry_if=lambda error: not isinstance(error, _REPEATED),
+                retry_if=lambda error: not isinstance(error, _PERMANENT),
                 on_retry=lambda _error, delay_ms: log.info(
                     "output not generated, retrying",
                     batch_time=time_ms,
                     operation=self.call_site.short,
                     delay_ms=round(delay_ms),
                 ),
-                # Real time also under a manual clock: the waits are short, and nobody would move the clock for them.
+                # Real time even under a manual clock, because nobody would advance the clock for the short delays.
                 stop=graph.stopping,
             )
         except BaseException as error:
             inner = failure.python_traceback(error)
             raise BatchFailedError(
                 f"output operation {self.output_op_id} ({self.call_site.short}) of batch {iso_time(time_ms)} failed: "
-                f"its RDD could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: "
+                f"its RDD could not be generated, {attempts} {'attempt' if attempts == 1 else 'attempts'}: "
                 f"{failure.reason(error)}" + (f"\n{inner}" if inner else "")
             ) from error
         finally:
@@ -183,21 +178,16 @@ class ForEachDStream(Node):
 
 @frozen
 class PrintRecords:
-    """The output function of ``pprint``.
-
-    Attributes:
-        num: how many records to print.
-    """
+    """The output function of ``pprint``, which prints the first ``num`` records."""
 
     num: int
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-        """Print the first records."""
         taken = rdd.take(self.num + 1)
         lines = ["-" * 43, f"Time: {time}", "-" * 43, *map(str, taken[: self.num])]
         if len(taken) > self.num:
             lines.append("...")
-        # One call, so that the lines of outputs that run at the same time stay together.
+        # One call, so that the lines of concurrent outputs are not mixed.
         print("\n".join([*lines, ""]), flush=True)
 
 
@@ -206,9 +196,7 @@ class SaveFiles:
     """The output function of ``saveAsTextFiles`` and ``saveAsPickleFiles``.
 
     Attributes:
-        save: writes an RDD into a directory.
-        prefix: first part of the directory names.
-        suffix: last part of the directory names, after a dot; ``None`` for none.
+        suffix: the end of the directory names, after a dot; ``None`` for none.
     """
 
     save: Callable[[RDD[Any], str], None]
@@ -216,7 +204,7 @@ class SaveFiles:
     suffix: str | None
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-        """Write the RDD; an existing directory was written when the batch ran before."""
+        # An existing directory was written by an earlier attempt of the batch.
         path = f"{self.prefix}-{round(time.timestamp() * 1000)}" + (f".{self.suffix}" if self.suffix else "")
         try:
             self.save(rdd, path)

@@ -14,11 +14,11 @@ from pyspark.util import _parse_memory
 
 from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
-from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
-from penstock.graph.operators.windows import TreeWindowDStream, window_durations
-from penstock.graph.state.keyed_state import StateDStream
-from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
-from penstock.graph.state.stateful import StateView
+from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
+from penstock.graph.reduce_by_key_and_window import ReducedWindowedDStream, TreeWindowDStream
+from penstock.graph.stateful import StateView
+from penstock.graph.update_state_by_key import StateDStream
+from penstock.graph.window import window_durations
 from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
@@ -37,7 +37,7 @@ S = TypeVar("S")
 
 
 class PairDStreamFunctions(Generic[T]):
-    """A part of ``DStream``: the operators on key-value pairs. Programs use it through ``DStream``."""
+    """The operators of ``DStream`` on key-value pairs. Programs use them through ``DStream``."""
 
     _node: Node
 
@@ -48,17 +48,17 @@ class PairDStreamFunctions(Generic[T]):
     # -- one batch at a time --
 
     def mapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
-        """Apply ``f`` to the value of each pair."""
+        """Apply ``f`` to the value of every pair."""
         return self._narrow("mapValues", f)
 
     def flatMapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
-        """Apply ``f`` to the value of each pair and flatten the results; each result keeps the key."""
+        """Apply ``f`` to the value of every pair and flatten the results, which keep the key."""
         return self._narrow("flatMapValues", f)
 
     def reduceByKey(
         self: PairDStreamFunctions[tuple[K, V]], func: Callable[[V, V], V], numPartitions: int | None = None
     ) -> DStream[tuple[K, V]]:
-        """Reduce the values of each key, batch by batch."""
+        """Reduce the values of every key, batch by batch."""
         return self.combineByKey(functions.same, require_callable("func", func), func, numPartitions)
 
     def combineByKey(
@@ -68,7 +68,7 @@ class PairDStreamFunctions(Generic[T]):
         mergeCombiners: Callable[[C, C], C],
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, C]]:
-        """Combine the values of each key, batch by batch."""
+        """Combine the values of every key, batch by batch."""
         combiner = self._combiner(
             require_callable("createCombiner", createCombiner),
             require_callable("mergeValue", mergeValue),
@@ -79,7 +79,7 @@ class PairDStreamFunctions(Generic[T]):
     def groupByKey(
         self: PairDStreamFunctions[tuple[K, V]], numPartitions: int | None = None
     ) -> DStream[tuple[K, Iterable[V]]]:
-        """Group the values of each key, batch by batch."""
+        """Group the values of every key, batch by batch."""
         groups = self._derive(ShuffledDStream(self._node, self._gathering(), numPartitions))
         return groups.mapValues(ResultIterable)
 
@@ -88,7 +88,7 @@ class PairDStreamFunctions(Generic[T]):
         numPartitions: int,
         partitionFunc: Callable[[K], int] = portable_hash,
     ) -> DStream[tuple[K, V]]:
-        """Partition the pairs of each batch by their keys."""
+        """Partition the pairs of every batch by their keys."""
         count, function = require_num_partitions(numPartitions), require_callable("partitionFunc", partitionFunc)
         pairs = self._checked() if function is portable_hash else self._node
         return self._transformed((pairs,), lambda _time, rdd: rdd.partitionBy(count, function))
@@ -96,7 +96,7 @@ class PairDStreamFunctions(Generic[T]):
     def cogroup(
         self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
     ) -> DStream[tuple[K, tuple[ResultIterable[V], ResultIterable[U]]]]:
-        """Group the values of each key in both streams, batch by batch."""
+        """Group the values of every key in both streams, batch by batch."""
         return self._joined(RDD.cogroup, other, numPartitions)
 
     def join(
@@ -131,7 +131,7 @@ class PairDStreamFunctions(Generic[T]):
         slideDuration: float,
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, Iterable[V]]]:
-        """Group the values of each key in a window, oldest first.
+        """Group the values of every key in a window, oldest first.
 
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
@@ -149,16 +149,16 @@ class PairDStreamFunctions(Generic[T]):
         numPartitions: int | None = None,
         filterFunc: Callable[[tuple[K, V]], object] | None = None,
     ) -> DStream[tuple[K, V]]:
-        """Reduce the values of each key in a window.
+        """Reduce the values of every key in a window.
 
         Args:
             func: associative; gets the values in the order of time.
-            invFunc: the inverse, ``invFunc(func(a, b), a) == b``. Each window is then computed from the previous one:
+            invFunc: the inverse, ``invFunc(func(a, b), a) == b``. Every window is then computed from the previous one:
                 this needs a checkpoint directory, and keys stay until the filter drops them. With ``None`` windows are
                 reduced from panes, and their keys are those of their batches.
             windowDuration: seconds.
             slideDuration: seconds; by default the stream's slide duration.
-            numPartitions: by default the slots that receivers leave free.
+            numPartitions: by default the number of task slots without receivers.
             filterFunc: drops the pairs for which it is false.
 
         Raises:
@@ -184,14 +184,14 @@ class PairDStreamFunctions(Generic[T]):
         numPartitions: int | None = None,
         initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
     ) -> DStream[tuple[K, S]]:
-        """Update a state for each key; needs a checkpoint directory.
+        """Update a state per key; needs a checkpoint directory.
 
-        When the function fails for a key, the key keeps its state and the batch fails; all other keys are updated.
+        If the function fails for a key, the key keeps its state and the batch fails; all other keys are updated.
 
         Args:
             updateFunc: called in every batch for every key with a state or new values. It gets the list of new values
                 and the state, or ``None``, and returns the new state, or ``None`` to remove the key.
-            numPartitions: by default the slots that receivers leave free.
+            numPartitions: by default the number of task slots without receivers.
             initialRDD: pairs of key and initial state.
         """
         function = require_callable("updateFunc", updateFunc)
@@ -215,11 +215,11 @@ class PairDStreamFunctions(Generic[T]):
     def _joined(
         self, operation: Callable[..., RDD[Any]], other: DStream[Any], num_partitions: int | None
     ) -> DStream[Any]:
-        asked = None if num_partitions is None else require_num_partitions(num_partitions)
-        # A checkpointed function refers to the graph by name: after a recovery it asks the new run's graph.
+        requested = None if num_partitions is None else require_num_partitions(num_partitions)
+        # A checkpointed function refers to the graph by name: after a recovery it uses the new run's graph.
         pairs, graph = require_stream(operation.__name__, other)._checked(), self._node.graph
         return self._transformed(
-            (self._checked(), pairs), lambda _time, a, b: operation(a, b, asked or graph.free_slots())
+            (self._checked(), pairs), lambda _time, a, b: operation(a, b, requested or graph.free_slots())
         )
 
     def _gathering(self) -> Combiner:
@@ -235,7 +235,7 @@ class PairDStreamFunctions(Generic[T]):
 
 
 def require_stream(method: str, other: object) -> PairDStreamFunctions[Any]:
-    """The other stream of an operator that takes several.
+    """Check the other stream of an operator on several streams, and return it.
 
     Raises:
         TypeError: it is not a DStream.

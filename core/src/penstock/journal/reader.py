@@ -29,10 +29,9 @@ class Recovered:
     """The condition of a log.
 
     Attributes:
-        events: number of readable events, including those of the state.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
-        lost: number of records known to be missing.
+        lost: number of missing records.
     """
 
     events: int = 0
@@ -49,10 +48,7 @@ class Recovered:
 class LogReader:
     """Reads the segments of one run; segments of other runs are ignored.
 
-    Args:
-        directory: the log's.
-        run: id of the run whose segments count.
-        skips_damage: report what is missing instead of refusing the log.
+    With ``skips_damage`` it reports what is missing instead of refusing the log.
     """
 
     def __init__(self, directory: Directory, run: str, *, skips_damage: bool) -> None:
@@ -65,11 +61,7 @@ class LogReader:
         self._lost = 0
 
     def read(self) -> tuple[list[Event], int, Recovered]:
-        """Read the log.
-
-        Returns:
-            The events of the state and those after it, in order; the number of the last event, 0 for none; and the
-            condition of the log.
+        """Read the events of the state and those after it, in order; the last event's number (0: none); the condition.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
@@ -77,9 +69,8 @@ class LogReader:
         try:
             base, following = self._segments()
         except OSError as error:
-            raise WriteAheadLogError(
-                f"the write-ahead log in {self._directory.location()} cannot be read: {error}"
-            ) from error
+            where = self._directory.location()
+            raise WriteAheadLogError(f"the write-ahead log in {where} cannot be read: {error}") from error
         chain = [base, *following] if base else following
         if not chain:
             return [], 0, Recovered(damages=tuple(self._damages))

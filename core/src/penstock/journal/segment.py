@@ -39,11 +39,7 @@ def segment_numbers(directory: Directory) -> list[int]:
 
 
 def encoded(event: Event) -> bytes:
-    """Encode an event as JSON.
-
-    Raises:
-        TypeError: a value in it has no JSON form.
-    """
+    """Encode an event as JSON; raises TypeError for a value without a JSON form."""
     return _encode(event).encode()
 
 
@@ -54,12 +50,9 @@ def event_record(number: int, event: bytes) -> bytes:
 
 @frozen
 class Header:
-    """The first record of a segment.
+    """The first record of a segment; ``first`` is the number of its first event.
 
-    Attributes:
-        run: id of the run that wrote the segment.
-        first: the number of its first event.
-        state: the count of state records before the events; ``None`` if the segment has no state.
+    ``state`` is the number of state records before the events; ``None`` if the segment has no state.
     """
 
     run: str
@@ -83,14 +76,10 @@ class NumberedEvent:
 
 @frozen
 class Segment:
-    """The content of a segment's file.
+    """The content of a segment's file: the sound state records, and the sound events in file order.
 
     Attributes:
-        number: the segment's number, from 0.
-        location: path or URI of the file.
         header: the first record; ``None`` if it cannot be read.
-        state: the sound state records.
-        events: the sound events, in file order.
         damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
         truncated_bytes: number of bytes after the last sound record.
     """
@@ -105,7 +94,6 @@ class Segment:
 
     @property
     def has_state(self) -> bool:
-        """Whether the segment has a complete state."""
         return self.header is not None and self.header.state == len(self.state)
 
     @property
@@ -115,7 +103,6 @@ class Segment:
 
     @property
     def first(self) -> int:
-        """The number of its first event."""
         return self.header.first if self.header else 1
 
     def end_before(self, number: int) -> int:
@@ -125,15 +112,9 @@ class Segment:
 
     @classmethod
     def read(cls, directory: Directory, number: int) -> Segment:
-        """Read a segment's file.
-
-        Raises:
-            OSError: the file cannot be read.
-            WriteAheadLogError: a sound record has an unknown format.
-        """
-        name = segment_name(number)
-        location = directory.location(name)
-        data = directory.read(name)
+        """Read a segment's file; raises WriteAheadLogError if a sound record has an unknown format."""
+        location = directory.location(segment_name(number))
+        data = directory.read(segment_name(number))
         try:
             frames = read_frames(data)
             header, records = _header(frames.sound)

@@ -2,17 +2,18 @@
 
 Owns the segments of one directory and the thread that writes them. The thread writes all pending events at once,
 commits them, applies them to the owner's state in that order, and then acknowledges them. Appending has no timeout:
-appenders wait, so their number bounds the pending events. The state belongs to the owner. The same events build it in a
-running and in a recovered run, and every base segment begins with it.
+appenders wait, so their number bounds the pending events. The same events build the state in a running and in a
+recovered run, and every base segment begins with it.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import chain
 from typing import Protocol
 
 from attrs import evolve, field, frozen
@@ -116,9 +117,8 @@ class WriteAheadLog:
     def recover(self, state: LogState) -> Recovered:
         """Apply all events of the run to an empty state, which becomes the log's. Changes no file.
 
-        Raises:
-            WriteAheadLogError: a file is unreadable or damaged and damage is not skipped, or events that a checkpoint
-                counted are missing; nothing was applied then. Or the state rejects an event.
+        Nothing was applied if a file is unreadable or damaged and damage is not skipped, or if events that a checkpoint
+        counted are missing.
         """
         where = self._directory.location()
         events, last, recovered = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
@@ -143,9 +143,9 @@ class WriteAheadLog:
 
     def _skip_missing(self, last: int) -> str:
         """Report, or refuse, that events are missing at the end; return the message."""
+        where = self._directory.location()
         missing = (
-            f"the write-ahead log in {self._directory.location()} ends with event {last}, "
-            f"and a checkpoint knows of {self._checkpointed}"
+            f"the write-ahead log in {where} ends with event {last}, and a checkpoint knows of {self._checkpointed}"
         )
         # Without durability a missing end is expected; it is still counted and logged.
         if not self._skips_damage and self._durability is not Durability.NONE:
@@ -164,11 +164,7 @@ class WriteAheadLog:
         return self._state_bytes + self._event_bytes
 
     def start(self) -> None:
-        """Begin a base segment, delete all other segments, and accept events.
-
-        Raises:
-            WriteAheadLogError: the segment cannot be written; nothing was deleted.
-        """
+        """Begin a base segment, delete all other segments, and accept events. Deletes nothing if it fails."""
         assert self._state is not None, "recover comes first"
 
         def begin() -> None:
@@ -180,11 +176,7 @@ class WriteAheadLog:
         self._thread.start()
 
     def append(self, event: Event) -> None:
-        """Return once an event is committed and applied to the state.
-
-        Args:
-            event: a JSON object: text, numbers, lists, and objects with text keys.
-        """
+        """Return once an event, a JSON object, is committed and applied to the state."""
         pending = _Pending(event, encoded(event), Future())
         if len(pending.text) > MAX_PAYLOAD_BYTES - 32:
             raise WriteAheadLogError(
@@ -199,11 +191,7 @@ class WriteAheadLog:
         pending.outcome.result()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Reject further events, fail pending ones, and wait for the write in progress. May be called again.
-
-        Args:
-            timeout_s: limit for that wait; after it, the appenders that wait for that write fail, too.
-        """
+        """Reject further events, fail pending ones, and wait ``timeout_s`` for the write in progress. Idempotent."""
         with self._changed:
             was_closed = self._closed
             self._closed = True
@@ -227,8 +215,7 @@ class WriteAheadLog:
         while group := self._take():
             try:
                 self._write(group)
-                if self._is_old():
-                    self._roll()
+                self._roll_if_old()
             # The writer survives any error of one group.
             except BaseException as error:
                 log.exception("write failed unexpectedly", directory=self._directory.location())
@@ -257,22 +244,27 @@ class WriteAheadLog:
             return
         self._next_number += len(group)
         self._event_bytes += len(data)
+        assert self._state is not None
         for pending in group:
-            self._apply(pending)
+            try:
+                self._state.apply(pending.event)
+            except Exception as error:
+                pending.settle(error)
+            else:
+                pending.settle()
 
     def _retried(self, write: Callable[[], None]) -> None:
-        def attempt() -> None:
-            try:
-                write()
-            except OSError:
-                # The outcome is unknown. The next segment's first number shows which events of this one do not count.
-                self._close_segment()
-                raise
-
+        # The outcome of a failed write is unknown: the first number of the next segment shows which events count.
         try:
-            no_delay = Backoff(first_ms=0, longest_ms=0)
-            retry(attempt, no_delay, retries=self._attempts - 1, retry_if=lambda error: isinstance(error, OSError))
+            retry(
+                write,
+                Backoff(first_ms=0, longest_ms=0),
+                retries=self._attempts - 1,
+                retry_if=lambda error: isinstance(error, OSError),
+                on_retry=lambda _error, _delay_ms: self._close_segment(),
+            )
         except OSError as error:
+            self._close_segment()
             raise WriteAheadLogError(
                 f"the write-ahead log in {self._directory.location()} cannot be written, "
                 f"{self._attempts} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
@@ -291,20 +283,10 @@ class WriteAheadLog:
             self._appender.close()
             self._appender = None
 
-    def _apply(self, pending: _Pending) -> None:
-        assert self._state is not None
-        try:
-            self._state.apply(pending.event)
-        except Exception as error:
-            pending.settle(error)
-        else:
-            pending.settle()
-
-    def _is_old(self) -> bool:
+    def _roll_if_old(self) -> None:
         age_ms = self._clock.monotonic_ms() - self._base_ms
-        return age_ms >= self._interval_ms or self._event_bytes >= max(_ROLL_BYTES, self._state_bytes)
-
-    def _roll(self) -> None:
+        if age_ms < self._interval_ms and self._event_bytes < max(_ROLL_BYTES, self._state_bytes):
+            return
         try:
             self._begin_base()
         except Exception as error:
@@ -318,11 +300,12 @@ class WriteAheadLog:
         """Begin a segment with the state, which replaces all older segments, and delete those."""
         assert self._state is not None
         events = self._state.events()
-        number, name = self._next_segment, self._take_name()
-        appender = self._directory.append(name)
+        number = self._next_segment
+        appender = self._directory.append(self._take_name())
+        header = Header(self._run, self._next_number, len(events)).record()
         try:
             num_bytes = 0
-            for record in self._state_records(events):
+            for record in chain([header], (event_record(STATE, encoded(event)) for event in events)):
                 appender.write(record)
                 num_bytes += len(record)
             # Flushed even without durability, because the segments that are deleted next were flushed too.
@@ -336,14 +319,6 @@ class WriteAheadLog:
         self._appender = None if self._closes else appender
         self._needs_base = False
         self._note_base(num_bytes)
-        self._delete_before(number)
-
-    def _state_records(self, events: list[Event]) -> Iterable[bytes]:
-        yield Header(self._run, self._next_number, len(events)).record()
-        for event in events:
-            yield event_record(STATE, encoded(event))
-
-    def _delete_before(self, number: int) -> None:
         # Oldest first: after an interruption the remaining segments are complete or visibly incomplete.
         try:
             for old in segment_numbers(self._directory):

@@ -33,11 +33,10 @@ class StatsReportListener(StreamingListener):
         self._infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
-        """Add the batch and log the distributions."""
         info = batchCompleted.batchInfo
         self._infos.append(info)
-        total = [each.totalDelay for each in self._infos if each.totalDelay is not None]
-        processing = [each.processingDelay for each in self._infos if each.processingDelay is not None]
+        total = [batch.totalDelay for batch in self._infos if batch.totalDelay is not None]
+        processing = [batch.processingDelay for batch in self._infos if batch.processingDelay is not None]
         if total:
             log.info(
                 "batch delays",

@@ -6,7 +6,7 @@ PySpark's methods (``event.batchInfo().processingDelay()``, -1 when unknown).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen, has
@@ -79,7 +79,7 @@ def is_streaming_listener(target: object) -> bool:
     # By name: importing pyspark.streaming takes time that programs without such a listener need not spend.
     pysparks = ("pyspark.streaming.listener", "StreamingListener")
     return isinstance(target, StreamingListener) or any(
-        (each.__module__, each.__qualname__) == pysparks for each in type(target).__mro__
+        (base.__module__, base.__qualname__) == pysparks for base in type(target).__mro__
     )
 
 
@@ -98,22 +98,35 @@ class Time:
         return f"{self._ms} ms"
 
 
-class EventView:
-    """An event as a streaming listener gets it: each field is an attribute and a method."""
+class _View:
+    """Another reading of an object's attributes."""
 
-    __slots__ = ("_event",)
+    __slots__ = ("_object",)
 
-    def __init__(self, event: object) -> None:
-        self._event = event
+    def __init__(self, viewed: object) -> None:
+        self._object = viewed
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(_viewed(self, "_event", name), name)
-        # The only plain field of an event is StreamingStarted's time.
-        return _CallableInt(value) if type(value) is int else _Field(value)
+        # While a view is copied, its slot is empty and this method is asked for it.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._read(name, getattr(self._object, name))
+
+    def _read(self, _name: str, value: Any) -> Any:
+        return value
 
     def __repr__(self) -> str:
-        """The repr of the event."""
-        return repr(self._event)
+        return repr(self._object)
+
+
+class EventView(_View):
+    """An event as a streaming listener gets it: each field is an attribute and a method."""
+
+    __slots__ = ()
+
+    def _read(self, _name: str, value: Any) -> Any:
+        # The only plain field of an event is StreamingStarted's time.
+        return _CallableInt(value) if type(value) is int else _Info(value)
 
 
 class _CallableInt(int):
@@ -121,47 +134,22 @@ class _CallableInt(int):
         return int(self)
 
 
-class _Field:
+class _Info(_View):
     """An info inside an event: has its attributes, and PySpark's methods once it is called."""
 
-    __slots__ = ("_info",)
+    __slots__ = ()
 
-    def __init__(self, info: object) -> None:
-        self._info = info
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(_viewed(self, "_info", name), name)
-
-    def __call__(self) -> _JavaView:
-        return _JavaView(self._info)
-
-    def __repr__(self) -> str:
-        return repr(self._info)
+    def __call__(self) -> _JavaInfo:
+        return _JavaInfo(self._object)
 
 
-class _JavaView:
+class _JavaInfo(_View):
     """An info as PySpark has it: every field is a method, -1 for an unknown number."""
 
-    __slots__ = ("_info",)
+    __slots__ = ()
 
-    def __init__(self, info: object) -> None:
-        self._info = info
-
-    def __getattr__(self, name: str) -> Callable[[], Any]:
-        value = getattr(_viewed(self, "_info", name), name)
+    def _read(self, name: str, value: Any) -> Any:
         return lambda: _as_java(name, value)
-
-    def __repr__(self) -> str:
-        return repr(self._info)
-
-    __str__ = __repr__
-
-
-def _viewed(view: object, slot: str, name: str) -> object:
-    """The viewed object. While a view is copied its slot is empty and ``__getattr__`` is asked for it: no recursion."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return object.__getattribute__(view, slot)
 
 
 def _as_java(name: str, value: Any) -> Any:
@@ -170,5 +158,5 @@ def _as_java(name: str, value: Any) -> Any:
     if name == "batchTime":
         return Time(value)
     if isinstance(value, Mapping):
-        return {key: _JavaView(item) if has(type(item)) else item for key, item in value.items()}
+        return {key: _JavaInfo(item) if has(type(item)) else item for key, item in value.items()}
     return value

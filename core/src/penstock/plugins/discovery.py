@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,7 +20,7 @@ import pluggy
 from attrs import Factory, define, field
 
 from penstock import hookspecs
-from penstock.conf import OPTION_SECTIONS
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.errors import (
     ConfigurationError,
     PenstockError,
@@ -35,7 +35,15 @@ from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
 from penstock.listen.registered_listener import RegisteredListener, register
 from penstock.plugins.extra_listeners import extra_listeners
-from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
+from penstock.plugins.specs import (
+    InputStreamSpec,
+    RateEstimatorSpec,
+    ReceiverSpec,
+    Spec,
+    fields_of,
+    options_of,
+    read_options,
+)
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
@@ -147,11 +155,11 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        found = entry_points
-        if found is None:
-            found = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
+        candidates = entry_points
+        if candidates is None:
+            candidates = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
-        for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
+        for entry_point in sorted(set(candidates), key=lambda candidate: (candidate.name, candidate.value)):
             record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
@@ -198,6 +206,23 @@ class Plugins:
                 advice.append(how_to_install(hook, name))
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
 
+    def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
+        """Create a receiver or an input source by name.
+
+        Args:
+            hook: ``receivers`` or ``input_streams``.
+            name: the spec's.
+            settings: have the options that the configuration sets.
+            options: option → value; they override the configuration.
+
+        Raises:
+            UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
+        """
+        spec = self.spec(hook, name)
+        configured = configured_options(hook, spec, options, settings)
+        return spec.factory() if spec.options is None else spec.factory(configured)
+
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
@@ -218,23 +243,22 @@ class Plugins:
         raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
-        """Where options of working plugins are set, and which there are.
+        """Return the names of working plugins' options by the prefix of their keys.
 
-        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
-        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` of a plugin that offers
-        listeners and declares no options.
+        A prefix is ``spark.penstock.receiver.socket.``, for example, or one of a plugin's ``penstock_options``. A
+        plugin that offers listeners and declares no options may have any below ``spark.penstock.<plugin>.``: ``None``.
         """
-        known: dict[str, list[str] | None] = {
+        names: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-        for each in self._working():
-            if each.options:
-                known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
-            elif "listeners" in each.hooks:
-                known[f"spark.penstock.{each.name}."] = None
-        return known
+        for record in self._working():
+            for prefix, kind in record.options.items():
+                names[prefix] = [option.name for option in fields_of(kind)]
+            if not record.options and "listeners" in record.hooks:
+                names[f"spark.penstock.{record.name}."] = None
+        return names
 
     def listeners(self, context: object, extra: Sequence[str] = ()) -> list[RegisteredListener]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
@@ -377,6 +401,17 @@ def _check_core_version(distribution: importlib.metadata.Distribution | None) ->
                 f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
                 f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
             )
+
+
+def configured_options(hook: str, spec: Spec, options: Mapping[str, Any], settings: Settings) -> Any:
+    """Read the options of a spec: those that a program sets, and the rest from the configuration.
+
+    Raises:
+        UnknownNameError: an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+    """
+    prefix = f"{OPTION_SECTIONS[hook]}{spec.name}."
+    return read_options(KINDS[hook][0], spec, options, settings.with_prefix(prefix), prefix)
 
 
 def _check_made_from_options(kind: str, spec: Any) -> None:

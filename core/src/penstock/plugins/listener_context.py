@@ -58,7 +58,7 @@ class DStreamInfo:
 
 @frozen
 class StorageInfo:
-    """What a program stores, in bytes.
+    """The blocks, buffers and logs of a program, in bytes.
 
     Attributes:
         blocks: number of stored blocks that are not cleaned up: those of the backlog, and processed ones that windows,
@@ -169,7 +169,7 @@ class ListenerContext(ABC):
 
     @abstractmethod
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """What the driver knows of each receiver, by stream id."""
+        """Return the state of each receiver, by stream id."""
 
     @abstractmethod
     def backlog_bytes(self) -> int:

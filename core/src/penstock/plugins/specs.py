@@ -1,4 +1,4 @@
-"""What a plugin offers: specs of receivers, input streams and rate estimators, and the classes that those implement."""
+"""The specs of receivers, input streams and rate estimators of plugins, and the classes that those implement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
 
 import attrs
-import cattrs
 from attrs import field, frozen
 
 from penstock.conf_values import refused, structure_option, type_name
@@ -315,16 +314,17 @@ def structure_options(
         return refused(keys.get(name, name), given[name], reason, is_quoted=name not in keys, is_hidden=is_hidden)
 
     types, values, refusals = get_type_hints(options, include_extras=True), {}, []
+    # Converters and validators are a plugin's: they may raise anything.
     for name, value in given.items():
         try:
             values[name] = structure_option(value, types.get(fields[name].name, Any))
-        except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
+        except Exception as error:
             refusals.append(refusal(name, str(error)))
     if refusals:
         raise ConfigurationError(f"{what}: {'; '.join(refusals)}")
     try:
         return options(**values)
-    except (ValueError, TypeError) as error:
+    except Exception as error:
         # Some validators of attrs raise with the message, the whole Attribute and more.
         text = str(error.args[0]) if error.args else type(error).__name__
         for name, value in values.items():

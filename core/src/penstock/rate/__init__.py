@@ -1,1 +1,1 @@
-"""Rate estimators: guarded calls, attribution of processing time, and simulated plants."""
+"""Rate estimators: guarded calls, attribution of processing time, and simulated workloads."""

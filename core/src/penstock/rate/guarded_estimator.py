@@ -9,15 +9,16 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import attrs
+from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
 from penstock.json_converter import structure, unstructure
-from penstock.plugins.discovery import Plugins
-from penstock.plugins.making import configured_options
+from penstock.plugins.discovery import Plugins, configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 from penstock.rate.rate_limits import lowest
 from penstock.runtime.tracebacks import raised_at
@@ -48,13 +49,15 @@ class GuardedEstimator(RateEstimator):
     def __init__(
         self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None, *, saves: bool = True
     ) -> None:
-        self.estimator, self._on_fault, self._saves = estimator, on_fault, saves
-        self.refused = self.failed = 0
+        self.estimator = estimator
+        self._on_fault = on_fault
+        self._saves = saves
+        self.refused = 0
+        self.failed = 0
         self._saved: Any = None
         self.initial_rate = _rate(self._guarded(lambda: estimator.initial_rate, None))
 
     def begin_with(self, rate: float) -> None:
-        """Start with the program's first rate, records/s."""
         self.initial_rate = rate
         self._guarded(lambda: self.estimator.begin_with(rate), None)
 
@@ -71,7 +74,6 @@ class GuardedEstimator(RateEstimator):
         return saved is not None and self._guarded(lambda: self._restore(saved), False)
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Return the estimator's rate, records/s; ``None`` when it gives none, fails, or gives an invalid one."""
         failed = self.failed
         answer = self._guarded(
             lambda: self.estimator.compute(time, numElements, processingDelay, schedulingDelay), None
@@ -92,7 +94,8 @@ class GuardedEstimator(RateEstimator):
         if not attrs.has(kind):
             return False
         self.estimator.state = structure(saved, kind)
-        self._saved, self.initial_rate = saved, None
+        self._saved = saved
+        self.initial_rate = None
         return True
 
     def _unstructured(self) -> Any:
@@ -143,6 +146,31 @@ def make_estimator(
     return GuardedEstimator(estimator, on_fault)
 
 
+def configured_estimator(
+    plugins: Plugins,
+    settings: Settings,
+    interval_ms: int,
+    on_fault: Callable[[str], object] = lambda _fault: None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> GuardedEstimator:
+    """Create the estimator that the configuration names, with its configured options; the first rate is not set yet.
+
+    Args:
+        plugins: the loaded plugins.
+        settings: name of the estimator, and its options as far as ``options`` does not set them.
+        interval_ms: the batch interval.
+        on_fault: called with each fault, as by ``GuardedEstimator``.
+        options: the estimator's, by name.
+
+    Raises:
+        UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+        PluginError: the estimator cannot be created.
+    """
+    spec: RateEstimatorSpec = plugins.spec("rate_estimators", settings.rate_estimator)
+    return make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms, on_fault)
+
+
 def make_rate_estimator(
     name: str,
     interval_ms: int,
@@ -166,10 +194,9 @@ def make_rate_estimator(
         ConfigurationError: an option is missing or its value is invalid.
         PluginError: the estimator cannot be created.
     """
-    settings = Settings.parse(conf or {})
+    settings = evolve(Settings.parse(conf or {}), rate_estimator=name)
     plugins = plugins or Plugins(settings.plugins_disable)
-    spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
-    estimator = make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms)
+    estimator = configured_estimator(plugins, settings, interval_ms, options=options)
     if (first := configured_first_rate(settings)) is not None:
         estimator.begin_with(first)
     return estimator
@@ -202,9 +229,9 @@ def _is_json(value: Any) -> bool:
     """Whether a value is JSON by its exact types; one of another type may be, too."""
     kind = type(value)
     if kind is list or kind is tuple:
-        # all(…) would allocate memory for each of a long list.
-        for each in value:  # noqa: SIM110
-            if type(each) not in _PLAIN and not _is_json(each):
+        # all(…) would allocate memory for every item of a long list.
+        for item in value:  # noqa: SIM110
+            if type(item) not in _PLAIN and not _is_json(item):
                 return False
         return True
     if kind is dict:

@@ -7,8 +7,7 @@ from typing import Any
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
-from penstock.plugins.discovery import Plugins
-from penstock.plugins.making import configured_options
+from penstock.plugins.discovery import Plugins, configured_options
 from penstock.plugins.specs import ReceiverSpec
 from penstock.receive.receiver import Receiver
 

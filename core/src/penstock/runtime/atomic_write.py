@@ -1,7 +1,4 @@
-"""Atomic writes: a file appears under its name whole, or not at all.
-
-The one implementation for everything on a local disk. Runs on the calling thread.
-"""
+"""Atomic writes: a file appears under its name whole, or not at all."""
 
 from __future__ import annotations
 
@@ -20,16 +17,14 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
     """Write a file under a temporary name, then move it to its own.
 
     A reader finds the old file or the new one, never a part. If the block raises, the temporary file is deleted and the
-    old file stays. Every call has its own temporary name, so concurrent writers cannot mix their bytes; the last writer
-    wins.
+    old file stays. Concurrent writers do not mix their bytes; the last writer wins.
 
     Args:
         path: the file to create or replace; its directory must exist.
         sync: call fsync on the file and on its directory, so that the file survives a power failure.
 
     Yields:
-        The temporary path, where the block writes the file. It is hidden, in the same directory, and empty; only this
-        user can read it.
+        The temporary path, hidden, in the same directory, and empty; only this user can read it.
 
     Raises:
         OSError: the file cannot be written or moved.
@@ -51,7 +46,7 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 
 def private(path: str | Path, flags: int) -> int:
-    """An ``opener`` for ``open``: a file that it creates can be read by this user only."""
+    """An ``opener`` for ``open``: only this user can read a file that it creates."""
     return os.open(path, flags, 0o600)
 
 
@@ -63,7 +58,7 @@ def make_private(path: Path) -> None:
 
 
 def is_partial(name: str) -> bool:
-    """Whether a file name is the temporary name of an atomic write; such a file remains if the writer is killed."""
+    """Whether a file name is the temporary name of an atomic write, which remains if the writer is killed."""
     return _PARTIAL.fullmatch(name) is not None
 
 

@@ -20,15 +20,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def require_duration_ms(name: str, seconds: object) -> int:
-    """Convert a duration given by the program from seconds to milliseconds.
-
-    Args:
-        name: the argument's name, for the message.
-        seconds: at least 0.001.
-
-    Raises:
-        ConfigurationError: ``seconds`` is not a number, not finite, or below a millisecond.
-    """
+    """Convert the duration of the argument ``name`` from seconds; refuses what is not a number of at least 0.001."""
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
         raise ConfigurationError(f"{name}={shown(seconds)}: must be a number of seconds, at least 0.001")
@@ -36,7 +28,7 @@ def require_duration_ms(name: str, seconds: object) -> int:
 
 
 def iso_time(time_ms: int) -> str:
-    """A time in ms since the epoch as ISO 8601 in UTC, exact to the ms: as batch times are in the log."""
+    """A time in ms since the epoch as ISO 8601 in UTC, the form of batch times in the log."""
     time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -82,11 +74,7 @@ class SystemClock(Clock):
 
 
 class ManualClock(Clock):
-    """A clock that only ``advance`` moves: tests need no sleeping and are deterministic.
-
-    Args:
-        time_ms: initial time, milliseconds since the epoch.
-    """
+    """A clock that only ``advance`` moves: tests need no sleeping and are deterministic."""
 
     def __init__(self, time_ms: int = 0) -> None:
         self._time_ms = time_ms
@@ -102,11 +90,7 @@ class ManualClock(Clock):
         return float(self.now_ms())
 
     def advance(self, duration_ms: int) -> None:
-        """Move the clock forward and end the waits that are due.
-
-        Raises:
-            ValueError: the duration is negative.
-        """
+        """Move the clock forward and end the waits that are due."""
         if duration_ms < 0:
             raise ValueError(f"duration_ms={duration_ms}: a manual clock only moves forward")
         with self._condition:
@@ -139,11 +123,7 @@ class ManualClock(Clock):
             self._condition.notify_all()
 
     def await_waiters(self, count: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic.
-
-        Raises:
-            TimeoutError: fewer threads wait after ``timeout_s`` of real time.
-        """
+        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic."""
         with self._condition:
             if not self._condition.wait_for(lambda: len(self._waits) >= count, timeout_s):
                 raise TimeoutError(

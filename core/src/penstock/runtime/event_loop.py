@@ -1,7 +1,4 @@
-"""A queue of events and the one thread that handles them, now or after a delay.
-
-Owns the order of events and two threads: the loop's, which runs the handler, and, once an event is delayed, a timer's.
-"""
+"""A queue of events and the one thread that handles them, now or after a delay."""
 
 from __future__ import annotations
 
@@ -21,13 +18,9 @@ E = TypeVar("E")
 
 
 class EventLoop(Generic[E]):
-    """Handles events one at a time, first in, first out.
+    """Handles events one at a time, first in, first out, on a thread called ``name``.
 
-    Args:
-        name: the thread's name.
-        on_receive: handles one event, on the loop's thread.
-        on_error: called with the error of a handler; the loop continues.
-        clock: times the delayed events.
+    An error of ``on_receive`` goes to ``on_error``, and the loop continues. The clock times the delayed events.
     """
 
     def __init__(
@@ -51,7 +44,7 @@ class EventLoop(Generic[E]):
         return self._thread.ident in (None, threading.get_ident())
 
     def start(self) -> None:
-        """Start the thread; refused if the loop was started or stopped before."""
+        """Start the thread, once."""
         if self._stopped or self._thread.ident is not None:
             raise StreamingStateError(f"the event loop {self._thread.name} can be started only once")
         self._thread.start()
@@ -67,11 +60,9 @@ class EventLoop(Generic[E]):
             self._delayed.add(delay_ms, event)
 
     def stop(self, timeout_s: float | None = None, *, drain: bool = False) -> None:
-        """Finish the current event, drop the others, and wait for the thread. Can be repeated.
+        """Finish the current event, drop the others, and wait for the thread up to ``timeout_s``. Idempotent.
 
-        Args:
-            timeout_s: maximum wait for the thread.
-            drain: handle the queued events first; delayed ones are dropped all the same.
+        With ``drain``, handle the queued events first; delayed ones are dropped all the same.
         """
         self._delayed.stop()
         if not drain:

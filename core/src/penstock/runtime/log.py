@@ -1,8 +1,8 @@
 """Logging: structlog on top of the standard library's ``penstock`` logger, with rate-limited events.
 
 Never configures structlog or the root logger for the program around it. WARNING and above reach standard error as the
-standard library does it, lower levels after ``configure`` (``spark.penstock.log.level``). Level and format are the
-process's: the driver and each receiver's worker configure their own.
+standard library does it, lower levels after ``configure``. Level and format belong to the process: the driver and each
+receiver's worker configure their own.
 """
 
 from __future__ import annotations
@@ -58,11 +58,6 @@ class LogThrottle:
     def __call__(
         self, _logger: Any, _method: str, event_dict: structlog.typing.EventDict
     ) -> structlog.typing.EventDict:
-        """Pass an event on, or drop it.
-
-        Raises:
-            structlog.DropEvent: the event repeats one that was logged less than ``throttle_s`` ago.
-        """
         throttle_s = event_dict.pop("throttle_s", None)
         if throttle_s is None:
             return event_dict
@@ -87,54 +82,23 @@ class LogThrottle:
 throttle = LogThrottle()
 
 
-def write_batch_time(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Structlog processor that writes ``batch_time``, ms since the epoch, as ISO 8601."""
-    batch_time = event_dict.get("batch_time")
-    if isinstance(batch_time, int):
-        event_dict["batch_time"] = iso_time(batch_time)
-    return event_dict
-
-
 class _Process:
-    """Format and fields of this process's log."""
+    """Format, fields of every event, and levels of single components of this process's log."""
 
     format: Format = "console"
-    #: Fields of every event.
     fields: Mapping[str, Any] = {}
-    #: Names of the components that have a logger, and the levels of those that have their own.
+    #: Names of the components that have a logger.
     components: ClassVar[set[str]] = set()
     levels: Mapping[str, str] = {}
 
-    @classmethod
-    def set_levels(cls, levels: Mapping[str, str]) -> None:
-        for component in cls.levels:
-            logging.getLogger(f"{_ROOT}.{component}").setLevel(logging.NOTSET)
-        for component, level in levels.items():
-            logging.getLogger(f"{_ROOT}.{component}").setLevel(level)
-        cls.levels = levels
 
-
-def hide_passwords(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Structlog processor that writes URIs without their passwords."""
-    for name, value in event_dict.items():
-        if isinstance(value, str):
-            event_dict[name] = without_password(value)
-    return event_dict
-
-
-def add_process_fields(
-    _logger: Any, _method: str, event_dict: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Structlog processor that adds the process's fields where the event has none of that name."""
+def _complete(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Add the process's fields, write ``batch_time`` as ISO 8601, and begin tracebacks with the program's frame."""
     for name, value in _Process.fields.items():
         event_dict.setdefault(name, value)
-    return event_dict
-
-
-def begin_with_the_program(
-    _logger: Any, _method: str, event_dict: structlog.typing.EventDict
-) -> structlog.typing.EventDict:
-    """Structlog processor that removes the frames of PySpark and Penstock above the program's from tracebacks."""
+    batch_time = event_dict.get("batch_time")
+    if isinstance(batch_time, int):
+        event_dict["batch_time"] = iso_time(batch_time)
     info = event_dict.get("exc_info")
     error = info if isinstance(info, BaseException) else sys.exception() if info is True else None
     if error is not None:
@@ -146,17 +110,16 @@ _console = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, sort_keys
 _json = structlog.processors.JSONRenderer(default=str)
 
 
-def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
-    """Structlog processor that writes an event in the process's format: console text or one line of JSON.
-
-    The fields that many events share come first, the others follow by name.
-    """
+def _render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
+    """Write an event without passwords, in the process's format; the fields that many events share come first."""
     event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(sorted(event_dict.items()))
-    if _Process.format == "json":
+    for name, value in event_dict.items():
+        if isinstance(value, str):
+            event_dict[name] = without_password(value)
         # JSON has no infinity.
-        for name, value in event_dict.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                event_dict[name] = str(value)
+        elif _Process.format == "json" and isinstance(value, float) and not math.isfinite(value):
+            event_dict[name] = str(value)
+    if _Process.format == "json":
         return _json(logger, method, event_dict)
     # Redundant on the application's own console.
     event_dict.pop("app_id", None)
@@ -170,12 +133,9 @@ _PROCESSORS: list[Any] = [
     throttle,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    add_process_fields,
-    write_batch_time,
-    begin_with_the_program,
+    _complete,
     structlog.processors.format_exc_info,
-    hide_passwords,
-    render,
+    _render,
 ]
 
 
@@ -210,10 +170,13 @@ def configure(level: str, format: Format = "console", levels: Mapping[str, str] 
     """
     _Process.format = format
     _Process.fields = fields
-    _Process.set_levels(levels or {})
+    levels = levels or {}
+    for component in {*_Process.levels, *levels}:
+        logging.getLogger(f"{_ROOT}.{component}").setLevel(levels.get(component, logging.NOTSET))
+    _Process.levels = levels
     logger = logging.getLogger(_ROOT)
     logger.setLevel(level)
-    lowest = min(logging.getLevelNamesMapping()[name] for name in (level, *_Process.levels.values()))
+    lowest = min(logging.getLevelNamesMapping()[name] for name in (level, *levels.values()))
     # Without any handler the standard library prints warnings and errors only.
     if lowest < logging.WARNING and not logger.hasHandlers():
         handler = _StandardError()

@@ -1,7 +1,6 @@
 """A timer that calls back at every multiple of a period: the batch times.
 
-Missed ticks fire back to back, or are skipped except for the last one due. All callbacks run on the timer's thread; an
-error in one of them is reported and does not end the timer.
+All callbacks run on the timer's thread; an error in one of them is reported and does not end the timer.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from penstock.runtime.threads import EngineThread, contain_errors
 
 
 class RecurringTimer:
-    """Calls ``callback(tick_ms)`` for each tick.
+    """Calls ``callback(tick_ms)`` with the nominal time of each tick, ms since the epoch.
 
     Args:
         clock: times the ticks.
         period_ms: time between two ticks.
-        callback: called with the nominal time of the tick, ms since the epoch.
+        callback: called on the timer's thread.
         name: part of the thread's name.
         on_error: called with the error of a callback.
-        skip_missed: fire only the last of several ticks that are due.
-        on_missed: called with the number of missed ticks, once for each delay of the timer.
+        skip_missed: fire only the last of several ticks that are due; otherwise they fire back to back.
+        on_missed: called with the number of missed ticks, once per delay of the timer.
     """
 
     def __init__(
@@ -60,18 +59,11 @@ class RecurringTimer:
         self._thread.start()
 
     def stop(self, *, interrupt: bool, timeout_s: float | None = None) -> int:
-        """Stop the timer and wait for its thread.
+        """Stop the timer, wait for its thread, and return the last tick that fired, -1 for none.
 
         Without ``interrupt`` the tick that the timer waits for still fires, and so does the next one: a whole period
         passes after this call, as Spark's RecurringTimerSuite requires. The wait is cut short after ``timeout_s``, and
         at once if the clock was set back, so that the next tick is more than a period away.
-
-        Args:
-            interrupt: cut the current wait short; no further tick fires.
-            timeout_s: maximum wait for the last ticks.
-
-        Returns:
-            The last tick that fired, -1 for none.
         """
         self._stopped = True
         is_far = self._next_ms - self._clock.now_ms() > self._period_ms

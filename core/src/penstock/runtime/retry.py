@@ -14,52 +14,39 @@ T = TypeVar("T")
 
 
 def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: random.Random) -> float:
-    """The delay before the next attempt: doubled by each failure, with jitter so that clients do not retry in step.
+    """The delay before the next attempt: doubled by each earlier failure, up to ``longest_ms``.
 
-    Args:
-        failures: number of failures before this one.
-        first_ms: nominal delay after the first failure.
-        longest_ms: maximum nominal delay.
-        rng: source of the jitter; the delay is 50 to 100 % of the nominal one.
+    It is 50 to 100 % of that, at random, so that clients do not retry in step.
     """
     return min(first_ms * 2.0 ** min(failures, 60), longest_ms) * rng.uniform(0.5, 1.0)
 
 
 class Backoff:
-    """Counts failures since the last success, and computes the next delay.
-
-    Args:
-        first_ms: nominal delay after the first failure.
-        longest_ms: maximum nominal delay.
-        rng: source of the jitter.
-    """
+    """Counts failures since the last success, and computes the next delay as ``delay_ms_after``."""
 
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms = first_ms
         self._longest_ms = longest_ms
         self._rng = rng or random.Random()
-        self._failures = 0
-
-    @property
-    def failures(self) -> int:
-        """Number of delays handed out since the last success."""
-        return self._failures
+        #: Number of delays computed since the last success.
+        self.failures = 0
 
     def next_ms(self) -> float:
         """The delay before the next attempt; counts a failure."""
-        delay_ms = delay_ms_after(self._failures, self._first_ms, self._longest_ms, self._rng)
-        self._failures += 1
+        delay_ms = delay_ms_after(self.failures, self._first_ms, self._longest_ms, self._rng)
+        self.failures += 1
         return delay_ms
 
     def reset(self) -> None:
         """Start over from the first delay, after a success."""
-        self._failures = 0
+        self.failures = 0
 
 
 def retry(
     action: Callable[[], T],
     backoff: Backoff,
     *,
+    failed: BaseException | None = None,
     retries: float = math.inf,
     timeout_ms: float = math.inf,
     retry_if: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
@@ -72,6 +59,7 @@ def retry(
     Args:
         action: one attempt.
         backoff: computes the delays.
+        failed: the error of a first attempt that was made before this call, which begins with the delay then.
         retries: maximum attempts after the first.
         timeout_ms: no attempt starts later than this after the call.
         retry_if: whether an error is worth another attempt.
@@ -81,17 +69,24 @@ def retry(
     """
     clock, stop = clock or SystemClock(), stop or threading.Event()
     started_ms, attempts = clock.monotonic_ms(), 0
-    while True:
-        attempts += 1
-        try:
-            return action()
-        except BaseException as error:
-            if attempts > retries or not retry_if(error):
-                raise
+    try:
+        while True:
+            if failed is None:
+                try:
+                    return action()
+                except BaseException as error:
+                    failed = error
+            attempts += 1
+            if attempts > retries or not retry_if(failed):
+                raise failed
             delay_ms = backoff.next_ms()
             if clock.monotonic_ms() + delay_ms - started_ms > timeout_ms or stop.is_set():
-                raise
-            on_retry(error, delay_ms)
+                raise failed
+            on_retry(failed, delay_ms)
             clock.wait_for(delay_ms, stop)
             if stop.is_set():
-                raise
+                raise failed
+            failed = None
+    finally:
+        # Otherwise the error's traceback and this frame would refer to each other.
+        failed = None

@@ -1,7 +1,7 @@
 """``StopSignals``: handles SIGTERM and Ctrl-C while a context is active.
 
-Owns the signal handlers, and a thread that reports signals. A handler runs between two steps of the main thread, which
-may hold any lock, so it only queues the signal's number. Stopping is left to the callback.
+A handler runs between two steps of the main thread, which may hold any lock, so it only queues the signal's number.
+Another thread reports it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ log = get_logger("signals")
 
 
 class StopSignals:
-    """Reports SIGTERM and SIGINT to a callback, and still calls the program's own handlers.
+    """Reports SIGTERM and SIGINT to ``on_signal``, on a thread of its own, and still calls the program's own handlers.
 
     Python sets handlers on the main thread only. When ``restore`` is called elsewhere, the handlers stay until the next
     signal, which restores its previous handler and raises the signal again.
-
-    Args:
-        on_signal: called with the number of each signal, on a thread of its own.
     """
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
@@ -55,8 +52,7 @@ class StopSignals:
     def override_pysparks_interrupt(self) -> None:
         """Make Ctrl-C a plain KeyboardInterrupt.
 
-        PySpark's handler cancels all jobs first, including the receivers', and loses their unprocessed data: a graceful
-        stop would come too late.
+        PySpark's handler first cancels all jobs, including the receivers', and loses their unprocessed data.
         """
         if threading.current_thread() is threading.main_thread() and _is_pysparks(signal.getsignal(signal.SIGINT)):
             self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -72,7 +68,7 @@ class StopSignals:
         self.close()
 
     def close(self) -> None:
-        """Stop reporting, after all queued signals were reported. Can be repeated."""
+        """Stop reporting, after all queued signals were reported. Idempotent."""
         self._closed = True
         if self._thread is not None:
             self._queue.put(None)

@@ -1,4 +1,4 @@
-"""The engine's own threads: code that runs on one of them must not wait for it to end."""
+"""The engine's own threads, and errors of callbacks on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = get_logger("threads")
 
 
 class EngineThread(threading.Thread):
-    """A daemon thread of the engine: a loop's, a timer's, a listener's or a job's."""
+    """A daemon thread of the engine; code that runs on one of them must not wait for it to end."""
 
     def __init__(self, name: str, target: Callable[[], object]) -> None:
         super().__init__(name=name, target=target, daemon=True)

@@ -34,7 +34,7 @@ def is_internal(line: str) -> bool:
 
 
 def from_the_program(whole: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of PySpark and Penstock above the program's; unchanged without program frames."""
+    """A traceback from the program's first frame onwards; unchanged without program frames."""
     frame = whole
     while frame is not None and is_internal(f'  File "{frame.tb_frame.f_code.co_filename}"'):
         frame = frame.tb_next

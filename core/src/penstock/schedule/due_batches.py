@@ -32,13 +32,9 @@ class DueBatches:
         self._due.append(time_ms)
 
     def add_late(self, times_ms: Iterable[int], until_ms: int, max_pending: int, skippable: Iterable[int]) -> None:
-        """Add the late batches of a recovered run, oldest first.
+        """Add the late batches of a recovered run, oldest first, up to the time ``until_ms``.
 
-        Args:
-            times_ms: the batches.
-            until_ms: the time of the youngest late batch.
-            max_pending: do not generate a late batch while this many batches are pending.
-            skippable: late batches to skip if they have no data.
+        No late batch is generated while ``max_pending`` batches are pending. Skippable ones are skipped without data.
         """
         self._due.extend(times_ms)
         self._late_until_ms = until_ms

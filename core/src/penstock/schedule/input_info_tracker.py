@@ -21,7 +21,7 @@ log = get_logger("input_info_tracker")
 
 
 class InputInfoTracker:
-    """The reports by batch and stream, until the batch is cleaned up."""
+    """The reports by batch and stream, until the clean-up of the batch."""
 
     def __init__(self) -> None:
         # By batch and stream: the report, and the function that counts the records when the batch's jobs have ended.
@@ -29,12 +29,9 @@ class InputInfoTracker:
         self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
-        """Report the data of a stream in a batch, once per stream and batch.
+        """Report the data of a stream in a batch, once, before the records are read.
 
-        Args:
-            batch_time_ms: the batch.
-            info: the report, before the records are read.
-            count: returns the exact number of records when the batch's jobs have ended.
+        ``count`` returns the exact number of records when the batch's jobs have ended.
         """
         with self._lock:
             of_batch = self._reported.setdefault(batch_time_ms, {})

@@ -67,25 +67,12 @@ class Checkpoints(Protocol):
         """Write a checkpoint with zero time, before the first batch is generated."""
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Queue a checkpoint for writing; return at once.
-
-        Args:
-            last_time_ms: the youngest batch.
-            pending: batches that are not complete.
-            needed_ms: no batch needs blocks of strictly older batches.
-        """
+        """Queue a checkpoint for writing; no batch needs blocks of batches strictly older than ``needed_ms``."""
 
 
 @frozen
 class RecoveredBatches:
-    """The batches in a checkpoint.
-
-    Attributes:
-        zero_time_ms: zero time of the graph.
-        last_time_ms: the youngest generated batch.
-        pending: generated batches that were not complete.
-        state_ms: states are recomputed for all batches after this one; ``None`` without state.
-    """
+    """The batches in a checkpoint. States are recomputed for all batches after ``state_ms``; ``None`` without state."""
 
     zero_time_ms: int
     last_time_ms: int
@@ -102,11 +89,6 @@ class JobGenerator:
     """Generates batches.
 
     Args:
-        settings: the configuration in force.
-        clock: times the batches.
-        graph: generates the jobs.
-        scheduler: runs the jobs.
-        batch_input: allocates the receivers' blocks.
         on_error: called with errors outside of a batch.
         checkpoints: saved when a batch is generated or completes; ``None`` for no checkpoints.
     """
@@ -152,8 +134,8 @@ class JobGenerator:
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
 
-        A recovered run keeps the earlier run's zero time. It first generates the batches that were pending, and those
-        of the downtime.
+        A recovered run keeps the earlier run's zero time. It first generates the pending batches and those of the
+        downtime.
         """
         start_ms = self._timer.start_time_ms()
         if recovered is None:
@@ -203,13 +185,8 @@ class JobGenerator:
     def stop(self, deadline: float | None, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
         """Stop the timer and generate the due batches.
 
-        Args:
-            deadline: monotonic seconds until which batches may be generated and run, so that all received data is
-                processed; ``None`` to stop at once.
-            on_progress: called with the number of remaining batches.
-
-        Returns:
-            Whether every batch is complete and, with a deadline, every block was allocated to a batch.
+        With a deadline (monotonic seconds), all received data is processed until then; ``None`` stops at once. Returns
+        whether every batch is complete and, with a deadline, every block was allocated to a batch.
         """
         if deadline is None:
             last_ms = self._timer.stop(interrupt=True)

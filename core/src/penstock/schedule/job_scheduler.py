@@ -50,10 +50,7 @@ class JobScheduler:
     """Runs jobs.
 
     Args:
-        settings: the configuration in force.
-        clock: times the events.
         set_properties: called on the job's thread before a job.
-        post: posts an event to the listeners.
         on_error: called with the error of every failed job.
         on_give_up: called with the reason when the program must stop.
     """
@@ -96,7 +93,7 @@ class JobScheduler:
         self._on_batch_completed: Callable[[int], None] = lambda _time_ms: None
 
     def start(self, on_batch_completed: Callable[[int], None]) -> None:
-        """Start the loop and the pool; ``on_batch_completed`` is called with the time in ms of a completed batch."""
+        """Start the loop and the pool; ``on_batch_completed`` is called with a batch time in ms."""
         self._on_batch_completed = on_batch_completed
         self._loop.start()
         for thread in self._pool:

@@ -15,10 +15,6 @@ class JobSet:
     """The jobs of one batch. After the submission, only the scheduler's loop changes it.
 
     Attributes:
-        time_ms: batch time.
-        jobs: in the order of the program's outputs.
-        input_info: the input streams' reports, by stream id.
-        submission_ms: when the batch was submitted.
         final_info: returns the input info when all jobs have ended.
         has_begun: whether a job has started; guarded by the scheduler's lock.
     """

@@ -46,13 +46,7 @@ def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
 
 
 def unusable(directory: str, given_by: str, reason: str) -> ConfigurationError:
-    """The error for a checkpoint directory that cannot be read or written.
-
-    Args:
-        directory: the program's text for the directory.
-        given_by: the argument or configuration key that contained the text; empty if unknown.
-        reason: the system's reason.
-    """
+    """The error for a checkpoint directory that cannot be used; ``given_by`` is the argument or key that named it."""
     return ConfigurationError(
         f"the checkpoint directory {directory!r}{given_by and f' ({given_by})'} cannot be used: {reason}; name a "
         "directory that this program may read and write"

@@ -18,8 +18,7 @@ from attrs import frozen
 from py4j.protocol import Py4JJavaError
 
 from penstock.runtime.log import get_logger
-from penstock.spark.launch_conf import UDS
-from penstock.spark.spark_conf import conf_of
+from penstock.spark.spark_conf import UDS, conf_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -256,10 +255,7 @@ class SparkJobs:
     def since(self, first: int, most: int, wait_s: float = 0.0) -> list[dict[str, Any]]:
         """Return jobs by ascending id, with the fields of Spark's REST resource ``jobs``. Takes five JVM calls.
 
-        Args:
-            first: the lowest job id.
-            most: the maximum number of jobs.
-            wait_s: maximum wait for Spark's listener bus, which adds ended jobs to the status store.
+        ``wait_s`` limits the wait for Spark's listener bus, which adds ended jobs to the status store.
         """
         if wait_s:
             # After a timeout the result has the jobs that the store has so far.
@@ -283,9 +279,7 @@ def check_unix_sockets(sc: SparkContext) -> None:
 class FreeSlots:
     """Number of task slots without receivers, at least one; ``spark.default.parallelism`` if the user set that.
 
-    Args:
-        sc: queried again only if executors come and go, and at most once per second.
-        receivers: returns the number of receivers.
+    Spark is queried again only if executors come and go, and at most once per second.
     """
 
     def __init__(self, sc: SparkContext, receivers: Callable[[], int]) -> None:

@@ -68,9 +68,7 @@ def place(error: BaseException) -> str:
 def reason(error: BaseException, lacked: str = "") -> str:
     """Type and message of the original error in one short line; for a missing module also executor and remedy.
 
-    Args:
-        error: Spark's error.
-        lacked: the name for a missing module in the message, such as its distribution and version.
+    ``lacked`` is the name for a missing module in the message, such as its distribution and version.
     """
     text = text_of(error)
     original, module = shortened(_original(error, text), _LONGEST), missing_module(error)

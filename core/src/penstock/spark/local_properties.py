@@ -38,16 +38,12 @@ class LocalProperties:
     """The local properties of the thread that creates this object.
 
     Args:
-        sc: the SparkContext.
         attempts: returns the number of runs that have begun a batch, by batch time in ms.
-
-    Attributes:
-        batch_page: address of a batch's page for the descriptions of jobs, with a placeholder ``{batch_time}``; empty
-            for none.
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
         self._attempts = attempts
+        #: Address of a batch's page for the descriptions of jobs, with the placeholder ``{batch_time}``.
         self.batch_page = ""
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()

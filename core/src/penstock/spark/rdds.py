@@ -1,7 +1,4 @@
-"""RDDs that PySpark cannot create: with preferred locations, and co-partitioned ones.
-
-Called on the generator's loop and on launching threads.
-"""
+"""RDDs that PySpark cannot create: with preferred locations, and co-partitioned ones."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerial
 
 _Function = Callable[[int, Iterable[Any]], Iterable[Any]]
 
-# Elements pickled together; the elements of a state store are chunks of it.
+# Number of elements per pickle; the elements of a checkpointed state are large groups.
 _BATCH = 10
-# Sets of preferred locations whose RDDs are remembered.
-_MAX_SLOTS = 64
+# Number of sets of preferred locations whose RDDs are remembered.
+_MAX_PLACEHOLDERS = 64
 
 
-# What PySpark and this module look up to create and run an RDD: classes and their static methods.
+# The classes, and their static methods, that PySpark and this module look up to create and run an RDD.
 _LOOKED_UP = {
     "PairwiseRDD": (),
     "PythonPartitioner": (),
@@ -36,15 +33,15 @@ _LOOKED_UP = {
 
 
 def remember_classes(sc: SparkContext) -> None:
-    """Look up once what every batch needs of the JVM, for PySpark's code as well: each lookup is a call."""
+    """Look up the JVM's classes for all batches, for PySpark's code as well, because every look-up is a JVM call."""
     jvm: Any = getattr(sc, "_jvm", None)
     if jvm is None:
         return
     for name, methods in _LOOKED_UP.items():
         if name not in vars(jvm):
-            found = getattr(jvm, name)
-            vars(found).update({method: getattr(found, method) for method in methods})
-            vars(jvm)[name] = found
+            java_class = getattr(jvm, name)
+            vars(java_class).update({method: getattr(java_class, method) for method in methods})
+            vars(jvm)[name] = java_class
 
 
 @frozen
@@ -52,9 +49,7 @@ class LocatedPartition:
     """A partition with one element.
 
     Attributes:
-        element: any object that can be pickled.
         hosts: preferred locations as Spark writes them; empty for none.
-        num_bytes: size of what it refers to.
     """
 
     element: Any
@@ -63,7 +58,7 @@ class LocatedPartition:
 
 
 def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
-    """The RDD itself, or one of a collection's records."""
+    """The RDD itself, or an RDD of a collection's records."""
     return records if isinstance(records, RDD) else sc.parallelize(records)
 
 
@@ -74,7 +69,7 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
         return _PlainRDD(java_context.emptyRDD(), sc, NoOpSerializer())
     jvm: Any = sc._jvm
     to_seq, pair, rows = jvm.PythonUtils.toSeq, jvm.scala.Tuple2, jvm.java.util.ArrayList()
-    hosts = {each: to_seq(list(each)) for each in {partition.hosts for partition in partitions}}
+    hosts = {names: to_seq(list(names)) for names in {partition.hosts for partition in partitions}}
     for partition in partitions:
         payload = pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL)
         rows.add(pair(payload, hosts[partition.hosts]))
@@ -84,20 +79,18 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
 
 
 class _PlainRDD(RDD[Any]):
-    """An RDD of which it is known, without a call of the JVM, that it is in no barrier stage."""
+    """An RDD that is in no barrier stage, so that PySpark need not ask the JVM."""
 
     def _is_barrier(self) -> bool:
         return False
 
 
 class BlocksRDD(PipelinedRDD[Any, Any]):
-    """The records of some partitions of blocks. Knows its number of partitions without a call of the JVM.
+    """The records of partitions of blocks. Its number of partitions is known without a JVM call.
 
     Args:
-        slots: an RDD with that many partitions, and with the preferred locations of the blocks.
-        number: the number of partitions.
+        slots: an RDD with the same number of partitions, and with the preferred locations of the blocks.
         read: the partition function that reads the blocks of a partition.
-        count: the partition function that gives the number of records.
         blocks: the same as one value, from which columns are read.
     """
 
@@ -114,14 +107,10 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
         return sum(self.mapPartitionsWithIndex(self._count).collect())
 
 
-class PartitionSlots:
-    """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
+class PlaceholderRdds:
+    """RDDs that define only the number and locations of partitions; the element of a partition is its index.
 
-    The element of each partition is its index. Batches whose blocks are at the same locations share one, so that its
-    JVM object is created once.
-
-    Args:
-        sc: creates the RDDs.
+    Batches whose blocks are at the same locations share an RDD, so that its JVM object is created once.
     """
 
     def __init__(self, sc: SparkContext) -> None:
@@ -129,18 +118,18 @@ class PartitionSlots:
         self._made: OrderedDict[tuple[tuple[str, ...], ...], RDD[Any]] = OrderedDict()
 
     def at(self, locations: Sequence[tuple[str, ...]]) -> RDD[Any]:
-        """The RDD with a partition for each of some preferred locations."""
+        """The shared RDD with one partition per item of preferred locations."""
         key = tuple(locations)
         if key not in self._made:
             slots = [LocatedPartition(index, hosts) for index, hosts in enumerate(key)]
             self._made[key] = located_rdd(self._sc, slots)
-            if len(self._made) > _MAX_SLOTS:
+            if len(self._made) > _MAX_PLACEHOLDERS:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return self._made[key]
 
     def located(self, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
-        """An RDD with an element of its own in each partition, for one batch."""
+        """An RDD for one batch, with one element per partition."""
         return located_rdd(self._sc, partitions)
 
     def has(self, java_rdd: Any) -> bool:
@@ -155,16 +144,16 @@ def known_partitions(rdd: RDD[Any]) -> int | None:
 
 
 def first_of(rdd: RDD[Any]) -> RDD[Any]:
-    """The RDD with the same partitions that a chain of partition functions begins with."""
+    """The RDD with which a chain of partition functions begins; it has the same partitions."""
     while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
         rdd = rdd.prev
     return rdd
 
 
 def num_partitions(rdd: RDD[Any]) -> int | None:
-    """The number of partitions; ``None`` if it cannot be found, for instance because the input is missing.
+    """The number of partitions; ``None`` if it is not available, for instance because the input is missing.
 
-    Asks the JVM only about RDDs that Penstock did not create.
+    Only the query of an RDD that Penstock did not create calls the JVM.
     """
     rdd = first_of(rdd)
     if rdd.partitioner is not None:
@@ -176,14 +165,9 @@ def num_partitions(rdd: RDD[Any]) -> int | None:
 
 
 def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
-    """Shuffle pickled chunks of pairs to their partitions, in which equal keys have the same portable hash.
+    """Shuffle pickled chunks of pairs, partitioned by the keys' portable hash.
 
-    Args:
-        chunks: the number of a partition and a pickled chunk for it, alternately.
-        num_partitions: the number of partitions of the result.
-
-    Returns:
-        The chunks.
+    The input is the number of a partition and a pickled chunk for it, alternately.
     """
     bypassing: Any = chunks
     bypassing._bypass_serializer = True
@@ -196,16 +180,7 @@ def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
-    """Concatenate partitions with the same number, in the order of the RDDs.
-
-    Args:
-        sc: the RDDs' SparkContext.
-        rdds: at least one; RDDs of Python objects with the same partitioner.
-        num_partitions: number of partitions of each.
-
-    Raises:
-        ValueError: the RDDs have different partitioners.
-    """
+    """Concatenate partitions with the same number, in the order of the RDDs, which must have the same partitioner."""
     if len(rdds) == 1:
         return rdds[0]
     gateway: Any = sc._gateway
@@ -217,7 +192,7 @@ def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partiti
     # With different partitioners Spark appends the partitions, and a key would be in several of them.
     if union.getNumPartitions() != num_partitions:
         raise ValueError(f"the {len(rdds)} RDDs do not have the same partitioner into {num_partitions} partitions")
-    # The batch sizes of the serializers may differ; all contain pickled lists of records.
+    # The serializers' batch sizes may differ, but all elements are pickled lists of records.
     return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
 
 
@@ -226,14 +201,8 @@ def checkpointed_state(
 ) -> RDD[Any]:
     """Read a checkpointed RDD and restore its partitioner.
 
-    Spark compares Python partitioners by the address of their function, which differs in each process. So each
-    partition is shuffled, as a whole, to the partition of its number.
-
-    Args:
-        sc: the SparkContext that reads.
-        path: path of the checkpointed RDD.
-        num_partitions: its number of partitions.
-        partition_function: the function that assigned keys to them.
+    Spark compares Python partitioners by the address of their function, which differs between processes. Therefore
+    every partition is shuffled, as a whole, to the partition of its number.
     """
     serializer = CPickleSerializer()
     saved: RDD[Any] = sc._checkpointFile(path, BatchedSerializer(serializer))  # type: ignore[arg-type]
@@ -247,12 +216,11 @@ def checkpointed_state(
 
 @frozen
 class _NumberPartition:
-    """Puts a partition's number before each batch of its elements: PySpark's input for a shuffle."""
+    """Puts a partition's number before every batch of its elements: PySpark's input for a shuffle."""
 
     serializer: CPickleSerializer
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[bytes]:
-        """Yield number and pickled batch alternately."""
         rest = iter(elements)
         while batch := list(itertools.islice(rest, _BATCH)):
             yield pack_long(index)

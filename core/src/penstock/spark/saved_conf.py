@@ -15,8 +15,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import CheckpointError
-from penstock.spark.launch_conf import PROGRESS, conf_here
-from penstock.spark.spark_conf import entries_of
+from penstock.spark.spark_conf import PROGRESS, conf_here, entries_of
 
 _NAME = "spark.app.name"
 # Spark's own rule (spark.redaction.regex).
@@ -67,12 +66,7 @@ def launched_as() -> str:
 def check_name(application: str, launched: str) -> None:
     """Check that this process was not launched as another application.
 
-    Args:
-        application: name of the checkpoint's application.
-        launched: name at the launch of the run that wrote the checkpoint, which its code may have changed.
-
-    Raises:
-        CheckpointError: this process was launched under a name that is neither.
+    The code of the run that wrote the checkpoint may have changed the name at its launch, so both names are accepted.
     """
     name = launched_as()
     if name and name not in (application, launched):

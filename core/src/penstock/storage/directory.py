@@ -1,8 +1,8 @@
 """``Directory``: a directory of files on any file system, local or through ``pyarrow.fs``.
 
-The one file-system layer: the checkpoint, both write-ahead logs and the plugins use it. It owns how a file becomes
-durable and appears whole. It creates a directory only when a file is written to it. Every method runs on the calling
-thread; different files may be written by different threads.
+The checkpoint, both write-ahead logs and the plugins use it. It owns how a file becomes durable and appears whole, and
+creates a directory only when a file is written to it. Every method runs on the calling thread; different threads may
+write different files.
 """
 
 from __future__ import annotations
@@ -58,20 +58,12 @@ class Appender:
         self._is_named = False
 
     def write(self, data: bytes) -> None:
-        """Append bytes.
-
-        Raises:
-            OSError: part of the data may have been written.
-        """
+        """Append bytes; after an OSError, part of them may have been written."""
         with self._errors():
             self._file.write(data)
 
     def commit(self, durability: Durability) -> None:
-        """Make everything written so far durable.
-
-        Raises:
-            OSError: it is unknown whether the data is durable.
-        """
+        """Make everything written so far durable; after an OSError, it is unknown whether it is."""
         if durability is Durability.NONE:
             return
         with self._errors():
@@ -83,11 +75,7 @@ class Appender:
                     self._is_named = True
 
     def close(self) -> None:
-        """Close the file; the operating system has all data then. May be called again.
-
-        Raises:
-            OSError: data that was not committed may be lost.
-        """
+        """Close the file; the operating system has all data then. Idempotent. An OSError may lose uncommitted data."""
         with self._errors():
             if not self._file.closed:
                 self._file.close()
@@ -241,15 +229,10 @@ class LocalDirectory(Directory):
 
 
 class RemoteDirectory(Directory):
-    """A directory on a file system that Arrow reaches: HDFS, S3, GCS, Azure.
+    """A directory on a file system that Arrow reaches: HDFS, S3, GCS, Azure. ``location`` is its URI.
 
     A file exists once it is closed: object stores have no flush, and other processes do not see what Arrow flushes to
     HDFS.
-
-    Args:
-        filesystem: an Arrow file system.
-        path: the directory's path in it.
-        location: its URI, for messages and for other processes.
     """
 
     can_append = False

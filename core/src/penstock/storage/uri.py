@@ -1,7 +1,6 @@
 """Locations: a directory or file as an absolute local path, or as a URI of a file system that ``pyarrow.fs`` knows.
 
-The one place that parses URIs and connects to file systems. Any thread may call it. Python workers import this module:
-``pyarrow.fs`` takes 0.15 s and is imported only to connect.
+Any thread may call it. Python workers import this module: ``pyarrow.fs`` takes 0.15 s and is imported only to connect.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ _DEFAULT_HDFS = "hdfs:///"
 
 def absolute_location(text: str) -> str:
     """Normalize a user's text: a path becomes absolute, a ``file:`` URI a path, ``s3a:`` becomes ``s3:``.
-
-    Args:
-        text: a local path, or a URI; a ``file:`` URI may be percent-encoded and may name ``localhost``.
 
     Raises:
         ConfigurationError: the text is empty.

@@ -71,7 +71,8 @@ class Allocations:
                     self._allocate_lost(zero, interval, last, ids)
                 case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
                     self._note_epochs(_by_number(epochs))
-                    self._last_allocated_ms, self._gone = last_allocated_ms, OrderedDict.fromkeys(gone)
+                    self._last_allocated_ms = last_allocated_ms
+                    self._gone = OrderedDict.fromkeys(gone)
                 case _:
                     raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
 

@@ -45,7 +45,8 @@ class Backlog:
     """
 
     def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
-        self._limit, self._on_change = limit, on_change
+        self._limit = limit
+        self._on_change = on_change
         # Host, size and executor of each block, by id.
         self._blocks: dict[str, tuple[str, int, str]] = {}
         self._bytes: Counter[str] = Counter()

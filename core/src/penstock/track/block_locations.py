@@ -33,13 +33,14 @@ class BlockLocations:
     """
 
     def __init__(self, launcher: ReceiverLauncher) -> None:
-        self._launcher, self._logs = launcher, launcher.logs
+        self._launcher = launcher
+        self._logs = launcher.logs
         #: To the launches that serve blocks.
         self.connections = Connections()
         self._locations: dict[str, BlockLocation] = {}
         self._directories: set[Path] = set()
         # Ids of blocks to delete, by location, while no launch is there to delete them.
-        self._leftovers: dict[BlockLocation, list[str]] = {}
+        self._undeleted: dict[BlockLocation, list[str]] = {}
         # Lost blocks that were reported: several tasks, and several attempts of one, may miss the same block.
         self._lost: OrderedDict[str, None] = OrderedDict()
 
@@ -55,7 +56,7 @@ class BlockLocations:
             self._locations.pop(block.block_id, None)
 
     def disk(self, address: str) -> str:
-        """What bounds the backlog of blocks that are stored from an address: its disk, or the log that all share."""
+        """Return the disk that stores the blocks of an address: the host's own, or the log that all hosts share."""
         return address if self._logs is None else self._logs.home
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:
@@ -104,15 +105,15 @@ class BlockLocations:
         for location, block_ids in by_location.items():
             self._delete_at(location, block_ids)
 
-    def delete_leftovers(self, connection: ReceiverConnection) -> None:
+    def delete_pending_blocks(self, connection: ReceiverConnection) -> None:
         """Delete the blocks that no launch could delete at this location before."""
-        if connection.location in self._leftovers:
+        if connection.location in self._undeleted:
             self._delete_at(connection.location, [])
 
     def not_deleted(self, unreachable: ReceiverConnection, block_ids: Sequence[str]) -> None:
         """Keep blocks that could not be deleted for the next launch at that location; delete them if it has come."""
         location = unreachable.location
-        self._leftovers[location] = self._leftovers.get(location, []) + list(block_ids)
+        self._undeleted[location] = self._undeleted.get(location, []) + list(block_ids)
         connection = self._server(location)
         if connection is not None and connection.endpoint != unreachable.endpoint:
             self._delete_at(location, [])
@@ -147,9 +148,9 @@ class BlockLocations:
         return None if location is None else self.connections.by_location().get(location)
 
     def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
-        connection, block_ids = self._server(location), self._leftovers.pop(location, []) + block_ids
+        connection, block_ids = self._server(location), self._undeleted.pop(location, []) + block_ids
         if connection is not None:
             connection.send(CleanUpBlocks(block_ids))
         elif self._may_be_there(location):
-            self._leftovers[location] = block_ids
+            self._undeleted[location] = block_ids
         # Where no executor is left, Spark removes the files, or they are gone with the host.

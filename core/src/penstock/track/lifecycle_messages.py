@@ -1,4 +1,4 @@
-"""What goes into the receiver life cycle, events, and what comes out of it, effects.
+"""The events and the effects of the receiver life cycle.
 
 The messages ``DeregisterReceiver`` and ``ReportError`` of a receiver are events as they are.
 """
@@ -14,7 +14,7 @@ from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, Repo
 from penstock.spark.cluster import TaskLocation
 from penstock.track.receiver_tracking_info import BlockLocation
 
-# -- events: launches and what they report --
+# -- events: launches and their reports --
 
 
 @frozen
@@ -79,7 +79,7 @@ class Undelivered:
     message: object
 
 
-# -- events: what the tracker wants or has found --
+# -- events: commands and observations of the tracker --
 
 
 @frozen
@@ -168,7 +168,7 @@ LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | Rep
 Demand = Move | ServeLonger | RateLimit | Pause | Tick | Stop
 LifecycleEvent = LaunchEvent | Demand | ExecutorLost | ProblemFound | BacklogFull
 
-# -- effects: what the tracker is to do --
+# -- effects: carried out by the tracker --
 
 
 @frozen

@@ -36,7 +36,8 @@ class Placement:
 
     def __init__(self, sc: SparkContext, settings: Settings) -> None:
         self._sc = sc
-        self._wait_ms, self._rebalance = settings.executors_wait_ms, settings.rebalance
+        self._wait_ms = settings.executors_wait_ms
+        self._rebalance = settings.rebalance
         self._local = cluster.local_cores(sc) is not None
         # The executors at the last check that moved no receiver; no new check until they change.
         self._settled: list[TaskLocation] | None = None

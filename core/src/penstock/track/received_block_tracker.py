@@ -33,12 +33,13 @@ class ReceivedBlockTracker:
     """
 
     def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
-        self._stream_ids, self._write_ahead_log = dict.fromkeys(stream_ids), write_ahead_log
+        self._stream_ids = dict.fromkeys(stream_ids)
+        self._write_ahead_log = write_ahead_log
         self._state = Allocations()
         #: What the recovery of the write-ahead log found.
         self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self._state)
         # How many blocks at the head of each queue were recovered.
-        self._leftovers = {
+        self._recovered_counts = {
             stream_id: len(blocks) for stream_id, blocks in self._state.queues(self._stream_ids).items() if blocks
         }
         self._records_per_batch: dict[int, float] = {}
@@ -90,7 +91,7 @@ class ReceivedBlockTracker:
         self._is_sealed = True
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give unallocated blocks to a batch: all of them, or recovered ones within the limit of ``spread_leftovers``.
+        """Give unallocated blocks to a batch: all, or recovered ones within the limit of ``spread_recovered_blocks``.
 
         A time that is not after the last one changes nothing.
 
@@ -108,27 +109,27 @@ class ReceivedBlockTracker:
                 if blocks
             }
             self._write(allocations.batch_allocated(batch_time_ms, block_ids))
-            self._leftovers = {
+            self._recovered_counts = {
                 stream_id: count - counts[stream_id]
-                for stream_id, count in self._leftovers.items()
+                for stream_id, count in self._recovered_counts.items()
                 if count > counts[stream_id]
             }
 
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
         """How many blocks from the head of a queue a batch gets."""
-        leftovers, limit = self._leftovers.get(stream_id, 0), self._records_per_batch.get(stream_id)
+        recovered, limit = self._recovered_counts.get(stream_id, 0), self._records_per_batch.get(stream_id)
         # No further batch comes after the seal.
-        if not leftovers or limit is None or self._is_sealed:
+        if not recovered or limit is None or self._is_sealed:
             return len(blocks)
         records = 0
-        for count, block in enumerate(blocks[:leftovers]):
+        for count, block in enumerate(blocks[:recovered]):
             records += block.num_records
             # At least one block, however large.
             if count and records > limit:
                 return count
         return len(blocks)
 
-    def spread_leftovers(self, records_per_batch: Mapping[int, float]) -> None:
+    def spread_recovered_blocks(self, records_per_batch: Mapping[int, float]) -> None:
         """Limit, until ``seal``, what a batch gets of recovered blocks; new blocks wait until these are allocated.
 
         Args:

@@ -39,7 +39,9 @@ class ReceiverConnection:
         client: Client,
         undelivered: Callable[[ReceiverConnection, object], None],
     ) -> None:
-        self.stream_id, self.location, self.client = stream_id, location, client
+        self.stream_id = stream_id
+        self.location = location
+        self.client = client
         self._undelivered = undelivered
         self._queue: EventLoop[Callable[[], None]] = EventLoop(
             f"receiver {stream_id} messages", lambda send: send(), self._on_error

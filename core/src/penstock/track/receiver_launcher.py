@@ -108,7 +108,10 @@ class ReceiverLauncher:
         logs: BlockLogs | None = None,
     ) -> None:
         self._sc = sc
-        self.receivers, self.settings, self.run_id, self.logs = receivers, settings, run_id, logs
+        self.receivers = receivers
+        self._settings = settings
+        self.run_id = run_id
+        self.logs = logs
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
         #: Chooses executors.
@@ -167,7 +170,7 @@ class ReceiverLauncher:
         process = Process.of(os.getpid()) if self.on_this_machine else None
         driver = Driver(self.driver_location, self.token, process)
         logs = "" if self.logs is None else self.logs.directory(stream_id)
-        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self.settings, logs)
+        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self._settings, logs)
         return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
     def cancel(self, job: ReceiverJob) -> None:
@@ -194,7 +197,7 @@ class ReceiverLauncher:
         """Connect to a launch that has registered."""
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
-        timeout_ms = self.settings.wire_timeout_ms
+        timeout_ms = self._settings.wire_timeout_ms
         client = Client(endpoint, self.token, timeout_ms, retry=False, advice=RECEIVER_PORT_ADVICE)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
 

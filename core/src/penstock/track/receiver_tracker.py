@@ -40,7 +40,6 @@ from penstock.spark.rdds import LocatedPartition
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
-from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
@@ -96,14 +95,17 @@ class ReceiverTracker:
         checkpoint_directory: str | None = None,
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
-        self._sc, self._receivers, self._settings, self._clock = sc, receivers, settings, clock
+        self._sc = sc
+        self._receivers = receivers
+        self._settings = settings
+        self._clock = clock
         # Consecutive contexts of one application must not share a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
         self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._locations = BlockLocations(self._launcher)
-        self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
+        self._tracked = TrackedReceivers(settings, self.blocks, clock, self._launcher, post, fail_application)
+        self._locations = self._tracked.locations
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
@@ -256,7 +258,7 @@ class ReceiverTracker:
                 self._tracked.estimate_rate(stream_id, rate)
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._receivers}
         # Recovered blocks are allocated at the rate limit, as if they were received now.
-        self.blocks.spread_leftovers(
+        self.blocks.spread_recovered_blocks(
             {stream_id: rate * batch_interval_ms / 1000 for stream_id, rate in limits.items() if rate is not None}
         )
 
@@ -278,7 +280,7 @@ class ReceiverTracker:
 
     @property
     def reader(self) -> ReadBlocks:
-        """What tasks read block references with."""
+        """The function that tasks use to read blocks."""
         return ReadBlocks(self._launcher.token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip")
 
     @property

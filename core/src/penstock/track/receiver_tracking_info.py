@@ -1,4 +1,4 @@
-"""What the driver knows of a receiver: its record and the states of its life cycle.
+"""The record of a receiver on the driver, and the states of its life cycle.
 
 Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
@@ -20,7 +20,7 @@ from attrs import field, frozen
 
 from penstock.conf import Settings
 from penstock.listen.events import PastError, ReceiverInfo
-from penstock.receive.messages import StopReceiver
+from penstock.receive.messages import StopReceiver, UpdateRateLimit
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 
@@ -57,21 +57,6 @@ class Launch:
     serve_ms: int = 0
     survived_error: str = ""
     executor_lost: bool = False
-
-
-@frozen
-class DesiredState:
-    """Rate limit and pause that a receiver should obey. Equal numbers mean equal contents.
-
-    Attributes:
-        number: grows with every change.
-        rate: records/s, ``None`` for no limit.
-        paused: store nothing.
-    """
-
-    number: int = 0
-    rate: float | None = None
-    paused: bool = False
 
 
 # -- states --
@@ -194,11 +179,12 @@ State = Waiting | _Launched | BackingOff | GivenUp | Stopped
 
 
 _NO_ERROR = PastError(-1, "")
+_NO_LIMIT = UpdateRateLimit(None, 0)
 
 
 @frozen
 class ReceiverTrackingInfo:
-    """What the driver knows of one receiver.
+    """The record of one receiver on the driver.
 
     Attributes:
         stream_id: id of the input stream.
@@ -207,7 +193,7 @@ class ReceiverTrackingInfo:
         state: position in the life cycle.
         epoch: number of the last launch.
         pause_reasons: why the receiver pauses; none while it does not.
-        desired: rate limit and pause that follow from these.
+        desired: the rate limit and pause that the receiver should obey.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
         draining: epochs of launches that have stopped receiving and serve their blocks.
         released: epochs of those that were sent a release, because no batch needs their blocks.
@@ -234,7 +220,7 @@ class ReceiverTrackingInfo:
     state: State = Waiting()
     epoch: int = 0
     pause_reasons: frozenset[str] = frozenset()
-    desired: DesiredState = DesiredState()
+    desired: UpdateRateLimit = _NO_LIMIT
     sent: int = 0
     draining: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()

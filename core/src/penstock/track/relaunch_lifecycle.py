@@ -29,7 +29,6 @@ from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
     BlockLocation,
-    DesiredState,
     Ending,
     GivenUp,
     Launch,
@@ -75,7 +74,9 @@ class _Transition:
     """Computes one step: the record so far and the effects so far."""
 
     def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
-        self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
+        self.record = record
+        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.effects: list[lifecycle.Effect] = []
 
     def take(self, event: lifecycle.LifecycleEvent) -> None:
@@ -107,11 +108,11 @@ class _Transition:
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
             case lifecycle.RateLimit():
-                self._desire(event.rate)
+                self._set_desired(event.rate)
             case lifecycle.Pause():
                 others = self.record.pause_reasons - {event.reason}
                 self._set(pause_reasons=others | {event.reason} if event.applies else others)
-                self._desire(self.record.desired.rate)
+                self._set_desired(self.record.desired.rate)
             case lifecycle.ExecutorLost():
                 self._executor_lost()
             case lifecycle.ProblemFound():
@@ -216,7 +217,7 @@ class _Transition:
         self._set(location=location, block_location=block_location, sent=desired.number, refusals=0)
         self._log("info", "receiver registered", **self.record.executor)
         self._do(lifecycle.Connect(message, block_location))
-        self._answer(Registered(accepted=True, desired=_rate_limit(desired)))
+        self._answer(Registered(accepted=True, desired=desired))
 
     def _deregister(self, message: DeregisterReceiver, launch: Launch) -> None:
         was_active, stops = self.record.is_active, isinstance(self.record.state, Stopping | Ending)
@@ -264,10 +265,10 @@ class _Transition:
 
     # -- what the receiver should do --
 
-    def _desire(self, rate: float | None) -> None:
+    def _set_desired(self, rate: float | None) -> None:
         desired, paused = self.record.desired, bool(self.record.pause_reasons)
         if (rate, paused) != (desired.rate, desired.paused):
-            self._set(desired=DesiredState(desired.number + 1, rate, paused))
+            self._set(desired=UpdateRateLimit(rate, desired.number + 1, paused))
             self._send_desired()
 
     def _send_desired(self) -> None:
@@ -275,8 +276,7 @@ class _Transition:
         desired, state = self.record.desired, self.record.state
         if isinstance(state, Active | Moving) and self.record.sent != desired.number:
             self._set(sent=desired.number)
-            message = _rate_limit(desired)
-            self._do(lifecycle.Send(state.launch.epoch, message))
+            self._do(lifecycle.Send(state.launch.epoch, desired))
 
     def _move(self, serve_ms: int) -> None:
         state = self.record.state
@@ -426,10 +426,6 @@ class _Transition:
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))
-
-
-def _rate_limit(desired: DesiredState) -> UpdateRateLimit:
-    return UpdateRateLimit(desired.rate, desired.number, desired.paused)
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError | AddBlocks) -> str:

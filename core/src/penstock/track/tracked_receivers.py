@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
 from penstock.rate.rate_limits import RateLimits
@@ -47,20 +48,23 @@ class TrackedReceivers:
     """Run the life cycle of receivers.
 
     Args:
+        settings: relaunch policy and rates.
         blocks: knows and saves the numbers of launches.
         clock: times ticks and back-offs.
         launcher: starts, cancels and connects to launches.
-        locations: says whose blocks are needed.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
+
+    Attributes:
+        locations: where the blocks of all launches are.
     """
 
     def __init__(
         self,
+        settings: Settings,
         blocks: ReceivedBlockTracker,
         clock: Clock,
         launcher: ReceiverLauncher,
-        locations: BlockLocations,
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
@@ -69,7 +73,7 @@ class TrackedReceivers:
             stream_id: new_record(
                 stream_id,
                 type(receiver).__name__,
-                launcher.settings,
+                settings,
                 epoch=blocks.last_epoch(stream_id),
                 jitter_seed=launcher.run_id,
             )
@@ -79,9 +83,13 @@ class TrackedReceivers:
         self.records: Mapping[int, ReceiverTrackingInfo] = MappingProxyType(self._records)
         # Notified of each new record.
         self._stepped = threading.Condition()
-        self._blocks, self._clock, self._launcher = blocks, clock, launcher
-        self._locations, self._connections = locations, locations.connections
-        self._post, self._fail_application = post, fail_application
+        self._blocks = blocks
+        self._clock = clock
+        self._launcher = launcher
+        self.locations = BlockLocations(launcher)
+        self._connections = self.locations.connections
+        self._post = post
+        self._fail_application = fail_application
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
         )
@@ -94,7 +102,7 @@ class TrackedReceivers:
             skip_missed=True,
         )
         #: Changed on the loop only.
-        self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
+        self.rate_limits = RateLimits(settings, launcher.receivers)
         # Jobs that have not ended, by stream id and epoch.
         self._jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
@@ -162,7 +170,7 @@ class TrackedReceivers:
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
                     self._connections.add(effect.message.epoch, connection)
-                    self._locations.delete_leftovers(connection)
+                    self.locations.delete_pending_blocks(connection)
                 case lifecycle.Send():
                     to = self._connections.get(stream_id, effect.epoch)
                     if to is not None:
@@ -209,7 +217,7 @@ class TrackedReceivers:
     def _on_undelivered(self, epoch: int, connection: ReceiverConnection, message: object) -> None:
         """On a sending thread."""
         if isinstance(message, CleanUpBlocks):
-            self.loop.post(lambda: self._locations.not_deleted(connection, message.block_ids))
+            self.loop.post(lambda: self.locations.not_deleted(connection, message.block_ids))
         else:
             self.loop.post(lambda: self.step(connection.stream_id, lifecycle.Undelivered(epoch, message)))
 
@@ -229,7 +237,7 @@ class TrackedReceivers:
         preferred = self._preferred([stream_id])
         if preferred:
             others = [other for other in self._records.values() if other is not record]
-            goes_back = self._locations.awaits(record.block_location)
+            goes_back = self.locations.awaits(record.block_location)
             candidates = self._launcher.placement.reschedule(record, others, preferred[stream_id], goes_back=goes_back)
             self._launch({stream_id: candidates}, preferred)
 
@@ -271,14 +279,14 @@ class TrackedReceivers:
         """Give every record a tick with its draining launches that are still needed."""
         for stream_id, record in self._records.items():
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
-            needed = [epoch for epoch, to in connections.items() if to is not None and self._locations.needs(to)]
+            needed = [epoch for epoch, to in connections.items() if to is not None and self.locations.needs(to)]
             self.step(stream_id, lifecycle.Tick(frozenset(needed)))
 
     def _rebalance(self) -> None:
         stream_id = self._launcher.placement.to_move(self._records)
         if stream_id is not None:
             connection = self._connections.get(stream_id, self._records[stream_id].epoch)
-            serves = connection is not None and self._locations.needs(connection)
+            serves = connection is not None and self.locations.needs(connection)
             self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def estimate_rate(self, stream_id: int, rate: float) -> None:

@@ -1,7 +1,6 @@
-"""The calling side of an endpoint.
+"""The calling side of an endpoint. A call runs on the caller's thread.
 
-A call runs on the caller's thread. Messages are idempotent, so a call that failed because the endpoint could not be
-reached is retried until its timeout.
+Messages are idempotent, so a call that failed because the endpoint could not be reached is retried until its timeout.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ _NOT_REACHED = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 
 
 class Client:
-    """Send messages to one endpoint. Thread-safe.
+    """Send messages to one endpoint, ``grpc://host:port``. Thread-safe.
 
     Args:
-        location: ``grpc://host:port``.
+        location: the endpoint's.
         token: the application's.
         timeout_ms: how long one ``ask`` may take, retries included.
-        retry: whether to retry while the endpoint cannot be reached; otherwise the first failure is an error.
+        retry: whether to retry while the endpoint cannot be reached.
         advice: the remedy when the endpoint cannot be reached; ends the error.
     """
 
@@ -49,11 +48,7 @@ class Client:
         self._client: Any = flight.FlightClient(location, **token.client_arguments())
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
-        """Send a message and return the reply.
-
-        Raises:
-            WireError: the endpoint did not answer within the timeout or refused the message, or the client is closed.
-        """
+        """Send a message and return the reply; raises ``WireError`` without one, on a refusal, and once closed."""
         action = flight.Action(type(message).__name__, to_json(message))
         deadline = time.monotonic() + self._timeout_ms / 1000
 
@@ -86,18 +81,9 @@ class Client:
 
 
 def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = "") -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of a stream that an endpoint serves.
+    """Yield the record batches of the stream that ``ticket`` names, within ``timeout_s`` for the whole stream.
 
-    Args:
-        location: ``grpc://host:port``.
-        ticket: names the stream.
-        token: the application's.
-        timeout_s: timeout of the whole stream.
-        advice: the remedy when the endpoint cannot be reached; ends the error.
-
-    Raises:
-        StreamNotFoundError: the endpoint does not have the stream.
-        WireError: the endpoint cannot be reached or refuses the call, or the stream breaks off.
+    Raises ``StreamNotFoundError`` if the endpoint does not have the stream, ``WireError`` for any other failure.
     """
     try:
         with flight.FlightClient(location, **token.client_arguments()) as client:
@@ -110,11 +96,17 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
 
 
 def address_towards(location: str) -> str:
-    """Return this host's address towards an endpoint: loopback if the endpoint is on this machine."""
+    """This host's address towards an endpoint: loopback if the endpoint is on this machine."""
     parts = urlsplit(location)
-    reason: OSError = OSError("no address")
+    reason = OSError("no address")
+    try:
+        addresses = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)
+    except socket.gaierror as error:
+        raise WireError(
+            f"the name {parts.hostname!r} has no address on {socket.gethostname()}: {error.strerror}"
+        ) from None
     # A name may have addresses of a family that this host has no route for.
-    for family, kind, _protocol, _name, address in _addresses(parts.hostname, parts.port):
+    for family, kind, _protocol, _name, address in addresses:
         try:
             with socket.socket(family, kind) as probe:
                 # Sends nothing: connecting a datagram socket only selects the route.
@@ -123,13 +115,6 @@ def address_towards(location: str) -> str:
         except OSError as error:
             reason = error
     raise WireError(f"no route to {location}: {reason.strerror or reason}")
-
-
-def _addresses(host: str | None, port: int | None) -> list[Any]:
-    try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM))
-    except socket.gaierror as error:
-        raise WireError(f"the name {host!r} has no address on {socket.gethostname()}: {error.strerror}") from None
 
 
 def _with_advice(reason: str, advice: str) -> str:

@@ -2,8 +2,8 @@
 
 Owns the listening port, from construction until ``stop``. Actions carry messages, DoGet carries streams of record
 batches. A call without the application's token, or from another version of Penstock, is refused before its body is
-parsed; a message that does not fit its class is refused before its handler runs. Refusals are counted and logged. gRPC
-itself drops what is not HTTP/2. Handlers run on the server's threads.
+parsed; a message that does not fit its class is refused before its handler runs. Refusals are counted and logged.
+Handlers run on the server's threads.
 """
 
 from __future__ import annotations
@@ -41,12 +41,9 @@ def _no_stream(_ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
 
 @frozen
 class Ports:
-    """The ports that an endpoint may listen on.
+    """The ports that an endpoint may listen on: ``first`` (0 for any), then up to ``retries`` following ones.
 
-    Attributes:
-        first: the preferred port; 0 for any.
-        retries: the number of following ports to try while ports are in use.
-        advice: the remedy when no port is free.
+    ``advice`` is the remedy when no port is free.
     """
 
     first: int = 0
@@ -58,8 +55,8 @@ class Ports:
         return range(self.first, min(self.first + self.retries, 65535) + 1) if self.first else range(1)
 
     def __str__(self) -> str:
-        numbers = self.numbers()
-        return "any" if not self.first else f"{self.first}" + f" to {numbers[-1]}" * (len(numbers) > 1)
+        last = self.numbers()[-1]
+        return "any" if not self.first else f"{self.first} to {last}" if last > self.first else f"{self.first}"
 
 
 ANY_PORT = Ports()
@@ -68,10 +65,10 @@ ANY_PORT = Ports()
 def _why_not(host: str, port: int) -> str:
     """The reason why nothing can listen on an address and port; empty if it is free."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, _protocol, _name, address = found[0]
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _protocol, _name, address = addresses[0]
         with socket.socket(family, kind) as probe:
-            # As gRPC does: a port whose last connections have just closed is free.
+            # As in gRPC: a port whose last connections have just closed is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
@@ -101,17 +98,13 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
-    """Serve messages and streams of record batches.
+    """Serve messages and streams of record batches; raises ``WireError`` if it cannot listen on ``host`` and a port.
 
     Args:
-        host: the address to listen on.
         token: the token that callers must send, with its TLS files.
         handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
         ports: the ports to try.
-
-    Raises:
-        WireError: the address is not this host's, or every port is in use.
     """
 
     def __init__(

@@ -29,7 +29,6 @@ class Reply:
     """The answer to a message without a reply class of its own.
 
     Attributes:
-        accepted: whether the message took effect.
         reason: why it did not; empty if accepted.
     """
 
@@ -43,11 +42,7 @@ def to_json(message: object) -> bytes:
 
 
 def from_json(kind: type[M], body: bytes) -> M:
-    """Decode a message of a known class.
-
-    Raises:
-        WireError: the body is not JSON, or lacks an attribute, has an unknown one or one of a wrong type.
-    """
+    """Decode a message of a known class; raises ``WireError`` unless the body is JSON with exactly its attributes."""
     try:
         return structure(json.loads(body), kind)
     except (ValueError, RecursionError) as error:

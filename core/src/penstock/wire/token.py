@@ -34,7 +34,6 @@ class Tls:
 
     Attributes:
         certificate: this host's, valid for the address at which other hosts reach it.
-        key: the certificate's private key.
         authority: the certificate authority that signed every host's certificate.
         mutual: whether callers must also present a certificate of the authority.
     """
@@ -47,27 +46,27 @@ class Tls:
     @classmethod
     def of(cls, settings: Settings) -> Tls | None:
         """The configured files, ``None`` if none is set; refuses an incomplete or unusable set."""
-        paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
+        tls = cls(settings.tls_certificate, settings.tls_key, settings.tls_authority, settings.tls_mutual)
+        paths = tls._paths()
         if not any(paths.values()):
             return None
-        if missing := [f"{_PREFIX}{name.removeprefix('tls_')}" for name, path in paths.items() if not path]:
+        if missing := [name for name, path in paths.items() if not path]:
             raise ConfigurationError(
                 f"{' and '.join(missing)} not set: TLS needs a certificate, its key and the authority. {_NEEDED}"
             )
-        tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
         tls.check()
         return tls
 
+    def _paths(self) -> dict[str, str]:
+        return {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
+
     def check(self) -> None:
         """Check that two processes with this host's files could connect; the error names the files and the host."""
-        files = {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
-        for name, path in files.items():
-            try:
-                Path(path).read_bytes()
-            except OSError as error:
-                raise _unreadable(f"{name}={path!r}", error) from None
+        paths = self._paths()
+        for name, path in paths.items():
+            _pem(path, f"{name}={path!r}")
         if reason := self._fault():
-            certificate, key, authority = (f"{name}={path!r}" for name, path in files.items())
+            certificate, key, authority = (f"{name}={path!r}" for name, path in paths.items())
             raise ConfigurationError(
                 f"{certificate} cannot be used with {key} and {authority}: {reason}, on {socket.gethostname()}. "
                 f"{_NEEDED}"
@@ -98,11 +97,9 @@ class Tls:
 
 @frozen
 class Token:
-    """A secret that one application's driver and receivers share.
+    """A secret that one application's driver and receivers share: the bearer token of every call.
 
-    Attributes:
-        secret: the bearer token of every call.
-        tls: the TLS files; ``None`` for unencrypted connections, as on one machine.
+    ``tls`` names the TLS files; ``None`` for unencrypted connections, as on one machine.
     """
 
     secret: str = field(repr=False)
@@ -110,17 +107,17 @@ class Token:
 
     @classmethod
     def generate(cls, tls: Tls | None = None) -> Token:
-        """Return a new token of 256 random bits."""
+        """A new token of 256 random bits."""
         return cls(secrets.token_urlsafe(32), tls)
 
     def location(self, host: str, port: int) -> str:
-        """Return the URI of an endpoint."""
+        """The URI of an endpoint."""
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"
         return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
 
     def server_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight server."""
+        """The TLS arguments of a Flight server."""
         if self.tls is None:
             return {}
         arguments: dict[str, Any] = {"tls_certificates": [(_pem(self.tls.certificate), _pem(self.tls.key))]}
@@ -129,7 +126,7 @@ class Token:
         return arguments
 
     def client_arguments(self) -> dict[str, Any]:
-        """Return the TLS arguments of a Flight client."""
+        """The TLS arguments of a Flight client."""
         if self.tls is None:
             return {}
         arguments = {"tls_root_certs": _pem(self.tls.authority)}
@@ -138,22 +135,20 @@ class Token:
         return arguments
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers of a call: authorization, version."""
+        """The headers of a call: authorization, version."""
         return [(HEADER.encode(), f"Bearer {self.secret}".encode()), (VERSION_HEADER.encode(), __version__.encode())]
 
     def authenticates(self, headers: dict[str, list[str]]) -> bool:
-        """Return whether a call's headers contain this token; compares in constant time."""
+        """Whether a call's headers contain this token; compares in constant time."""
         header = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
         return compare_digest(header.encode(), f"Bearer {self.secret}".encode())
 
 
-def _pem(path: str) -> bytes:
+def _pem(path: str, named: str = "") -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise _unreadable(repr(path), error) from None
-
-
-def _unreadable(what: str, error: OSError) -> ConfigurationError:
-    reason = error.strerror or text_of(error)
-    return ConfigurationError(f"the TLS file {what} cannot be read: {reason}, on {socket.gethostname()}. {_NEEDED}")
+        reason = error.strerror or text_of(error)
+        raise ConfigurationError(
+            f"the TLS file {named or repr(path)} cannot be read: {reason}, on {socket.gethostname()}. {_NEEDED}"
+        ) from None

@@ -45,10 +45,8 @@ class ReadBlocks:
     """Partition function from block references to records.
 
     Attributes:
-        token: the application's.
         driver_location: ``grpc://host:port`` of the tracker's endpoint, which knows the locations of blocks and gets
             reports of lost ones; empty if there is none.
-        skips_lost: skip lost blocks instead of failing.
     """
 
     token: Token
@@ -152,7 +150,6 @@ class ReadPartition:
     """Partition function from the elements of ``BlocksInput`` to records; also reads them as record batches.
 
     Attributes:
-        read: reads block references.
         references: the pickled references of every partition if the elements are indices of partitions; otherwise the
             elements are the pickled references.
     """

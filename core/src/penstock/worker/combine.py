@@ -44,8 +44,6 @@ class Combiner:
 
     Attributes:
         createCombiner: turns the first value of a key into a combiner.
-        mergeValue: merges another value into a combiner.
-        mergeCombiners: merges two combiners.
         memory_limit_mb: the worker spills when it uses more (``spark.python.worker.memory``).
     """
 
@@ -59,7 +57,6 @@ class _Combined:
     """The combiners of a partition.
 
     Args:
-        combiner: merges values and combiners.
         pairs: combiners by key; moved to PySpark's merger when the worker uses too much memory.
     """
 

@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import StateUpdateError, shortened, shown, summary_of
+from penstock.worker.state_store import StateVersion
 
 # Number of errors per partition that are described; the others are counted.
 _MAX_MESSAGES = 10
@@ -24,12 +25,7 @@ _LONGEST = 1000
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition.
-
-    Attributes:
-        count: number of keys for which the function failed.
-        messages: key, error and traceback of the first failures.
-    """
+    """The errors of a state function in one partition."""
 
     count: int = 0
     messages: list[str] = field(factory=list)
@@ -67,6 +63,34 @@ def raising_errors(elements: Iterable[Any]) -> Iterator[Any]:
         yield element
 
 
+@frozen
+class StatePairs:
+    """A group of key-value pairs of a state partition, and the batch time at which they were computed."""
+
+    time_ms: int
+    pairs: list[tuple[Any, Any]]
+
+
+@frozen
+class WindowPairs(StatePairs):
+    """Pairs of a window, as distinct from those of a pane with the same time."""
+
+
+@frozen
+class StateHandle:
+    """The location and version of a partition's states in the state store."""
+
+    home: str
+    version: StateVersion
+
+
+@frozen
+class MappedRecords:
+    """A group of records that the mapping function returned, as distinct from new pairs."""
+
+    records: list[Any]
+
+
 #: Errors by batch time and partition.
 Reported = dict[tuple[int, int], PartitionErrors]
 
@@ -84,14 +108,6 @@ class MergeReported(AccumulatorParam[Reported]):
 
 # A group is one pickle, which must stay far below Spark's limit of 2 GB.
 _PAIRS_PER_GROUP = 1_000
-
-
-@frozen
-class StatePairs:
-    """A group of key-value pairs of a state partition, and the batch time at which they were computed."""
-
-    time_ms: int
-    pairs: list[tuple[Any, Any]]
 
 
 def grouped(

@@ -52,7 +52,6 @@ class StateVersion:
     """The states of a partition after one batch.
 
     Attributes:
-        time_ms: batch time.
         segments: oldest first.
         timed_out_ms: older states have timed out.
         retired: segments that were merged into others, each with the time of the last version that needs it.

@@ -14,6 +14,5 @@ class AllocationSuite(ListenerSuite):
     name = "allocation"
 
     def make(self, context: ListenerContext) -> ListenerProbe:
-        """Make the manager, and show the number of executors that it has requested last."""
         manager = ExecutorAllocationManager(context, AllocationOptions(enabled=True, scalingInterval=0.001))
         return ListenerProbe([manager], lambda: {"requested": manager.requested})

@@ -39,7 +39,8 @@ class ExecutorAllocationManager:
     never_drop = True
 
     def __init__(self, context: ListenerContext, options: AllocationOptions) -> None:
-        self._context, self._options = context, options
+        self._context = context
+        self._options = options
         self._interval: _Interval | None = None
         #: The number of executors requested last, in all; 0 when they have come or one was released since.
         self.requested = 0

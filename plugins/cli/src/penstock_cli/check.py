@@ -1,8 +1,10 @@
-"""``penstock plugins check``: runs the conformance checks on an installed plugin.
+"""``penstock plugins check``: runs pytest on the conformance suites of an installed plugin.
 
 What is tested comes from a suite: the one of ``--suite``, else those that distributions name in the entry-point group
-``penstock.suites``. Without a suite, a receiver or rate estimator is made from its spec. The checks run in processes of
-their own, as does the search for the name, so that a plugin that hangs or crashes ends neither.
+``penstock.suites``. What a plugin offers and no suite tests gets a suite without a test source: receivers and rate
+estimators are made from their specs, listeners by the hook ``listeners``, a block store is the plugin itself. Each
+check runs in a process of its own, as does the search for the name, so that a plugin that hangs or crashes ends
+neither.
 """
 
 from __future__ import annotations
@@ -10,31 +12,27 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
 
-import penstock_testing as testing
 from penstock import ConfigurationError
-from penstock.spi import GROUP, KINDS, SUITES_GROUP, UnknownNameError, options_of, summary_of
+from penstock.spi import GROUP, HOOK_OF, SUITES_GROUP, UnknownNameError, options_of, summary_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.shared import examples, option_pairs
-from penstock_testing.check import scale
-from penstock_testing.plugin_probe import installed, probe
-from penstock_testing.subject import HOOKS
+from penstock_testing.plugin_probe import Facts, installed, probe
 
 if TYPE_CHECKING:
-    from penstock_testing.check import Kind
-    from penstock_testing.check_report import Report, Result
-    from penstock_testing.subject import Subject
+    from penstock_testing import ConformanceSuite, Report, Result
 
+_Suite = type["ConformanceSuite"]
 _EXIT_CODES = {"may": 0, "should": 3, "must": 4}
 _PROBE_LIMIT_S = 15.0
 # Kind of a spec as plugins are listed → kind of its checks.
-_KINDS: Mapping[str, Kind] = {"receiver": "receiver", "rate estimator": "rate-estimator"}
+_KINDS = {"receiver": "receiver", "rate estimator": "rate-estimator"}
 
 
 def _testable() -> list[str]:
@@ -43,7 +41,7 @@ def _testable() -> list[str]:
 
 @click.command(
     epilog=examples(
-        ("plugins check socket", "all checks on the receiver socket"),
+        ("plugins check socket", "all checks on everything that the plugin socket offers"),
         ("plugins check weather --option city=Bern --only RC-06", "one check, with an option of the receiver"),
         ("plugins check weather --live --json", "with Spark, for a script"),
     )
@@ -52,7 +50,7 @@ def _testable() -> list[str]:
 @click.option(
     "--kind", metavar="KIND", help="receiver, rate-estimator, listener, block-store; plugin: packaging alone."
 )
-@click.option("--suite", metavar="MODULE:CLASS", help="The suite that says how the plugin is made and fed.")
+@click.option("--suite", "suite_name", metavar="MODULE:CLASS", help="The suite that makes the plugin and feeds it.")
 @click.option(
     "--option",
     "options",
@@ -68,7 +66,7 @@ def _testable() -> list[str]:
 def check(
     name: str,
     kind: str | None,
-    suite: str | None,
+    suite_name: str | None,
     options: dict[str, str],
     only: tuple[str, ...],
     seed: int | None,
@@ -77,93 +75,95 @@ def check(
 ) -> None:
     """Run the conformance checks on a plugin.
 
-    NAME is the name of a receiver, a rate estimator or a plugin. A plugin's suite says how it is fed, and what it
-    declares; a receiver without a suite runs without data.
+    NAME is the name of a plugin, whose receivers, rate estimators, listeners and block store are all tested, or of one
+    receiver or rate estimator. A plugin's suite feeds it and declares its capabilities; without one, a receiver runs
+    without data. The grade says what was not tested.
 
     Exits with 0 if every check of level must and should passed, with 3 if one of level should failed, with 4 if one of
     level must failed, and with 1 if nothing could be tested.
     """
-    subjects = _from_suite(suite, name, kind) if suite else _subjects(name, kind)
-    for subject in subjects:
-        _refuse_unknown(options, subject)
+    suites, beside = ([_loaded(suite_name, name)], []) if suite_name else _suites(name)
+    suites = _of_kind(kind, suites, name, suite_name)
     reports = []
-    for subject in subjects:
-        changed = attrs.evolve(
-            subject,
-            options={**subject.options, **options},
-            seed=subject.seed if seed is None else seed,
-            live=subject.live or live,
+    for suite, chosen in _selected(suites, only):
+        changed = {
+            "name": suite.name or name,
+            "options": {**suite.options, **_options_for(suite, options, suites)},
+            "seed": suite.seed if seed is None else seed,
+            "live": suite.live or live,
+            "isolated": True,
+        }
+        last = suite is suites[-1]
+        reports.append(
+            _run(type(suite.name or name, (suite,), changed), chosen, beside if last else (), as_json=as_json)
         )
-        reports.append(_run(changed, only, as_json=as_json))
     if as_json:
         click.echo(json.dumps([json.loads(report.to_json()) for report in reports], indent=2))
     raise click.exceptions.Exit(max(map(_exit_code, reports)))
 
 
-def _refuse_unknown(options: Mapping[str, str], subject: Subject) -> None:
-    """Refuse an option that an installed plugin lacks; otherwise every check would fail with that error.
-
-    Raises:
-        UnknownNameError: names the nearest option.
-    """
-    if not options or subject.make is not None or subject.kind not in HOOKS:
-        return
-    hook = HOOKS[subject.kind]
-    spec = load_plugins(isolated=True).spec(hook, subject.name)
-    known = [option.name for option in options_of(spec)]
-    for unknown in options.keys() - known:
-        raise UnknownNameError("option", unknown, known, f"{KINDS[hook][0]} {subject.name!r}")
-
-
-def _subjects(name: str, kind: str | None) -> list[Subject]:
-    """What is to be tested under a name.
+def _suites(name: str) -> tuple[list[_Suite], list[str]]:
+    """The suites for what has this name, and what is offered and has no suite.
 
     Raises:
         UnknownNameError: no plugin has this name or offers anything under it.
-        ConfigurationError: what has this name is of another kind.
     """
-    found = sorted(
-        (probe(each, _PROBE_LIMIT_S * scale()) for each in installed()), key=lambda facts: facts.name != name
-    )
-    plugin = next((each for each in found if each.name == name), None)
-    offering = [each for each in found if name in {offered for _, offered in each.offers}]
-    suites = list(importlib.metadata.entry_points(group=SUITES_GROUP, name=name))
+    from penstock_testing.check import scale
+    from penstock_testing.suites import SUITES
+
+    facts = [probe(plugin, _PROBE_LIMIT_S * scale()) for plugin in installed()]
+    plugin = next((fact for fact in facts if fact.name == name), None)
     if plugin is not None and plugin.step:
         # Neither its suite nor anything that it offers can be made.
-        subjects = [testing.Subject(kind="plugin", name=name)]
-    elif suites and kind != "plugin":
-        subjects = [subject for each in suites for subject in _from_suite(each.value, name, None)]
-    elif offering and kind != "plugin":
-        kinds: list[Kind] = [
-            _KINDS.get(offer, "plugin") for each in offering for offer, offered in each.offers if offered == name
-        ]
-        subjects = [testing.Subject(kind=each, name=name) for each in kinds]
-    elif plugin is not None or offering or _is_misplaced(name):
-        subjects = [testing.Subject(kind="plugin", name=name if plugin or not offering else offering[0].name)]
-    else:
-        known = {each.name for each in found} | {offered for each in found for _, offered in each.offers}
+        return [_default("plugin", name)], []
+    offers = [offer for fact in facts for offer in fact.offers if fact is plugin or offer[1] == name]
+    targets = [*((_KINDS.get(kind, ""), offered) for kind, offered in offers), *_hooked(plugin)]
+    beside = [f"the {kind} {offered!r}" for kind, offered in offers if kind not in _KINDS]
+    names = dict.fromkeys([name, *(offered for _, offered in targets)])
+    suites = [
+        _loaded(entry.value, entry.name)
+        for entry in importlib.metadata.entry_points(group=SUITES_GROUP)
+        if entry.name in names
+    ]
+    covered = {(suite.kind, suite.name) for suite in suites}
+    suites += [
+        _default(kind, own) for kind, own in dict.fromkeys(targets) if kind in SUITES and (kind, own) not in covered
+    ]
+    if not suites and not (plugin or offers or _is_misplaced(name)):
+        known = {fact.name for fact in facts} | {offered for fact in facts for _, offered in fact.offers}
         raise UnknownNameError("plugin, receiver or rate estimator", name, known)
-    if kind is None or (plugin is not None and plugin.step):
-        return subjects
-    chosen = [each for each in subjects if each.kind == kind]
-    if not chosen:
-        there = ", ".join(sorted({str(each.kind) for each in subjects}))
-        raise ConfigurationError(f"--kind {kind}: {name!r} has no checks of this kind, it is of kind {there}")
-    return chosen
+    return suites or [_default("plugin", name)], beside
+
+
+def _hooked(plugin: Facts | None) -> Iterable[tuple[str, str]]:
+    """Kind and name of what a plugin offers by other hooks than specs."""
+    if plugin is not None and {"listeners", *HOOK_OF.values()} & set(plugin.hooks):
+        yield "listener", plugin.name
+    if plugin is not None and "store" in plugin.hooks:
+        yield "block-store", plugin.name
+
+
+def _default(kind: str, name: str) -> _Suite:
+    """A suite that makes the installed plugin as a program does, without a test source."""
+    from penstock_testing.suites import SUITES
+
+    return type(name, (SUITES[kind],), {"name": name})
 
 
 def _is_misplaced(name: str) -> bool:
     """Whether an entry point of this name is in a group that only resembles Penstock's; PK-02 reports it."""
-    all_of_them = [each for one in importlib.metadata.distributions() for each in one.entry_points]
-    return any(each.name == name and get_close_matches(each.group, [GROUP]) for each in all_of_them)
+    entries = [entry for distribution in importlib.metadata.distributions() for entry in distribution.entry_points]
+    return any(entry.name == name and get_close_matches(entry.group, [GROUP]) for entry in entries)
 
 
-def _from_suite(value: str, name: str, kind: str | None) -> list[Subject]:
-    """What a suite says.
+def _loaded(value: str, name: str) -> _Suite:
+    """Load a suite; it tests what has the name, unless it says otherwise.
 
     Raises:
-        ConfigurationError: the suite cannot be loaded, is none, or is of another kind.
+        ConfigurationError: the suite cannot be loaded, or is none.
     """
+    from penstock_testing.suites import ConformanceSuite
+
     # Modules in the working directory are found, as by ``python -m``.
     if "" not in sys.path:
         sys.path.insert(0, "")
@@ -172,26 +172,88 @@ def _from_suite(value: str, name: str, kind: str | None) -> list[Subject]:
     # Third-party code: whatever it raises is reported.
     except (Exception, SystemExit) as error:
         raise ConfigurationError(f"the suite {value} does not load: {summary_of(error)}") from error
-    if not (isinstance(suite, type) and issubclass(suite, testing.ConformanceSuite)):
+    if not (isinstance(suite, type) and issubclass(suite, ConformanceSuite)):
         raise ConfigurationError(
             f"{value} is not a suite: derive a class from penstock_testing.ReceiverSuite or its siblings"
         )
-    subject = suite().subject()
-    if kind not in {None, subject.kind}:
-        raise ConfigurationError(f"--kind {kind}: the suite {value} is of kind {subject.kind}")
-    return [subject if subject.name else attrs.evolve(subject, name=name)]
+    return suite if suite.name else type(suite.__name__, (suite,), {"name": name})
 
 
-def _run(subject: Subject, only: Sequence[str], *, as_json: bool) -> Report:
+def _of_kind(kind: str | None, suites: list[_Suite], name: str, suite_name: str | None) -> list[_Suite]:
+    """The suites of a kind; a plugin that does not load has its packaging tested, whatever the kind.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    kinds = sorted({suite.kind for suite in suites})
+    if kind is None or kind in kinds or (kinds == ["plugin"] and suite_name is None):
+        return [suite for suite in suites if kind in {None, suite.kind, *(["plugin"] if kinds == ["plugin"] else [])}]
+    if kind == "plugin" and suite_name is None:
+        return [_default(kind, name)]
+    if suite_name is not None:
+        raise ConfigurationError(f"--kind {kind}: the suite {suite_name} is of kind {kinds[0]}")
+    raise ConfigurationError(
+        f"--kind {kind}: {name!r} has no checks of this kind, it is of kind {', '.join(map(str, kinds))}"
+    )
+
+
+def _selected(suites: Sequence[_Suite], only: Sequence[str]) -> list[tuple[_Suite, list[str] | None]]:
+    """Each suite with the checks to run; without those that have none of the wanted checks.
+
+    Raises:
+        UnknownNameError: no suite has a check of this id.
+    """
+    from penstock_testing.suites import checks_for
+
+    ids = {suite: {check.id for check in checks_for(suite.kind)} for suite in suites}
+    for unknown in set(only) - set().union(*ids.values()):
+        checks_for(suites[0].kind, [unknown])
+    chosen = {suite: [check_id for check_id in only if check_id in ids[suite]] for suite in suites}
+    return [(suite, chosen[suite] or None) for suite in suites if chosen[suite] or not only]
+
+
+def _options_for(suite: _Suite, options: Mapping[str, str], suites: Sequence[_Suite]) -> dict[str, Any]:
+    """The options that the suite's plugin has.
+
+    Raises:
+        UnknownNameError: none of the suites' plugins has an option; otherwise every check would fail with that error.
+    """
+    if not options:
+        return {}
+    known = {other: _known_options(other) for other in suites}
+    for unknown in options:
+        if not any(names is None or unknown in names for names in known.values()):
+            first = next(other for other in suites if known[other] is not None)
+            owner = f"{first.kind.replace('-', ' ')} {first.name!r}"
+            raise UnknownNameError("option", unknown, known[first] or [], owner)
+    names = known[suite]
+    return {name: value for name, value in options.items() if names is None or name in names}
+
+
+def _known_options(suite: _Suite) -> list[str] | None:
+    """The options of the suite's receiver or estimator; ``None`` where ``make`` takes any."""
+    from penstock_testing.subject import HOOKS
+
+    if suite.make is not None:
+        return None
+    if suite.kind not in HOOKS:
+        return []
+    return [option.name for option in options_of(load_plugins(isolated=True).spec(HOOKS[suite.kind], suite.name))]
+
+
+def _run(suite: _Suite, only: list[str] | None, beside: Sequence[str], *, as_json: bool) -> Report:
+    from penstock_testing import run_suite
+
     def show(result: Result) -> None:
         click.echo(result.text(), err=as_json)
 
-    report = testing.run_subject(subject, only or None, isolated=True, on_result=show)
+    report = attrs.evolve(run_suite(suite, only, on_result=show), beside=tuple(beside))
     click.echo(report.summary(), err=as_json)
     return report
 
 
 def _exit_code(report: Report) -> int:
     return max(
-        (_EXIT_CODES[each.level] for each in report.failed), default=0 if report.is_complete else _EXIT_CODES["must"]
+        (_EXIT_CODES[result.level] for result in report.failed),
+        default=0 if report.is_complete else _EXIT_CODES["must"],
     )

@@ -21,8 +21,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from penstock import BatchInfo
-from penstock.spi import reason
+from penstock import BatchInfo, spi
 
 # Lines of the terminal that are not batches: the table's head, the words, the spinner and the shell's prompt.
 _OTHER_LINES = 8
@@ -49,7 +48,8 @@ class ViewedBatch:
         """The error of the first failed output operation, in one line; empty when none failed."""
         for operation in self.info.outputOperationInfos.values():
             if operation.failureReason is not None:
-                return reason(RuntimeError(operation.failureReason))
+                # Through the module: its name is imported at first use, and imports Py4J.
+                return spi.reason(RuntimeError(operation.failureReason))
         return ""
 
 

@@ -45,7 +45,7 @@ _KINDS = {
     "rate-estimator": _Kind(
         "The rate estimator `$name`",
         "",
-        "penstock rate simulate --estimator $name --plant step-down",
+        "penstock rate simulate --estimator $name --workload step-down",
         f"{_TABLE}| `use` | 0.85 | share of the batch interval that a batch may take |\n"
         "| `min_rate` | 1.0 | lowest rate, records/s |",
     ),

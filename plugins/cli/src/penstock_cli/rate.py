@@ -1,4 +1,4 @@
-"""``penstock rate``: runs rate estimators on simulated plants and prints charts and tables. Imports no Spark."""
+"""``penstock rate``: runs rate estimators on simulated workloads and prints charts and tables. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from penstock import PenstockError, RateEstimatorSpec
 from penstock.spi import Plugins, UnknownNameError, conf_here, make_rate_estimator, options_of
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.shared import as_json_option, conf_pairs, examples, print_json, terminal
-from penstock_testing.plant import PLANTS, named_plant
-from penstock_testing.plant_report import PlantReport, report
-from penstock_testing.plant_run import MakeEstimator, PlantRun, SimulatedBatch, simulate
-from penstock_testing.plant_svg import draw
+from penstock_testing.workload import WORKLOADS, named_workload
+from penstock_testing.workload_report import WorkloadReport, report
+from penstock_testing.workload_run import MakeEstimator, SimulatedBatch, WorkloadRun, simulate
+from penstock_testing.workload_svg import draw
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CHART_WIDTH, _CHART_HEIGHT, _LABEL_WIDTH = 100, 5, 9
@@ -34,7 +34,7 @@ def _svg(_context: click.Context, _parameter: click.Parameter, file: Path | None
     return file
 
 
-@click.group(epilog=examples(("rate simulate --plant idle-then-burst", "what rate control does when load returns")))
+@click.group(epilog=examples(("rate simulate --workload idle-then-burst", "what rate control does when load returns")))
 def rate() -> None:
     """Try rate estimators without Spark.
 
@@ -47,11 +47,11 @@ def rate() -> None:
     epilog=examples(
         ("rate simulate", "the estimator pid where load and speed are steady"),
         (
-            "rate simulate --estimator model --plant step-down --svg run.svg",
+            "rate simulate --estimator model --workload step-down --svg run.svg",
             "another, on a machine that slows down",
         ),
         ("rate simulate --conf spark.streaming.backpressure.pid.minRate=500", "with an option"),
-        ("rate simulate --all --json", "every estimator on every plant, for a script"),
+        ("rate simulate --all --json", "every estimator on every workload, for a script"),
     ),
 )
 @click.option(
@@ -63,14 +63,15 @@ def rate() -> None:
     help="The rate estimator, of any installed plugin.",
 )
 @click.option(
-    "--plant",
+    "--workload",
+    "--plant",  # its former name
     metavar="NAME",
     default="steady",
     show_default=True,
-    shell_complete=completes(lambda: PLANTS),
-    help=f"What is simulated: one of {', '.join(PLANTS)}.",
+    shell_complete=completes(lambda: WORKLOADS),
+    help=f"What is simulated: one of {', '.join(WORKLOADS)}.",
 )
-@click.option("--all", "everywhere", is_flag=True, help="Compare all estimators on all plants in a table.")
+@click.option("--all", "everywhere", is_flag=True, help="Compare all estimators on all workloads in a table.")
 @click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")
 @click.option(
     "--conf",
@@ -90,7 +91,7 @@ def rate() -> None:
 def simulate_command(
     context: click.Context,
     estimator: str,
-    plant: str,
+    workload: str,
     everywhere: bool,
     seed: int,
     conf: dict[str, str],
@@ -99,28 +100,28 @@ def simulate_command(
 ) -> None:
     """Simulate a rate estimator.
 
-    Shows what it would do before a program relies on it. A plant simulates sources that offer records and batches that
-    take time. The estimator sets the sources' rates from the delays of each batch, as in a program. Its options come
-    from the configuration here and from --conf.
+    Shows what it would do before a program relies on it. A workload simulates sources that offer records and batches
+    that take time. The estimator sets the sources' rates from the delays of each batch, as in a program. Its options
+    come from the configuration here and from --conf.
     """
     plugins = load_plugins()
     configured = {**conf_here(), **conf}
     _check_names(conf, plugins.specs("rate_estimators"))
     if everywhere:
-        for name in ("estimator", "plant", "svg"):
+        for name in ("estimator", "workload", "svg"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
                 raise click.UsageError(f"--all cannot be combined with --{name}")
         _all(plugins, configured, seed, as_json=as_json)
         return
-    where = named_plant(plant)
+    where = named_workload(workload)
     run = simulate(where, _maker(estimator, plugins, configured), seed)
     if as_json:
-        print_json(_measured(plant, estimator, report(run)) | {"batches": [_batch(batch) for batch in run.batches]})
+        print_json(_measured(workload, estimator, report(run)) | {"batches": [_batch(batch) for batch in run.batches]})
     else:
-        terminal().print(picture(run, f"{estimator} on {plant}: {where.summary}"))
+        terminal().print(picture(run, f"{estimator} on {workload}: {where.summary}"))
     if svg is not None:
         try:
-            svg.write_text(draw(run, f"{estimator} on {plant}: {where.summary}"), encoding="utf-8")
+            svg.write_text(draw(run, f"{estimator} on {workload}: {where.summary}"), encoding="utf-8")
         except OSError as error:
             raise click.FileError(str(svg), error.strerror) from None
 
@@ -146,10 +147,10 @@ def _maker(name: str, plugins: Plugins, conf: Mapping[str, str]) -> MakeEstimato
     return lambda interval_ms: make_rate_estimator(name, interval_ms, conf, plugins=plugins)
 
 
-def _measured(plant: str, estimator: str, measures: PlantReport) -> dict[str, Any]:
+def _measured(workload: str, estimator: str, measures: WorkloadReport) -> dict[str, Any]:
     """The measures of a run as JSON values."""
     values = attrs.asdict(measures, filter=attrs.filters.exclude("run"))
-    return {"plant": plant, "estimator": estimator, **values}
+    return {"workload": workload, "estimator": estimator, **values}
 
 
 def _batch(batch: SimulatedBatch) -> dict[str, Any]:
@@ -158,15 +159,15 @@ def _batch(batch: SimulatedBatch) -> dict[str, Any]:
 
 
 def _all(plugins: Plugins, conf: Mapping[str, str], seed: int, *, as_json: bool) -> None:
-    reports: dict[str, list[PlantReport]] = {}
+    reports: dict[str, list[WorkloadReport]] = {}
     left_out = []
     for name in plugins.specs("rate_estimators"):
         try:
             maker = _maker(name, plugins, conf)
-            reports[name] = [report(simulate(plant, maker, seed)) for plant in PLANTS.values()]
+            reports[name] = [report(simulate(workload, maker, seed)) for workload in WORKLOADS.values()]
         except PenstockError as error:
             left_out.append(f"left out: {error}")
-    rows = [(plant, name, reports[name][number]) for number, plant in enumerate(PLANTS) for name in reports]
+    rows = [(workload, name, reports[name][number]) for number, workload in enumerate(WORKLOADS) for name in reports]
     if as_json:
         print_json([_measured(*row) for row in rows])
         for line in left_out:
@@ -181,7 +182,7 @@ def _all(plugins: Plugins, conf: Mapping[str, str], seed: int, *, as_json: bool)
 
 
 # Column → its text.
-_MEASURES: dict[str, Callable[[PlantReport], str]] = {
+_MEASURES: dict[str, Callable[[WorkloadReport], str]] = {
     "settling": lambda measured: "never" if measured.settling is None else str(measured.settling),
     "overshoot": lambda measured: f"{measured.overshoot:.2f}",
     "queue": lambda measured: f"{measured.queue:.1f}",
@@ -193,33 +194,33 @@ _MEASURES: dict[str, Callable[[PlantReport], str]] = {
 }
 
 
-def comparison(rows: Sequence[tuple[str, str, PlantReport]]) -> RenderableType:
-    """A table with a row for each plant and estimator."""
+def comparison(rows: Sequence[tuple[str, str, WorkloadReport]]) -> RenderableType:
+    """A table with a row for each workload and estimator."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("plant", no_wrap=True)
+    table.add_column("workload", no_wrap=True)
     table.add_column("estimator", no_wrap=True)
     for name in _MEASURES:
         table.add_column(name, justify="right", no_wrap=True)
-    for number, (plant, estimator, measured) in enumerate(rows):
-        first = number == 0 or rows[number - 1][0] != plant
+    for number, (workload, estimator, measured) in enumerate(rows):
+        first = number == 0 or rows[number - 1][0] != workload
         cells = [Text(write(measured)) for write in _MEASURES.values()]
-        table.add_row(plant if first else "", Text(estimator), *cells, style="" if measured.stable else "yellow")
+        table.add_row(workload if first else "", Text(estimator), *cells, style="" if measured.stable else "yellow")
     return Group(
         table,
         Text('\nsettling in batches; overshoot and queue in batch intervals; page "Rate control" of the documentation'),
     )
 
 
-def picture(run: PlantRun, title: str) -> RenderableType:
+def picture(run: WorkloadRun, title: str) -> RenderableType:
     """A run as charts, with its measures as sentences."""
-    interval = run.plant.interval_ms
+    interval = run.workload.interval_ms
     attainable = max(batch.attainable for batch in run.batches) * 1000 / interval
     parts: list[RenderableType] = [Text(title, "bold")]
-    for stream in range(len(run.plant.sources)):
+    for stream in range(len(run.workload.sources)):
         limits = [min(batch.rates[stream], 2 * attainable) for batch in run.batches]
-        label = "limit" if len(run.plant.sources) == 1 else f"limit of stream {stream}"
+        label = "limit" if len(run.workload.sources) == 1 else f"limit of stream {stream}"
         parts += [
-            Text(f"\n{label}, records/s (plant capacity {attainable:,.6g})", "dim"),
+            Text(f"\n{label}, records/s (workload capacity {attainable:,.6g})", "dim"),
             *_chart(limits, fmean),
         ]
     processing = [batch.processing_ms / interval for batch in run.batches]
@@ -229,7 +230,7 @@ def picture(run: PlantRun, title: str) -> RenderableType:
     return Group(*parts, Text(), *map(Text, _sentences(run)))
 
 
-def _sentences(run: PlantRun) -> list[str]:
+def _sentences(run: WorkloadRun) -> list[str]:
     measured = report(run)
     settled = "never settled" if measured.settling is None else f"settled after {measured.settling} batches"
     refused = f", {measured.refused} invalid estimates" if measured.refused else ""
@@ -240,7 +241,7 @@ def _sentences(run: PlantRun) -> list[str]:
         else "no batch longer than the interval"
     )
     return [
-        f"{len(run.batches)} batches every {run.plant.interval_ms:,} ms: {settled}, "
+        f"{len(run.batches)} batches every {run.workload.interval_ms:,} ms: {settled}, "
         f"{'stable' if measured.stable else 'unstable'}{refused}{failed}",
         f"{longest}, longest wait {measured.queue:.2f}; final rate changes by {measured.oscillation:.1%} per batch",
         f"{measured.used:.0%} of what was attainable: {measured.in_time:.0%} before the next batch was due, "

@@ -26,12 +26,12 @@ from penstock.spi import (
     get_logger,
     is_pickled,
     known_partitions,
-    spark_schema,
 )
 from penstock_dataframes import jvm_frames
 from penstock_dataframes.jvm_frames import BatchFrames
 from penstock_dataframes.read_arrow import ReadColumns, ReadNothing, ReadRows
 from penstock_dataframes.schemas import from_arrow, to_arrow, undeclared
+from penstock_dataframes.spark_types import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -214,7 +214,7 @@ class SourceFrames(FrameDStream):
         num_partitions: int | None = None
         reader: ArrowReader
         if isinstance(batch_input, BlocksInput):
-            references, reader = batch_input.elements(self.graph.partition_slots)
+            references, reader = batch_input.elements(self.graph.placeholder_rdds)
             num_partitions = len(batch_input.references)
         else:
             assert batch_input.references is not None  # else it was left out as empty

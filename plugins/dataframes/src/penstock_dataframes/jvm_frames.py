@@ -127,7 +127,7 @@ class BatchFrames:
 
     def __init__(self, graph: DStreamGraph) -> None:
         self._sc = graph.spark_context
-        self._slots = graph.partition_slots
+        self._slots = graph.placeholder_rdds
         self._lock = threading.Lock()
         self._spark: SparkSession | None = None
         # DataFrames of elements that several batches share, by RDD of the JVM and arguments of _rows. To make one takes

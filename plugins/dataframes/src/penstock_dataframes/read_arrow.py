@@ -15,8 +15,9 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import SchemaError
-from penstock.spi import as_value, conform, describe_schema, is_pickled, records
+from penstock.spi import conform, describe_schema, is_pickled, records
 from penstock_dataframes.arrow_rows import ROWS_PER_BATCH, to_batches
+from penstock_dataframes.spark_types import as_value, require_same
 
 if TYPE_CHECKING:
     from penstock import ArrowReader
@@ -59,7 +60,9 @@ class ReadColumns:
             return to_batches(records([batch]), self.schema, are_values=self.are_values)
         if self.are_values:
             batch = as_value(batch, self.schema.names[0])
-        return iter((conform(batch, self.schema, is_declared=self.is_declared),))
+        if not self.is_declared:
+            require_same(batch.schema, self.schema)
+        return iter((conform(batch, self.schema),))
 
 
 @frozen

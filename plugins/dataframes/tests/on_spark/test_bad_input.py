@@ -114,7 +114,7 @@ def make_distinct(stream: DStream[Any]) -> None:
     for each in blocks:
         os.link(block.path, each.path)
     # Too large to travel with each task.
-    assert len(pickle.dumps(tuple(blocks))) > batch_input._SENT_WITH_EACH_TASK
+    assert len(pickle.dumps(tuple(blocks))) > batch_input._SENT_WITH_TASKS_BYTES
     batches[0] = [LocatedPartition(tuple(blocks))]
 
 

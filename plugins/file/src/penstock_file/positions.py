@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cattrs
 from attrs import field, frozen
 from attrs.validators import ge
 
-from penstock.spi import atomic_write
+from penstock.spi import atomic_write, structure, unstructure
 
 # First bytes of a file that identify it.
 _HEAD_BYTES = 256
@@ -86,8 +85,8 @@ def load(offset_file: str) -> list[Position] | None:
         raise _not_ours(offset_file, error) from error
     try:
         saved: dict[str, Any] = json.loads(text)
-        return cattrs.structure(saved["files"], list[Position])
-    except (ValueError, TypeError, KeyError, cattrs.BaseValidationError) as error:
+        return structure(saved["files"], list[Position])
+    except (ValueError, TypeError, KeyError) as error:
         raise _not_ours(offset_file, error) from error
 
 
@@ -98,7 +97,7 @@ def save(offset_file: str, positions: Sequence[Position]) -> None:
         OSError: the file cannot be written; the positions saved before are still there.
     """
     with atomic_write(Path(offset_file), sync=True) as unfinished:
-        unfinished.write_text(json.dumps({"files": cattrs.unstructure(list(positions))}), encoding="utf-8")
+        unfinished.write_text(json.dumps({"files": unstructure(list(positions))}), encoding="utf-8")
 
 
 def _not_ours(offset_file: str, error: Exception) -> ValueError:

@@ -41,6 +41,5 @@ class RateControllerSuite(ListenerSuite):
     name = "rate"
 
     def make(self, context: ListenerContext) -> ListenerProbe:
-        """Make the controllers, and show the rate that each has published last."""
         made = controllers(context)
         return ListenerProbe(made, lambda: {"rates": [each.last_rate for each in made]})

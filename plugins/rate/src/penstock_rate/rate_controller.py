@@ -22,7 +22,9 @@ class RateController:
     never_drop = True
 
     def __init__(self, context: ListenerContext, stream_id: int, estimator: RateEstimator) -> None:
-        self._context, self._stream_id, self.estimator = context, stream_id, estimator
+        self._context = context
+        self._stream_id = stream_id
+        self.estimator = estimator
         #: The rate that was published last, records/s; ``None`` before the first.
         self.last_rate: float | None = None
 

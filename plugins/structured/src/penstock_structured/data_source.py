@@ -239,7 +239,7 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
                         "records, which have no columns: have the receiver store str, bytes, int, float or bool "
                         "records, or Arrow batches (store_arrow)"
                     )
-                yield conform(batch.replace_schema_metadata(None), schema, is_declared=True)
+                yield conform(batch.replace_schema_metadata(None), schema)
 
 
 def _batches(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:

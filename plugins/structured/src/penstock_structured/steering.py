@@ -71,8 +71,10 @@ class RateSteering(StreamingQueryListener):
     """
 
     def __init__(self, query_id: str, make_estimator: Any, interval_ms: int, first_rate: float) -> None:
-        self._query_id, self._make_estimator = query_id, make_estimator
-        self._interval_ms, self._first_rate = interval_ms, first_rate
+        self._query_id = query_id
+        self._make_estimator = make_estimator
+        self._interval_ms = interval_ms
+        self._first_rate = first_rate
         self._sources: dict[str, _Steered] = {}
 
     @property
@@ -89,7 +91,6 @@ class RateSteering(StreamingQueryListener):
         """Nothing: rates follow from batches."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Estimate from a batch, and set the rates."""
         if str(event.progress.id) != self._query_id:
             return
         for progress in progress_of(event.progress):

@@ -1,24 +1,34 @@
-"""``Report``: the results of a run of checks, as text and as JSON."""
+"""``Report``: the results of a run of checks, as text and as JSON, read from pytest's reports."""
 
 from __future__ import annotations
 
 import json
+import traceback
 from collections import Counter
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
+import pytest
 from attrs import frozen
 
-from penstock_testing.check import Check, Level
+from penstock_testing.check import Check, CheckFailure, Level
+
+if TYPE_CHECKING:
+    from penstock_testing.suites import ConformanceSuite
 
 Outcome = Literal["passed", "failed", "excused", "not applicable"]
+#: The user property of pytest's reports that has a check's result.
+PROPERTY = "penstock"
 #: The title of the page of the documentation that describes each check; the anchor is its id in lower case.
 PAGE = "Conformance checks"
-# Kind → the checks of which one must have run for a grade above ``loads``: without data they are not applicable.
-_DATA_CHECKS = {"receiver": {"RC-10"}, "listener": {"LI-06", "LI-11"}}
-_NO_DATA = {
-    "receiver": "nothing that needs data was tested: give a suite with a feeder",
-    "listener": "nothing that it counts was tested: return a ListenerProbe from make",
+# Kind → the checks of which one must have run for a grade above ``loads``, and what to say without them.
+_NEEDED: Mapping[str, tuple[set[str], str]] = {
+    "receiver": ({"RC-10"}, "nothing that needs data was tested: give a suite with a feeder"),
+    "listener": ({"LI-06", "LI-11"}, "nothing that it counts was tested: return a ListenerProbe from make"),
+    "block-store": ({"BS-01"}, "nothing that stores was tested"),
+    "rate-estimator": ({"RE-01"}, "nothing that computes was tested: set options or make"),
+    "plugin": (set(), "only the packaging was tested"),
 }
 
 
@@ -84,6 +94,7 @@ class Report:
         seed: a run with the same seed draws the same values.
         pinned: the number of checks in a complete run; ``None`` when the run selected some.
         results: one for each check, in the order of ids.
+        beside: what the plugin offers and no suite tests.
     """
 
     kind: str
@@ -91,6 +102,7 @@ class Report:
     seed: int
     pinned: int | None
     results: tuple[Result, ...]
+    beside: tuple[str, ...] = ()
 
     def __getitem__(self, check_id: str) -> Result:
         """The result of a check.
@@ -126,15 +138,25 @@ class Report:
             return ""
         if not self.is_complete or any(each.id.startswith("PK") and each.level == "must" for each in self.failed):
             return "fails"
-        if "must" in levels or not self._has_data:
+        if "must" in levels or not self._has_run_what_matters:
             return "loads"
         return "behaves" if "should" in levels else "hardened"
 
     @property
-    def _has_data(self) -> bool:
-        """Whether a check that needs data ran: what passes without data says little about the plugin."""
-        needed = _DATA_CHECKS.get(self.kind)
-        return needed is None or any(each.id in needed and each.outcome != "not applicable" for each in self.results)
+    def _has_run_what_matters(self) -> bool:
+        """Whether a check ran without which the others say little about the plugin."""
+        needed, _ = _NEEDED[self.kind]
+        return any(result.id in needed and result.outcome != "not applicable" for result in self.results)
+
+    @property
+    def untested(self) -> list[str]:
+        """What the grade does not cover."""
+        skipped = {result.id for result in self.results if result.outcome == "not applicable"}
+        return [
+            *([] if self._has_run_what_matters else [_NEEDED[self.kind][1]]),
+            *(["the packaging was not tested: set name"] if "PK-01" in skipped else []),
+            *(f"{what} was not tested" for what in self.beside),
+        ]
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
@@ -143,8 +165,8 @@ class Report:
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} in all"
         failed = f" ({', '.join(each.id for each in self.failed)})" if self.failed else ""
         excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
-        no_data = f" ({_NO_DATA[self.kind]})" if self.grade == "loads" and not self._has_data else ""
-        grade = f" grade: {self.grade}{excused}{no_data};" if self.grade else ""
+        untested = f" ({'; '.join(self.untested)})" if self.untested else ""
+        grade = f" grade: {self.grade}{excused}{untested};" if self.grade else ""
         run = counts["passed"] + counts["failed"] + counts["excused"]
         return (
             f"{self.subject} ({self.kind}): {run} run, {counts['not applicable']} not applicable, "
@@ -158,7 +180,65 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON."""
-        return json.dumps(attrs.asdict(self) | {"ok": self.ok, "grade": self.grade}, indent=2)
+        return json.dumps(
+            attrs.asdict(self) | {"ok": self.ok, "grade": self.grade, "untested": self.untested}, indent=2
+        )
+
+
+def result_of(
+    check: Check, suite: type[ConformanceSuite], call: pytest.CallInfo[None], report: pytest.TestReport, limit_s: float
+) -> Result | None:
+    """How one phase of a check ended, from pytest's report; ``None`` for a phase without a result."""
+    error = None if call.excinfo is None else call.excinfo.value
+    if report.passed:
+        return Result.of(check, "passed", round(call.duration, 3)) if report.when == "call" else None
+    if hasattr(report, "wasxfail"):
+        return Result.of(check, "excused", round(call.duration, 3), str(report.wasxfail))
+    if report.skipped:
+        return Result.of(check, "not applicable", seen=str(error))
+    if error is None:
+        failure = CheckFailure(
+            f"the check passes, although expected_failures lists it: {suite.expected_failures[check.id]}",
+            change=f"remove {check.id} from expected_failures",
+        )
+    elif isinstance(error, CheckFailure):
+        failure = error
+    else:
+        failure = CheckFailure(_unexpected(error, limit_s))
+    return failed(check, failure, call.duration)
+
+
+def failed(check: Check, failure: CheckFailure, seconds: float = 0.0) -> Result:
+    """The result of a check that failed."""
+    expected = f'expected_failures = {{"{check.id}": "the reason"}}'
+    excuse = f"Capabilities({check.requires}=False), if the plugin does not claim it; else {expected}"
+    result = Result.of(check, "failed", round(seconds, 3), failure.seen, failure.smallest)
+    return attrs.evolve(result, change=failure.change or check.change, excuse=excuse if check.requires else expected)
+
+
+def _unexpected(error: BaseException, limit_s: float) -> str:
+    lines = traceback.format_exception(error)
+    if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
+        # Without the function that interrupted it, and its error.
+        stack = "".join(lines[-6:-2]).rstrip()
+        return f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{stack}"
+    return f"{type(error).__name__}: {error}\n{''.join(lines[-4:]).rstrip()}"
+
+
+def add_result(report: pytest.TestReport, suite: type[ConformanceSuite], result: Result) -> None:
+    """Put a result into pytest's report, worded as the author reads it. A check of level may does not fail the run."""
+    report.user_properties.append((PROPERTY, {"kind": suite.kind, "seed": suite.seed, "result": attrs.asdict(result)}))
+    if result.outcome == "failed":
+        report.longrepr = "\n" + result.text()
+        if result.level == "may":
+            report.outcome = "skipped"
+            report.wasxfail = f"{result.id} failed, which is of level may"
+
+
+def result_in(report: pytest.TestReport) -> tuple[str, int, Result] | None:
+    """Kind, seed and result of the check that a report of pytest is about; ``None`` without a result."""
+    values: list[Any] = [value for name, value in report.user_properties if name == PROPERTY]
+    return (values[0]["kind"], values[0]["seed"], Result(**values[0]["result"])) if values else None
 
 
 def _indented(text: str) -> str:

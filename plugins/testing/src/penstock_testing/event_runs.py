@@ -8,13 +8,12 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.listen.events import (
+from penstock import (
     BatchCompleted,
     BatchInfo,
     BatchStarted,
     BatchSubmitted,
     CheckpointFailed,
-    Event,
     OutputOperationCompleted,
     OutputOperationInfo,
     OutputOperationStarted,
@@ -27,6 +26,7 @@ from penstock.listen.events import (
     StreamingStarted,
     StreamInputInfo,
 )
+from penstock.spi import Event
 
 START_MS = 1_700_000_000_000
 #: The phases of a stop, in order.

@@ -8,14 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from penstock.errors import ConfigurationError
-from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
-from penstock.listen.registered_listener import ListenerCounts
-from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
-from penstock.plugins.specs import RateEstimator, read_options, structure_options
-from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
+from penstock import (
+    BatchInfo,
+    ConfigurationError,
+    DStreamInfo,
+    JobInfo,
+    ListenerContext,
+    ListenerCounts,
+    RateEstimator,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+    ReceiverStreamInfo,
+    StorageInfo,
+)
+from penstock.spi import (
+    Event,
+    GuardedEstimator,
+    Plugins,
+    attributed_ms,
+    make_estimator,
+    read_options,
+    structure_options,
+)
 
 T = TypeVar("T")
 _BACKPRESSURE = "spark.streaming.backpressure."
@@ -25,7 +41,6 @@ class ProcessingRateEstimator(RateEstimator):
     """Answers with the rate at which a batch was processed."""
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Return records/s; ``None`` for a batch without records or duration."""
         if numElements <= 0 or processingDelay <= 0:
             return None
         self.reason = f"{numElements} records took {processingDelay} ms"
@@ -124,40 +139,32 @@ class FakeListenerContext(ListenerContext):
 
     @property
     def application_name(self) -> str:
-        """The Spark application's name."""
         return "tested"
 
     @property
     def application_id(self) -> str:
-        """The Spark application's id."""
         return "app-0"
 
     @property
     def spark_ui_url(self) -> str:
-        """Nothing: there is no Spark."""
         return ""
 
     @property
     def batch_interval_ms(self) -> int:
-        """Milliseconds between two batches."""
         return self._interval_ms
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The given configuration."""
         return self._configuration
 
     def options(self, prefix: str, options: type[T]) -> T:
-        """Structure the configuration values below a prefix."""
         return structure_options(f"configuration {prefix}*", options, self._below(prefix))
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
-        """The given streams."""
         return [ReceiverStreamInfo(stream, f"Receiver-{stream}", "Receiver") for stream in self._streams]
 
     def graph(self) -> Sequence[DStreamInfo]:
-        """Each stream with an output operation of its own."""
         count = len(self._streams)
         inputs = [
             DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", (), id_, "input")
@@ -169,40 +176,31 @@ class FakeListenerContext(ListenerContext):
         return inputs + outputs
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """The infos of the last receiver events."""
         return dict(self.infos)
 
     def backlog_bytes(self) -> int:
-        """The value of ``backlog``."""
         return self.backlog
 
     def storage(self) -> StorageInfo:
-        """The value of ``stored``."""
         return self.stored
 
     def listener_counts(self) -> Sequence[ListenerCounts]:
-        """The value of ``counts``."""
         return list(self.counts)
 
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        """The jobs in ``spark_jobs``."""
         return [job for job_id, job in sorted(self.spark_jobs.items()) if job_id >= first][:most]
 
     def executor_backlogs(self) -> Mapping[str, int]:
-        """The value of ``backlogs``."""
         return dict(self.backlogs)
 
     def rate_limit(self, stream_id: int) -> float | None:
-        """The limit set last."""
         return self.limits.get(stream_id)
 
     def set_rate(self, stream_id: int, rate: float) -> None:
-        """Record a rate, and put it in force."""
         if self._record("set_rate", stream_id, rate) and stream_id in self._streams:
             self.limits[stream_id] = rate
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
-        """The estimator of a stream, the same on every call."""
         if self._configuration.get(f"{_BACKPRESSURE}enabled") == "false":
             return None
         if stream_id not in self._streams:
@@ -213,7 +211,6 @@ class FakeListenerContext(ListenerContext):
             return self._estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        """The processing delay of a batch, attributed as in a running program."""
         if batch.processingDelay is None:
             return None
         inputs = batch.streamIdToInputInfo.items()
@@ -222,16 +219,13 @@ class FakeListenerContext(ListenerContext):
         return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), sum(counts.values()), busy)
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
-        """Record the function; return the value that the earlier run saved."""
         self.saved[name] = value
         return self._restored.get(name)
 
     def executors(self) -> Sequence[str]:
-        """The executors now registered."""
         return list(self.executor_ids)
 
     def request_executors(self, count: int) -> bool:
-        """Add executors."""
         if not self._record("request_executors", count):
             return False
         highest = max((int(each) for each in self.executor_ids), default=0)
@@ -239,18 +233,15 @@ class FakeListenerContext(ListenerContext):
         return True
 
     def kill_executor(self, executor_id: str) -> bool:
-        """Remove an executor."""
         if not self._record("kill_executor", executor_id) or executor_id not in self.executor_ids:
             return False
         self.executor_ids.remove(executor_id)
         return True
 
     def publish_ui(self, url: str, batch_page: str = "") -> None:
-        """Note the addresses in ``ui_url`` and ``batch_page``."""
         self.ui_url, self.batch_page = url, batch_page
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
-        """Call the function in ``stop``."""
         self._stop_callbacks.append(callback)
 
     def _record(self, *command: Any) -> bool:

@@ -7,8 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
-from penstock_testing.check import NotApplicable
-
 
 class Feeder(ABC):
     """The source of a receiver under test: an author writes one for each external system.
@@ -27,11 +25,9 @@ class Feeder(ABC):
     in_process: ClassVar[bool] = False
 
     def __enter__(self) -> Self:
-        """Return the feeder."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Close the feeder."""
         self.close()
 
     def options(self) -> Mapping[str, Any]:
@@ -128,4 +124,7 @@ class Feeder(ABC):
         self._unable("polls")
 
     def _unable(self, method: str) -> NoReturn:
+        # Here, so that a plugin which uses a source of the kit does not import pytest.
+        from penstock_testing.check import NotApplicable
+
         raise NotApplicable(f"{type(self).__name__} does not implement {method}")

@@ -36,37 +36,29 @@ class FileFeeder(Feeder):
         self._at, self._away = self.folder, Path(self._root.name, "away")
 
     def options(self) -> Mapping[str, Any]:
-        """The folder."""
         return {"path": str(self.folder)}
 
     def encode(self, record: Any) -> bytes:
-        """The text in UTF-8, and the terminator."""
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        """The odd records of ``Feeder`` that fit on one line."""
         return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
-        """Write records."""
         self._write(b"".join(map(self.encode, records)))
 
     def put_bytes(self, data: bytes) -> None:
-        """Append bytes to the growing file."""
         if not self._growing:
             self._unable("put_bytes")
         self._write(data)
 
     def put_bad(self) -> None:
-        """Write a line that is not UTF-8."""
         self._write(b"\xff\xfe\xfd" + self.terminator)
 
     def cut(self) -> None:
-        """Move the folder away, as if its disk were unmounted."""
         self._at = self.folder.rename(self._away)
 
     def heal(self) -> None:
-        """Move the folder back."""
         if self._at != self.folder:
             self._at = self._at.rename(self.folder)
 
@@ -80,5 +72,4 @@ class FileFeeder(Feeder):
         unfinished.rename(self._at / f"records-{next(self._numbers):04}.txt")
 
     def close(self) -> None:
-        """Delete the folder."""
         self._root.cleanup()

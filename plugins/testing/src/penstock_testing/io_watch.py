@@ -42,7 +42,6 @@ class IoWatch:
         self.seen: list[str] = []
 
     def __enter__(self) -> Self:
-        """Start recording on this thread."""
         global _hooked
         with _hook_lock:
             if not _hooked:
@@ -53,7 +52,6 @@ class IoWatch:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop recording."""
         _watching.seen = None
 
 

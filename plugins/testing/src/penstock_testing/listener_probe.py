@@ -47,15 +47,12 @@ class MemoryBackend(Backend):
             self._received += batches
 
     def received(self) -> int:
-        """The number of batches sent."""
         return self._received
 
     def cut(self) -> None:
-        """Refuse."""
         self._is_cut = True
 
     def heal(self) -> None:
-        """Accept."""
         self._is_cut = False
 
 

@@ -21,10 +21,9 @@ from typing import Any
 import cattrs
 from attrs import frozen
 
-from penstock.context import StreamingContext
-from penstock.receive.thread_receiver import ThreadReceiver
+from penstock import StreamingContext, ThreadReceiver
 from penstock_cli.java import ensure_java
-from penstock_testing.live import LiveSpec
+from penstock_testing.live_subject import LiveSpec
 
 _PAUSE_S = 0.005
 
@@ -40,7 +39,6 @@ class CountingReceiver(ThreadReceiver[int]):
         self._path = path
 
     def receive(self) -> None:
-        """Store numbers."""
         number = 0
         try:
             while not self.wait(_PAUSE_S):

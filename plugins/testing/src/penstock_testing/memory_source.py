@@ -135,43 +135,33 @@ class MemoryFeeder(Feeder):
         self.source = MemorySource()
 
     def options(self) -> Mapping[str, Any]:
-        """The address."""
         return {"address": self.source.address}
 
     def put(self, records: Sequence[Any]) -> None:
-        """Append the records."""
         self.source._put(records)
 
     def pause(self) -> None:
-        """Block the reads."""
         self.source._set("paused")
 
     def cut(self) -> None:
-        """Break every connection and refuse new ones."""
         self.source._set("cut")
 
     def heal(self) -> None:
-        """Serve again."""
         self.source._set("up")
 
     def end(self) -> None:
-        """Let reads return an empty list once everything is read."""
         self.source._set("ended")
 
     def acknowledged(self) -> list[Any]:
-        """The acknowledged records."""
         with self.source._changed:
             return [self.source._records[position] for position in self.source._acknowledged]
 
     def taken(self) -> int:
-        """The number of records that reads have returned so far; a record that was read twice counts twice."""
         return self.source._taken
 
     def polls(self) -> int:
-        """Connections and reads so far."""
         return self.source._polls
 
     def close(self) -> None:
-        """Break every connection and forget the source."""
         self.source._set("closed")
         MemorySource._sources.pop(self.source.address, None)

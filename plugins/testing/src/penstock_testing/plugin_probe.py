@@ -26,17 +26,15 @@ from typing import Any, Literal, NoReturn
 import attrs
 from attrs import frozen
 
-from penstock.errors import summary_of
-from penstock.hookspecs import API_VERSION, GROUP
-from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
-from penstock_testing.leak_meter import LeakMeter
+from penstock.spi import API_VERSION, GROUP, KINDS, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
+from penstock_testing.leaks import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
 _NEEDS_SPARK = {
     *("DStream", "DataFrameStream", "GroupedDataFrameStream", "State", "StateSpec", "StorageLevel"),
-    *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "Node"),
+    *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
     *("known_partitions", "node_of"),
 }
 

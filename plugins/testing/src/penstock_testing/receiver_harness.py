@@ -7,13 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from penstock.blocks.block import Block
-from penstock.errors import StoreError
-from penstock.receive.pickling import unpickled_copy
-from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_host import ReceiverHost
-from penstock.runtime.clock import Clock
-from penstock.runtime.threads import EngineThread
+from penstock import Block, Receiver, ReceiverHost, StoreError
+from penstock.spi import Clock, EngineThread, unpickled_copy
 
 # Reached only when something fails.
 _STOP_MESSAGE = "the test is over"

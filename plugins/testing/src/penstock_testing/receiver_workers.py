@@ -11,9 +11,9 @@ from concurrent.futures import thread as executors
 from types import FrameType
 from typing import Any, Self
 
-from penstock.receive.receiver import Receiver
-from penstock.runtime.threads import EngineThread
-from penstock_testing.leak_meter import children
+from penstock import Receiver
+from penstock.spi import EngineThread
+from penstock_testing.leaks import children
 
 
 class WorkerEnded(Exception):
@@ -41,7 +41,6 @@ class ReceiverWorkers:
         self._others = children()
 
     def __enter__(self) -> Self:
-        """Start recording."""
         start = self._start = threading.Thread.start
 
         def recorded(thread: threading.Thread) -> None:
@@ -55,7 +54,6 @@ class ReceiverWorkers:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop recording."""
         threading.Thread.start = self._start  # type: ignore[method-assign]
 
     def alive(self) -> list[str]:

@@ -12,12 +12,8 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from penstock.context import StreamingContext
-from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.input_dstreams import InputDStream
-from penstock.listen.events import BatchCompleted
-from penstock.runtime.clock import ManualClock
+from penstock import BatchCompleted, DStream, StreamingContext
+from penstock.spi import DStreamGraph, InputDStream, ManualClock
 
 Batches = Sequence[Sequence[Any]]
 
@@ -93,7 +89,6 @@ class _ListInputDStream(InputDStream):
         self._batches = batches
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The list for a batch time; empty after the last list."""
         number = (time_ms - self._zero_ms()) // self.slide_ms - 1
         return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 

@@ -1,77 +1,99 @@
-"""``Subject``: a plugin under test with everything that its checks need.
+"""``Subject``, the argument of a check: the plugin under test, and what a check needs to test it.
 
-Each suite, ``run_checks`` and ``penstock plugins check`` make one and hand it to the runner.
+It makes instances, has deadlines and seeded randomness, and finds what the plugin has not released. Each kind of plugin
+has a subclass.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
+import random
+import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
-from typing import Any, NoReturn
+from contextlib import ExitStack, suppress
+from functools import cache, cached_property, partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from attrs import field, frozen
+import pytest
 
-from penstock.errors import ConfigurationError
-from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import options_of, read_options
+from penstock.spi import (
+    GROUP,
+    HOOK_OF,
+    KINDS,
+    LoadedPlugin,
+    ManualClock,
+    Plugins,
+    encode,
+    options_of,
+    read_options,
+    records,
+)
 from penstock_testing.capabilities import Capabilities
-from penstock_testing.check import SUBJECT_KINDS, CheckFailure, Kind, NotApplicable
+from penstock_testing.check import Check, NotApplicable, fail, scale
 from penstock_testing.feeder import Feeder
+from penstock_testing.leaks import LeakMeter
+
+if TYPE_CHECKING:
+    from penstock_testing.suites import ConformanceSuite
 
 #: Kind of plugin → the hook that offers specs of this kind. Other kinds have no specs.
 HOOKS: Mapping[str, str] = {"receiver": "receivers", "rate-estimator": "rate_estimators"}
+_POLL_S = 0.002
+# The number of characters of printed text that a failure shows.
+_SHOWN = 100
 
 
-@frozen(kw_only=True)
 class Subject:
-    """A plugin under test.
+    """The plugin under test during one run of one check. What is entered here is closed when the check ends.
 
-    Attributes:
-        kind: ``receiver``, ``rate-estimator``, ``listener``, ``block-store``; ``plugin`` for its packaging alone.
-        make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
-            ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
-            ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
-            Listener: ``make(context)`` with a ``ListenerContext`` returns a listener, several, or a ``ListenerProbe``.
-            Block store: ``make(folder)`` returns an object with the hook ``store``. ``None``: the factory of the
-            installed plugin ``name``.
-        feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
-        name: the name under which an installed plugin offers the receiver or estimator; for other kinds the name of the
-            entry point. Empty for an object that no entry point offers: packaging checks are then not applicable.
-        options: options for the installed plugin, in addition to those of the feeder.
-        capabilities: the capabilities that the plugin declares.
-        expected_failures: check id → reason. Strict: an expected failure that passes is a failure.
-        conf: configuration by full key; every check uses it.
-        seed: seeds every random value.
-        live: whether to run the checks that start Spark.
+    Args:
+        suite: says how the plugin is made.
+        check: the running check.
+        folder: an empty folder for this check.
+        output: captures what is printed during the check.
     """
 
-    kind: Kind
-    make: Callable[..., Any] | None = None
-    feeder: Callable[[], Feeder] | None = None
-    name: str = ""
-    options: Mapping[str, Any] = field(factory=dict)
-    capabilities: Capabilities = field(factory=Capabilities)
-    expected_failures: Mapping[str, str] = field(factory=dict)
-    conf: Mapping[str, str] = field(factory=dict)
-    seed: int = 0
-    live: bool = False
+    def __init__(self, suite: ConformanceSuite, check: Check, folder: Path, output: pytest.CaptureFixture[str]) -> None:
+        self.suite = suite
+        self.check = check
+        self.folder = folder
+        self.output = output
+        #: Seeded by the run's seed and the check's id: a check draws the same values alone and among others.
+        self.rng = random.Random(f"{suite.seed} {check.id}")
+        self._entered = ExitStack()
+        self.begin()
 
-    def __attrs_post_init__(self) -> None:
-        """Check the arguments.
+    def begin(self) -> None:
+        """Note the state of the process. pytest calls it again when the check's time limit starts."""
+        self.leak_meter = LeakMeter()
+        self.output.readouterr()
 
-        Raises:
-            ConfigurationError: the kind has no checks, or both ``make`` and ``name`` are missing.
-        """
-        if self.kind not in SUBJECT_KINDS:
-            raise ConfigurationError(f"kind={self.kind!r}: must be one of {', '.join(SUBJECT_KINDS)}")
-        if self.make is None and not (self.name and self.kind in {*HOOKS, "plugin"}):
-            raise ConfigurationError(f"a {self.kind} suite needs make: a function that returns a new instance")
+    @classmethod
+    def prepare(cls, suite: ConformanceSuite) -> None:
+        """Do once in this process what only the first check would wait for: it counts against no time limit."""
 
     @property
-    def title(self) -> str:
-        """The name for reports."""
-        return self.name or getattr(self.make, "__qualname__", str(self.make))
+    def capabilities(self) -> Capabilities:
+        """The capabilities that the plugin declares."""
+        return self.suite.capabilities
+
+    def enter(self, resource: Any) -> Any:
+        """Enter a context manager until the check ends."""
+        return self._entered.enter_context(resource)
+
+    def on_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the check ends."""
+        self._entered.callback(function)
+
+    def close(self) -> None:
+        """Close what was entered, the last first."""
+        self._entered.close()
 
     def instance(self, *arguments: Any, **keywords: Any) -> Any:
         """Make an instance.
@@ -87,50 +109,152 @@ class Subject:
 
         Plugins are loaded and options are read before it is returned, so that it runs the plugin's code alone.
         """
-        if self.make is None:
-            return self._from_plugin(*arguments, **keywords)
-        known = {name: value for name, value in keywords.items() if self.takes(name)}
-        return partial(self.make, *arguments[: _positional(self.make)], **known)
+        make = self.suite.make
+        if make is not None:
+            accepted = {name: value for name, value in keywords.items() if self.takes(name)}
+            return partial(make, *arguments[: _positional(make)], **accepted)
+        if self.suite.kind in HOOKS:
+            return self._from_spec(*arguments, **keywords)
+        return partial(self._listeners if self.suite.kind == "listener" else self._store, *arguments)
 
     def takes(self, name: str) -> bool:
         """Whether ``make`` has an argument of this name; true for an installed plugin."""
-        return self.make is None or name in inspect.signature(self.make).parameters
+        return self.suite.make is None or name in inspect.signature(self.suite.make).parameters
 
     @cached_property
-    def _spec(self) -> Any:
-        """The installed plugin's spec. A check may make many instances."""
-        return Plugins().spec(HOOKS[self.kind], self.name)
+    def spec(self) -> Any:
+        """The installed plugin's spec."""
+        return Plugins().spec(HOOKS[self.suite.kind], self.suite.name)
 
-    def _from_plugin(
+    def _from_spec(
         self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
     ) -> Callable[[], Any]:
-        spec = self._spec
-        given = dict(self.options)
+        options = dict(self.suite.options)
         feeder = arguments[0] if arguments and isinstance(arguments[0], Feeder) else None
         if feeder is not None:
             arguments = ()
-            given |= feeder.options()
-            given |= {} if position is None else feeder.position_options(position)
-            given |= {} if count == 1 else feeder.share_options(index, count)
-        kind = KINDS[HOOKS[self.kind]][0]
-        for option in options_of(spec):
-            if option.default is None and option.name not in given:
-                _refuse(f"{kind} {self.name!r} needs the option {option.name!r}", feeder, given)
-        options = read_options(kind, spec, given)
-        return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
+            options |= feeder.options()
+            options |= {} if position is None else feeder.position_options(position)
+            options |= {} if count == 1 else feeder.share_options(index, count)
+        kind = KINDS[HOOKS[self.suite.kind]][0]
+        for option in options_of(self.spec):
+            if option.default is None and option.name not in options:
+                _refuse(f"{kind} {self.suite.name!r} needs the option {option.name!r}", feeder, options)
+        values = read_options(kind, self.spec, options)
+        return partial(
+            self.spec.factory, *(() if values is None and self.suite.kind == "receiver" else (values,)), *arguments
+        )
+
+    def _alone(self) -> tuple[Plugins, LoadedPlugin]:
+        """The installed plugin of the suite's name, loaded apart from the others."""
+        plugins = Plugins(entry_points=list(entry_points(group=GROUP, name=self.suite.name))[:1])
+        if not plugins.loaded or plugins.loaded[0].fault:
+            raise NotApplicable(f"the plugin {self.suite.name} does not load: see PK-01")
+        return plugins, plugins.loaded[0]
+
+    def _listeners(self, context: Any) -> list[object]:
+        """What the installed plugin's hook ``listeners`` offers, and the plugin itself if it has ``on…`` hooks."""
+        plugins, record = self._alone()
+        listeners = [item for result in plugins.manager.hook.listeners(context=context) for item in result]
+        callers = {name: getattr(plugins.manager.hook, name) for name in record.hooks if name in HOOK_OF.values()}
+        if callers:
+            listeners.append(SimpleNamespace(**{name: _with_event(caller) for name, caller in callers.items()}))
+        if not listeners:
+            raise NotApplicable("the plugin offers no listener with this configuration: give a suite with conf")
+        return listeners
+
+    def _store(self, _folder: Path) -> object:
+        return self._alone()[1].plugin
+
+    def leaks(self, deadline_s: float) -> list[str]:
+        """What the plugin has leaked since the check began, and its ``effects``, one line each."""
+        return list(dict.fromkeys([*self.leak_meter.leaks(self.deadline_s(deadline_s)), *self.effects()]))
+
+    def effects(self) -> list[str]:
+        """The changes of the global state since the check began, and what was printed, one line each."""
+        return [*self.leak_meter.changes(), *self._printed()]
+
+    def _printed(self) -> list[str]:
+        """What was printed, except to a stream that a handler of logging writes to: to log is not to print."""
+        loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
+        handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
+        logged = {getattr(handler, "stream", None) for handler in handlers}
+        texts = self.output.readouterr()
+        places = {"standard output": (texts.out, sys.stdout), "standard error": (texts.err, sys.stderr)}
+        return [
+            f"{text[:_SHOWN]!r} was printed to {place}"
+            for place, (text, stream) in places.items()
+            if text and stream not in logged
+        ]
+
+    def deadline_s(self, seconds: float) -> float:
+        """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
+        return seconds * scale()
+
+    def until(self, condition: Callable[[], object], seen: Callable[[], str] | str, timeout_s: float = 5.0) -> None:
+        """Wait until a condition is true.
+
+        Args:
+            condition: polled every 2 ms.
+            seen: the text of the failure, or a function that returns it.
+            timeout_s: the deadline in seconds, before scaling.
+        """
+        if not self.becomes(condition, timeout_s):
+            what = seen if isinstance(seen, str) else seen()
+            fail(f"{what} (within {self.deadline_s(timeout_s):g} s; PENSTOCK_TEST_SCALE scales the deadline)")
+
+    def finishes(self, function: Callable[[], object], timeout_s: float) -> bool:
+        """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
+
+        def body() -> None:
+            # The caller asks only whether it ends.
+            with suppress(BaseException):
+                function()
+
+        thread = threading.Thread(target=body, name=f"penstock kit {self.check.id} call", daemon=True)
+        thread.start()
+        thread.join(self.deadline_s(timeout_s))
+        return not thread.is_alive()
+
+    def advance_until(
+        self, clock: ManualClock, condition: Callable[[], object], step_ms: int = 10, limit_ms: int = 2000
+    ) -> bool:
+        """Move a manual clock in steps until a condition is true, up to a limit; return whether it is."""
+        for _ in range(0, limit_ms, step_ms):
+            if self.becomes(condition, 0.01):
+                return True
+            clock.advance(step_ms)
+        return self.becomes(condition)
+
+    def becomes(self, condition: Callable[[], object], timeout_s: float = 5.0) -> bool:
+        """Wait until a condition is true, up to a deadline; return whether it is."""
+        deadline = time.monotonic() + self.deadline_s(timeout_s)
+        while not condition():
+            if time.monotonic() > deadline:
+                return bool(condition())
+            # Polls: a third-party plugin sets no event that this could wait for.
+            threading.Event().wait(_POLL_S)
+        return True
 
 
-def _refuse(needed: str, feeder: Feeder | None, given: Mapping[str, Any]) -> NoReturn:
-    """Report that a required option is missing. With a feeder, which gives the options, it is a failure.
+@cache
+def encode_a_block() -> None:
+    """Do what takes long for the first block of a process: Arrow imports pandas then, if that is installed."""
+    list(records(encode(["record"]).to_batches()))
 
-    Raises:
-        NotApplicable: there is no feeder.
-        CheckFailure: the feeder does not give the option.
-    """
+
+def _with_event(caller: Any) -> Callable[[object], object]:
+    """A hook with one argument, called as the listener bus calls a listener."""
+    (argument,) = caller.spec.argnames
+    return lambda event: caller(**{argument: event})
+
+
+def _refuse(needed: str, feeder: Feeder | None, options: Mapping[str, Any]) -> NoReturn:
+    """Report that a required option is missing. With a feeder, which gives the options, it is a failure."""
     if feeder is None:
         raise NotApplicable(f"{needed}: set options or a feeder")
-    name, names = type(feeder).__name__, ", ".join(given) or "no option"
-    raise CheckFailure(
+    name, names = type(feeder).__name__, ", ".join(options) or "no option"
+    fail(
         f"{needed}, and {name} gives {names}",
         change=f"return the receiver's options from {name}.options, or set options in the suite",
     )
@@ -139,6 +263,8 @@ def _refuse(needed: str, feeder: Feeder | None, given: Mapping[str, Any]) -> NoR
 def _positional(function: Callable[..., Any]) -> int:
     """The number of positional arguments that a function takes."""
     parameters = inspect.signature(function).parameters.values()
-    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return 1
-    return sum(each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD} for each in parameters)
+    return sum(
+        parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD} for parameter in parameters
+    )

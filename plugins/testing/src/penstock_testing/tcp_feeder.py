@@ -62,40 +62,30 @@ class TcpFeeder(Feeder):
         self._thread.start()
 
     def options(self) -> Mapping[str, Any]:
-        """Host and port."""
         return {"host": _HOST, "port": self.port}
 
     def encode(self, record: Any) -> bytes:
-        """The text in UTF-8, and the terminator."""
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        """The odd records of ``Feeder`` that fit on one line."""
         return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
-        """Send records."""
         self._put_encoded([self.encode(record) for record in records])
 
     def put_bytes(self, data: bytes) -> None:
-        """Send bytes. Consecutive calls must complete their record: a new connection resumes at its beginning."""
-
         def append() -> None:
             self._data.extend(data)
 
         self._call(append)
 
     def put_bad(self) -> None:
-        """Send a line that is not UTF-8."""
         self._put_encoded([b"\xff\xfe\xfd" + self.terminator])
 
     def pause(self) -> None:
-        """Send nothing; connections stay open, and new ones are accepted."""
         self._call(lambda: setattr(self, "_state", "paused"))
 
     def cut(self) -> None:
-        """Reset every connection and refuse new ones."""
-
         def cut() -> None:
             self._state = "cut"
             # The receiver reads the bytes in its own buffer before it notices the reset.
@@ -111,8 +101,6 @@ class TcpFeeder(Feeder):
         self._call(cut)
 
     def heal(self) -> None:
-        """Serve again."""
-
         def heal() -> None:
             if self._state == "cut":
                 self._listen()
@@ -121,19 +109,15 @@ class TcpFeeder(Feeder):
         self._call(heal)
 
     def end(self) -> None:
-        """Close each connection in order once everything is sent."""
         self._call(lambda: setattr(self, "_state", "ended"))
 
     def taken(self) -> int:
-        """The number of records that the receiver has read completely; without ``/proc/net/tcp``, those sent."""
         return self._call(lambda: bisect.bisect_right(self._ends, self._read()) - 1)
 
     def polls(self) -> int:
-        """Connections so far."""
         return self._connections
 
     def close(self) -> None:
-        """Close everything."""
         if self._thread.is_alive():
             self._call(lambda: setattr(self, "_open", False))
             self._thread.join(_ANSWER_S)

@@ -1,7 +1,7 @@
-"""``Recovery``: restores an earlier run's program, state and logs before the start.
+"""``Recovery``: restores an earlier run's program, state and logs before the start, on the program's thread.
 
 It finds the newest checkpoint, loads the saved program, checks that program and checkpoint match, restores the streams,
-and creates the run's first checkpoint. Used on the program's thread.
+and creates the run's first checkpoint.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
+from penstock.checkpoint.checkpoint_store import CheckpointStore, unreadable
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.manifest import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.points import RestorePoints, restore_points
-from penstock.checkpoint.restore.received import block_log, check_no_blocks_needed
-from penstock.checkpoint.restore.streams import restore_streams
-from penstock.checkpoint.store import CheckpointStore, unreadable
+from penstock.checkpoint.restore.received_blocks import block_log, check_no_blocks_needed
+from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
+from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.state.keyed_state import KeyedStateDStream
+from penstock.graph.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
@@ -78,12 +78,10 @@ class RecoveredRun:
     """The state with which a run starts.
 
     Attributes:
-        first: the run's first checkpoint, not written yet.
         checkpoint: the checkpoint to recover from; ``None`` to start fresh.
         batches: the batches to generate again; ``None`` if the earlier run had no batch.
         obsolete: folders of a replaced earlier run, to delete when the first checkpoint is written.
         block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
-        completed_outputs: the log of completed outputs; ``None`` if it is off.
     """
 
     directory: CheckpointDirectory
@@ -109,11 +107,7 @@ class RecoveredRun:
 def find_newest(directory: str) -> Checkpoint | None:
     """The newest sound checkpoint in a directory; ``None`` if there is none.
 
-    Without a SparkContext, a path without a file system is treated as local, because only Hadoop's configuration
-    names the default file system.
-
-    Raises:
-        CheckpointError: there are checkpoints and none can be read.
+    Without a SparkContext, a path without a file system is local: only Hadoop's configuration names the default one.
     """
     require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
@@ -134,19 +128,13 @@ class Recovery:
         self.checkpoint: Checkpoint | None = None
 
     def find(self) -> None:
-        """Recover from the newest checkpoint in the directory, if there is one.
-
-        Raises:
-            CheckpointError: there are checkpoints and none can be read.
-        """
+        """Recover from the newest checkpoint in the directory, if there is one; refused if none of several is sound."""
         self.checkpoint = _newest(self._store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
         """Load the saved program of a checkpoint, and recover from that checkpoint.
 
-        Raises:
-            NotRecoverableError: an input of the program is a queue.
-            CheckpointError: the program cannot be loaded, or recovered without its own code.
+        Raises ``NotRecoverableError`` if an input of the program is a queue, otherwise ``CheckpointError``.
         """
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
@@ -169,11 +157,7 @@ class Recovery:
         self.checkpoint = checkpoint
 
     def prepare(self) -> RecoveredRun:
-        """Check the program against the checkpoint, and restore its streams.
-
-        Raises:
-            CheckpointError: the program does not match the checkpoint.
-        """
+        """Restore the program's streams; raises ``CheckpointError`` if program and checkpoint do not match."""
         queues = self._not_recoverable()
         if queues:
             log.warning("queueStream not recoverable", streams=queues, reason="checkpoints do not contain queues")
@@ -265,15 +249,13 @@ class Recovery:
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
-        replaced = (
-            {"checkpoints": "none is sound"}
-            if earlier is None
-            else {
+        replaced: dict[str, Any] = {"checkpoints": "none is sound"}
+        if earlier is not None:
+            replaced = {
                 "last_batch": earlier.last_time_ms,
                 "incomplete_batches": len(earlier.pending),
                 "states": [state.name for state in earlier.states],
             }
-        )
         log.warning(
             "starting fresh, earlier run discarded",
             directory=self.directory.name,

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import gc
-import os
-import socket
-import struct
 import sys
 from collections.abc import Iterator
 from ipaddress import ip_address
-from pathlib import Path
 
-from penstock.listen.events import BatchCompleted, BatchInfo, Event, StreamInputInfo
+import psutil
+
+from penstock import BatchCompleted, BatchInfo, StreamInputInfo
+from penstock.spi import Event
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.event_runs import START_MS, totals_of
-from penstock_testing.leak_meter import MOST_GROWTH, memory_growth
-from penstock_testing.listener_kit import BUDGET_S, ListenerKit, RunningListener
+from penstock_testing.leaks import MOST_GROWTH, memory_growth
+from penstock_testing.listener_subject import BUDGET_S, ListenerSubject, RunningListener
 
 #: The number of batches that a listener may hold during an outage of its backend: an hour of one-second batches.
 _MOST_WAITING = 4096
@@ -25,27 +24,130 @@ _MEMORY_BATCHES = 2000
 _MOST_GROWTH = _MOST_WAITING // 4
 
 
-@check("LI-07", "must", limit_s=60, change="hand slow work to a thread of the listener, through a bounded queue")
-def slow_is_not_fatal(kit: ListenerKit) -> None:
-    """A callback returns quickly; a listener with a full queue drops events and counts them.
+class ListenerLimitsChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: the bus drops a slow listener's events, and waits for it when the program stops.
-    Method: deliver a run of 15 batches, and time each callback. Deliver 2,000 more batches to a listener with its own
-        queue, as fast as it takes them. Deliver 2,000 completed batches to a new listener, then measure the memory with
-        tracemalloc before and after 2,000 more.
-    Condition: the median time of each callback is at most 5 ms, since a batch of 50 ms has 8 events. The numbers of
-        handled and dropped events add up to the number delivered. The last 2,000 batches add at most 16 bytes each.
-    Requires: nothing; the second part queues.
-    """
-    running = kit.start()
-    running.deliver(kit.events(batches=15, stops=False))
-    _check_budget(kit, running)
-    if kit.capabilities.queues:
-        _check_queue(kit, running)
-    _check_memory(kit)
+    @check("LI-07", "must", limit_s=60, change="hand slow work to a thread of the listener, through a bounded queue")
+    def test_LI_07_slow_is_not_fatal(self, subject: ListenerSubject) -> None:
+        """A callback returns quickly; a listener with a full queue drops events and counts them."""
+        running = subject.start()
+        running.deliver(subject.events(batches=15, stops=False))
+        _check_budget(subject, running)
+        if subject.capabilities.queues:
+            _check_queue(subject, running)
+        _check_memory(subject)
+
+    @check("LI-09", "must", change="flush in onStopProgress in the phase listeners, which is the last event")
+    def test_LI_09_flushes_on_stop(self, subject: ListenerSubject) -> None:
+        """A listener has handled and exported everything when its last callback returns."""
+        if not (subject.capabilities.queues or subject.capabilities.exports):
+            raise NotApplicable("neither Capabilities.queues nor Capabilities.exports is set")
+        running = subject.start()
+        events = subject.events()
+        running.deliver(events)
+        shown, totals = running.snapshot(), totals_of(events)
+        handled = shown.get("handled", running.delivered)
+        if handled != running.delivered:
+            fail(
+                f"when its last callback returned, the listener had handled {handled} of {running.delivered} events",
+                "a run of 20 batches with its stop",
+            )
+        for name in ("batches", "failed_batches", "records", "receiver_errors"):
+            if shown.get(name, totals[name]) != totals[name]:
+                fail(
+                    f"after the stop the snapshot's {name} is {shown[name]}, and that of the events is {totals[name]}",
+                    "a run of 20 batches with its stop",
+                )
+        if subject.capabilities.exports:
+            backend = subject.backend(running)
+            subject.until(
+                lambda: backend.received() == totals["batches"],
+                lambda: f"after the stop the backend has {backend.received()} of {totals['batches']} batches",
+                2,
+            )
+
+    @check("LI-10", "must", change="close files and sockets, and end threads, in onStopProgress in the phase listeners")
+    def test_LI_10_nothing_left_behind(self, subject: ListenerSubject) -> None:
+        """A stopped listener has released its threads, descriptors and temporary files, and changed nothing else."""
+        subject.start().deliver(subject.events(batches=5))
+        subject.close()
+        gc.collect()
+        if leaks := subject.leaks(3):
+            fail("; ".join(leaks), "a run of 5 batches with its stop")
+
+    @check("LI-12", "should", change="label by stream, phase or outcome; never by batch time, error text or block")
+    def test_LI_12_labels_are_bounded(self, subject: ListenerSubject) -> None:
+        """The number of metric series does not grow with time."""
+        running = subject.start()
+        running.deliver(subject.events(batches=40, stops=False))
+        running.settle()
+        if "series" not in running.snapshot():
+            raise NotApplicable("make returns no ListenerProbe with series in its snapshot")
+        before = running.snapshot()["series"]
+        running.deliver(subject.events(batches=160, first_batch=41, stops=False))
+        running.settle()
+        if (after := running.snapshot()["series"]) > before:
+            fail(f"the listener has {before} metric series after 40 batches, and {after} after 200", "200 batches")
+
+    @check("LI-14", "must", change="bind to 127.0.0.1 by default, and set Capabilities.serves")
+    def test_LI_14_binds_to_loopback_by_default(self, subject: ListenerSubject) -> None:
+        """Only this host can reach a listener's port, unless configured otherwise."""
+        before = set(_listening())
+        running = subject.start()
+        running.deliver(subject.events(batches=2, stops=False)[:6])
+        opened = {key: where for key, where in _listening().items() if key not in before}
+        if not subject.capabilities.serves:
+            # The test's backend may listen in this process, too.
+            if opened and running.probe.backend is None:
+                fail(f"the listener listens on {', '.join(opened.values())}, but Capabilities.serves is not set")
+            raise NotApplicable("Capabilities.serves is not set")
+        if not opened:
+            fail("Capabilities.serves is set, but the listener opened no port", "the first events of a run")
+        public = [where for where in opened.values() if not ip_address(where.rpartition(":")[0]).is_loopback]
+        if public:
+            fail(f"by default the listener listens on {', '.join(public)}", "the default configuration")
+
+    @check(
+        "LI-15",
+        "must",
+        requires="exports",
+        limit_s=60,
+        change="queue exports in a bounded queue, count dropped ones, and reconnect",
+    )
+    def test_LI_15_backend_down_is_survived(self, subject: ListenerSubject) -> None:
+        """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards."""
+        running = subject.start()
+        backend = subject.backend(running)
+        running.deliver(_batches(subject, 5))
+        subject.until(lambda: backend.received() > 0, "Capabilities.exports is set, but the backend receives nothing")
+        backend.cut()
+        held = []
+        for half in range(2):
+            running.deliver(_batches(subject, _MOST_WAITING, 10 + _MOST_WAITING * half))
+            running.settle()
+            for times in running.seconds.values():
+                del times[:-1000]
+            gc.collect()
+            held.append(sys.getallocatedblocks())
+        _check_budget(subject, running)
+        if (growth := held[1] - held[0]) > _MOST_GROWTH:
+            fail(
+                f"during an outage of the backend {_MOST_WAITING} more batches take {growth} blocks of memory, and "
+                f"{_MOST_GROWTH} are permitted",
+                f"{2 * _MOST_WAITING} batches without a backend",
+            )
+        backend.heal()
+        before = backend.received()
+
+        def arrives() -> bool:
+            running.deliver(_batches(subject, 1, 10_000))
+            return backend.received() > before
+
+        if not subject.becomes(arrives, 10):
+            fail("no batch arrives at the backend after its outage", "an outage of the backend")
 
 
-def _check_queue(kit: ListenerKit, running: RunningListener) -> None:
+def _check_queue(subject: ListenerSubject, running: RunningListener) -> None:
     shown = running.snapshot()
     if not {"handled", "dropped"} <= shown.keys():
         fail(
@@ -53,17 +155,17 @@ def _check_queue(kit: ListenerKit, running: RunningListener) -> None:
             change="return handled and dropped, numbers of events, in the snapshot of a ListenerProbe",
         )
     running.settle()
-    batches = [event for event in kit.events(batches=20, stops=False) if isinstance(event, BatchCompleted)]
+    batches = [event for event in subject.events(batches=20, stops=False) if isinstance(event, BatchCompleted)]
     for _ in range(100):
         running.deliver(batches)
     running.settle()
 
 
-def _check_memory(kit: ListenerKit) -> None:
-    running = kit.start()
+def _check_memory(subject: ListenerSubject) -> None:
+    running = subject.start()
 
     def deliver(first: int) -> None:
-        running.deliver(_batches(kit, _MEMORY_BATCHES, first))
+        running.deliver(_batches(subject, _MEMORY_BATCHES, first))
         running.settle()
         # The kit's own records of the run.
         running.seconds.clear()
@@ -78,190 +180,24 @@ def _check_memory(kit: ListenerKit) -> None:
         )
 
 
-def _check_budget(kit: ListenerKit, running: RunningListener) -> None:
+def _check_budget(subject: ListenerSubject, running: RunningListener) -> None:
     hook, seconds = running.slowest()
-    if seconds > kit.deadline_s(BUDGET_S):
+    if seconds > subject.deadline_s(BUDGET_S):
         fail(
             f"the callback {hook} takes {seconds * 1000:.3g} ms, and {BUDGET_S * 1000:g} ms are permitted",
             "a run of batches",
         )
 
 
-@check("LI-09", "must", change="flush in onStopProgress in the phase listeners, which is the last event")
-def flushes_on_stop(kit: ListenerKit) -> None:
-    """A listener has handled and exported everything when its last callback returns.
-
-    Purpose: the process may end then, and queued events would be lost.
-    Method: deliver a run of 20 batches with its stop, without waiting between events.
-    Condition: right after the last callback the snapshot shows all events as handled, and its totals are complete. The
-        backend has all batches within 2 s, the time for those in transit.
-    Requires: queues or exports.
-    """
-    if not (kit.capabilities.queues or kit.capabilities.exports):
-        raise NotApplicable("neither Capabilities.queues nor Capabilities.exports is set")
-    running = kit.start()
-    events = kit.events()
-    running.deliver(events)
-    shown, totals = running.snapshot(), totals_of(events)
-    handled = shown.get("handled", running.delivered)
-    if handled != running.delivered:
-        fail(
-            f"when its last callback returned, the listener had handled {handled} of {running.delivered} events",
-            "a run of 20 batches with its stop",
-        )
-    for name in ("batches", "failed_batches", "records", "receiver_errors"):
-        if shown.get(name, totals[name]) != totals[name]:
-            fail(
-                f"after the stop the snapshot's {name} is {shown[name]}, and that of the events is {totals[name]}",
-                "a run of 20 batches with its stop",
-            )
-    if kit.capabilities.exports:
-        backend = kit.backend(running)
-        kit.until(
-            lambda: backend.received() == totals["batches"],
-            lambda: f"after the stop the backend has {backend.received()} of {totals['batches']} batches",
-            2,
-        )
+def _listening() -> dict[int, str]:
+    """The sockets that this process listens on: descriptor → address and port."""
+    sockets = psutil.Process().net_connections(kind="tcp")
+    return {own.fd: f"{own.laddr.ip}:{own.laddr.port}" for own in sockets if own.status == psutil.CONN_LISTEN}
 
 
-@check("LI-10", "must", change="close files and sockets, and end threads, in onStopProgress in the phase listeners")
-def nothing_left_behind(kit: ListenerKit) -> None:
-    """After a stop a listener has released its threads, descriptors and temporary files, and changed nothing else.
-
-    Purpose: a program may start and stop many contexts. Its global state and its standard output are its own.
-    Method: deliver a run of 5 batches with its stop, and delete the listener.
-    Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
-        printed.
-    Requires: nothing.
-    """
-    kit.start().deliver(kit.events(batches=5))
-    kit.close()
-    gc.collect()
-    if leaks := kit.leaks(3):
-        fail("; ".join(leaks), "a run of 5 batches with its stop")
-
-
-@check("LI-12", "should", change="label by stream, phase or outcome; never by batch time, error text or block")
-def labels_are_bounded(kit: ListenerKit) -> None:
-    """The number of metric series does not grow with time.
-
-    Purpose: each series takes memory in the listener and in the system that scrapes it, for ever.
-    Method: deliver 40 batches, in which each event and failure occurs, then 160 more with other times and texts.
-    Condition: ``series`` in the snapshot does not grow after the first 40 batches.
-    Requires: nothing; not applicable without ``series`` in the snapshot.
-    """
-    running = kit.start()
-    running.deliver(kit.events(batches=40, stops=False))
-    running.settle()
-    if "series" not in running.snapshot():
-        raise NotApplicable("make returns no ListenerProbe with series in its snapshot")
-    before = running.snapshot()["series"]
-    running.deliver(kit.events(batches=160, first_batch=41, stops=False))
-    running.settle()
-    if (after := running.snapshot()["series"]) > before:
-        fail(f"the listener has {before} metric series after 40 batches, and {after} after 200", "200 batches")
-
-
-@check("LI-14", "must", change="bind to 127.0.0.1 by default, and set Capabilities.serves")
-def binds_to_loopback_by_default(kit: ListenerKit) -> None:
-    """Only this host can reach a listener's port, unless configured otherwise.
-
-    Purpose: a dashboard shows data and host names, and on a public address everybody can read them.
-    Method: make the listener with the suite's configuration, deliver the first events of a run, and read the ports that
-        this process listens on.
-    Condition: there is a new port, and every new port is bound to a loopback address.
-    Requires: serves; without it, there must be no new port.
-    """
-    if not Path("/proc/net/tcp").exists():
-        raise NotApplicable("this system has no /proc/net/tcp")
-    before = set(_listening())
-    running = kit.start()
-    running.deliver(kit.events(batches=2, stops=False)[:6])
-    opened = {key: where for key, where in _listening().items() if key not in before}
-    if not kit.capabilities.serves:
-        # The test's backend may listen in this process, too.
-        if opened and running.probe.backend is None:
-            fail(f"the listener listens on {', '.join(opened.values())}, but Capabilities.serves is not set")
-        raise NotApplicable("Capabilities.serves is not set")
-    if not opened:
-        fail("Capabilities.serves is set, but the listener opened no port", "the first events of a run")
-    public = [where for where in opened.values() if not ip_address(where.rpartition(":")[0]).is_loopback]
-    if public:
-        fail(f"by default the listener listens on {', '.join(public)}", "the default configuration")
-
-
-def _listening() -> dict[str, str]:
-    """The sockets that this process listens on: inode → address and port."""
-    own = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            own.add(os.readlink(entry))  # noqa: PTH115  # text such as "socket:[123]", not a path
-        except OSError:
-            continue  # closed since
-    found = {}
-    for family, table in ((socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6")):
-        lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
-        for fields in (line.split() for line in lines):
-            address, state, inode = fields[1], fields[3], fields[9]
-            if state == "0A" and f"socket:[{inode}]" in own:
-                host, _, port = address.partition(":")
-                words = struct.unpack(f">{len(host) // 8}I", bytes.fromhex(host))
-                packed = struct.pack(f"={len(words)}I", *words)
-                found[inode] = f"{socket.inet_ntop(family, packed)}:{int(port, 16)}"
-    return found
-
-
-@check(
-    "LI-15",
-    "must",
-    requires="exports",
-    limit_s=60,
-    change="queue exports in a bounded queue, count dropped ones, and reconnect",
-)
-def backend_down_is_survived(kit: ListenerKit) -> None:
-    """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards.
-
-    Purpose: an outage of a monitoring system must not stop the program.
-    Method: cut the backend, deliver 4,096 batches twice (an hour of one-second batches each), and measure the memory
-        that the second half takes. Heal the backend, and deliver batches until one arrives.
-    Condition: nothing raises, and the median time of each callback is at most 5 ms. The second half takes at most 1,024
-        blocks of memory (``sys.getallocatedblocks``); a queued batch takes at least one. A batch arrives within 10 s.
-    Requires: exports; not applicable without a backend.
-    """
-    running = kit.start()
-    backend = kit.backend(running)
-    running.deliver(_batches(kit, 5))
-    kit.until(lambda: backend.received() > 0, "Capabilities.exports is set, but the backend receives nothing")
-    backend.cut()
-    held = []
-    for half in range(2):
-        running.deliver(_batches(kit, _MOST_WAITING, 10 + _MOST_WAITING * half))
-        running.settle()
-        for times in running.seconds.values():
-            del times[:-1000]
-        gc.collect()
-        held.append(sys.getallocatedblocks())
-    _check_budget(kit, running)
-    if (growth := held[1] - held[0]) > _MOST_GROWTH:
-        fail(
-            f"during an outage of the backend {_MOST_WAITING} more batches take {growth} blocks of memory, and "
-            f"{_MOST_GROWTH} are permitted",
-            f"{2 * _MOST_WAITING} batches without a backend",
-        )
-    backend.heal()
-    before = backend.received()
-
-    def arrives() -> bool:
-        running.deliver(_batches(kit, 1, 10_000))
-        return backend.received() > before
-
-    if not kit.becomes(arrives, 10):
-        fail("no batch arrives at the backend after its outage", "an outage of the backend")
-
-
-def _batches(kit: ListenerKit, count: int, first: int = 1) -> Iterator[Event]:
+def _batches(subject: ListenerSubject, count: int, first: int = 1) -> Iterator[Event]:
     """Completed batches, generated one by one: a list would hold their memory."""
     for number in range(first, first + count):
         time = START_MS + number * 1000
-        inputs = {0: StreamInputInfo(0, kit.rng.randrange(1, 2000))}
-        yield BatchCompleted(BatchInfo(time, inputs, time + 1, time + 5, time + 5 + kit.rng.randrange(1, 900), {}))
+        inputs = {0: StreamInputInfo(0, subject.rng.randrange(1, 2000))}
+        yield BatchCompleted(BatchInfo(time, inputs, time + 1, time + 5, time + 5 + subject.rng.randrange(1, 900), {}))

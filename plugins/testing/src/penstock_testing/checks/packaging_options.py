@@ -12,148 +12,132 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import attrs
 
-from penstock.errors import ConfigurationError, UnknownNameError, summary_of
-from penstock.plugins.discovery import Plugins
-from penstock.plugins.listener_context import ListenerContext
-from penstock.plugins.specs import Option, Spec, options_of, read_options, structure_options
+from penstock import ConfigurationError, ListenerContext
+from penstock.spi import (
+    Option,
+    Plugins,
+    Spec,
+    UnknownNameError,
+    options_of,
+    read_options,
+    structure_options,
+    summary_of,
+)
 from penstock_testing.check import NotApplicable, check, fail
-from penstock_testing.packaging_kit import PackagingKit
+from penstock_testing.packaging_subject import PackagingSubject
 from penstock_testing.subject import HOOKS
 
 _SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
 _GARBAGE = "no such value"
 
 
-def _with_options(kit: PackagingKit) -> list[tuple[str, Spec, list[Option]]]:
+def _with_options(subject: PackagingSubject) -> list[tuple[str, Spec, list[Option]]]:
     """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
-    found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs_with_options()]
+    found = [(kind, spec, options_of(spec)) for kind, spec in subject.specs_with_options()]
     if not any(options for _, _, options in found):
         raise NotApplicable("the plugin has no options")
     return found
 
 
-def _given(kit: PackagingKit) -> dict[str, Any]:
+def _given(subject: PackagingSubject) -> dict[str, Any]:
     """The options of the suite and of its feeder."""
-    feeder = kit.subject.feeder
-    return {**kit.subject.options, **(kit.enter(feeder()).options() if feeder else {})}
+    feeder = subject.suite.feeder
+    return {**subject.suite.options, **(subject.enter(feeder()).options() if feeder else {})}
 
 
-def _configured(kit: PackagingKit, spec: Spec) -> dict[str, str]:
+def _configured(subject: PackagingSubject, spec: Spec) -> dict[str, str]:
     """The options of listeners that the suite's configuration sets: a spec of theirs has the prefix of keys as name."""
-    conf = kit.subject.conf
+    conf = subject.suite.conf
     return {key.removeprefix(spec.name): value for key, value in conf.items() if key.startswith(spec.name)}
 
 
-@check("PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}')
-def options_are_described(kit: PackagingKit) -> None:
-    """Every option is declared, with a type and a help text.
+class OptionChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: users see an option only in ``penstock plugins show`` and in error messages.
-    Method: read the options as ``penstock plugins show`` does. Make the plugin's listeners, and record the options
-        classes that they read.
-    Condition: each option has a type other than Any, and a help text that is not empty; ``penstock_options`` of the
-        plugin has the options classes of its listeners.
-    Requires: an installed plugin with options.
-    """
-    for prefix, options_class in _read_by_listeners(kit).items():
-        if prefix not in kit.loaded().loaded[0].options:
-            name = options_class.__name__
-            fail(
-                f"the listeners read the options {name} below {prefix!r}, which the plugin does not declare",
-                prefix,
-                f"write penstock_options = {{{prefix!r}: {name}}} beside the hook",
-            )
-    for kind, spec, options in _with_options(kit):
-        for option in options:
-            if not option.help.strip():
-                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no help text", option.name)
-            if option.type in {"", "Any", "object"}:
-                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no type", option.name)
+    @check(
+        "PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}'
+    )
+    def test_PK_08_options_are_described(self, subject: PackagingSubject) -> None:
+        """Every option is declared, with a type and a help text."""
+        for prefix, options_class in _read_by_listeners(subject).items():
+            if prefix not in subject.loaded().loaded[0].options:
+                name = options_class.__name__
+                fail(
+                    f"the listeners read the options {name} below {prefix!r}, which the plugin does not declare",
+                    prefix,
+                    f"write penstock_options = {{{prefix!r}: {name}}} beside the hook",
+                )
+        for kind, spec, options in _with_options(subject):
+            for option in options:
+                if not option.help.strip():
+                    fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no help text", option.name)
+                if option.type in {"", "Any", "object"}:
+                    fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no type", option.name)
 
+    @check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
+    def test_PK_09_unknown_option_refused(self, subject: PackagingSubject) -> None:
+        """The plugin refuses an unknown option, and the error names the nearest known one."""
+        specs, plugin = subject.specs(), subject.loaded()
+        listens = "listeners" in subject.facts().hooks
+        if not specs and not listens:
+            raise NotApplicable("the plugin offers nothing that could have options")
+        if listens:
+            _check_listeners(subject.facts().name, plugin)
+        for kind, spec in specs:
+            for known in [option.name for option in options_of(spec)] or [""]:
+                misspelt = known + known[-1:] if known else "no_such_option"
+                try:
+                    read_options(kind, spec, {misspelt: "1"})
+                except UnknownNameError as error:
+                    if known and known not in str(error):
+                        fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
+                else:
+                    fail(f"the {kind} {spec.name!r} accepts the unknown option {misspelt!r}", misspelt)
 
-@check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
-def unknown_option_refused(kit: PackagingKit) -> None:
-    """The plugin refuses an unknown option, and the error names the nearest known one.
+    @check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
+    def test_PK_10_bad_value_refused_early(self, subject: PackagingSubject) -> None:
+        """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError."""
+        given = _given(subject)
+        for kind, spec, options in _with_options(subject):
+            given = {**given, **_configured(subject, spec)}
+            types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
+            fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
+            for option in options:
+                base = _without_none(fields[option.name])
+                refused = [_GARBAGE] if base in {int, float, bool} or get_origin(base) is Literal else []
+                for value in [*refused, *(["nan"] if base is float else [])]:
+                    if _takes(kind, spec, {**given, option.name: value}):
+                        fail(
+                            f"the option {option.name!r} of the {kind} {spec.name!r} accepts {value!r}",
+                            f"{option.name}={value}",
+                            "add a validator, such as attrs.validators.gt(0), which NaN fails"
+                            if value == "nan"
+                            else "",
+                        )
+                if not refused:
+                    _takes(kind, spec, {**given, option.name: _GARBAGE})
 
-    Purpose: if a misspelt option were ignored, its default would apply unnoticed.
-    Method: set each option with its last letter doubled; make the plugin's listeners, if they read options, with an
-        unknown one.
-    Condition: each raises UnknownNameError, whose message names the known option.
-    Requires: an installed plugin that offers a receiver, an input stream, a rate estimator or listeners.
-    """
-    specs, plugin = kit.specs(), kit.loaded()
-    listens = "listeners" in kit.facts().hooks
-    if not specs and not listens:
-        raise NotApplicable("the plugin offers nothing that could have options")
-    if listens:
-        _check_listeners(kit.facts().name, plugin)
-    for kind, spec in specs:
-        for known in [option.name for option in options_of(spec)] or [""]:
-            misspelt = known + known[-1:] if known else "no_such_option"
-            try:
-                read_options(kind, spec, {misspelt: "1"})
-            except UnknownNameError as error:
-                if known and known not in str(error):
-                    fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
-            else:
-                fail(f"the {kind} {spec.name!r} accepts the unknown option {misspelt!r}", misspelt)
-
-
-@check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
-def bad_value_refused_early(kit: PackagingKit) -> None:
-    """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError.
-
-    Purpose: otherwise the receiver finds the bad value on an executor, long after the program's start.
-    Method: set each option to a text that is not a number, boolean or choice, and each float to NaN; make the instance.
-    Condition: options of these types raise ConfigurationError; for other types the factory accepts the text, or raises
-        ConfigurationError, too.
-    Requires: an installed plugin with options.
-    """
-    given = _given(kit)
-    for kind, spec, options in _with_options(kit):
-        given = {**given, **_configured(kit, spec)}
-        types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
-        fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
-        for option in options:
-            base = _without_none(fields[option.name])
-            refused = [_GARBAGE] if base in {int, float, bool} or get_origin(base) is Literal else []
-            for value in [*refused, *(["nan"] if base is float else [])]:
-                if _takes(kind, spec, {**given, option.name: value}):
-                    fail(
-                        f"the option {option.name!r} of the {kind} {spec.name!r} accepts {value!r}",
-                        f"{option.name}={value}",
-                        "add a validator, such as attrs.validators.gt(0), which NaN fails" if value == "nan" else "",
-                    )
-            if not refused:
-                _takes(kind, spec, {**given, option.name: _GARBAGE})
-
-
-@check("PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values")
-def secrets_stay_secret(kit: PackagingKit) -> None:
-    """No repr, log event or error message contains the value of a secret option.
-
-    Purpose: logs and error reports have more readers than a secret may have.
-    Method: set each option that has repr=False, or a name such as password or token, to a known text; make the
-        instance, and search for the text.
-    Condition: the text is in no repr of the options or the instance, no log event and no error message.
-    Requires: an installed plugin with such an option.
-    """
-    given, found = _given(kit), 0
-    for kind, spec, options in _with_options(kit):
-        given = {**given, **_configured(kit, spec)}
-        hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
-        for option in options:
-            if option.name not in hidden and not _SECRET.search(option.name):
-                continue
-            found += 1
-            if option.name not in hidden:
-                fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
-            marker = f"s3cret{kit.rng.getrandbits(64):x}"
-            texts = _texts_with(kind, spec, {**given, option.name: marker})
-            if places := [place for place, text in texts.items() if marker in text]:
-                fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
-    if not found:
-        raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
+    @check(
+        "PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values"
+    )
+    def test_PK_11_secrets_stay_secret(self, subject: PackagingSubject) -> None:
+        """No repr, log event or error message contains the value of a secret option."""
+        given, found = _given(subject), 0
+        for kind, spec, options in _with_options(subject):
+            given = {**given, **_configured(subject, spec)}
+            hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
+            for option in options:
+                if option.name not in hidden and not _SECRET.search(option.name):
+                    continue
+                found += 1
+                if option.name not in hidden:
+                    fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
+                marker = f"s3cret{subject.rng.getrandbits(64):x}"
+                texts = _texts_with(kind, spec, {**given, option.name: marker})
+                if places := [place for place, text in texts.items() if marker in text]:
+                    fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
+        if not found:
+            raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
 
 
 @attrs.frozen
@@ -172,11 +156,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
-    """Whether the plugin accepts options and makes an instance with them.
-
-    Raises:
-        CheckFailure: the plugin raises another error than ConfigurationError.
-    """
+    """Whether the plugin accepts options and makes an instance with them."""
     known = {option.name for option in options_of(spec)}
     try:
         _make(kind, spec, {name: value for name, value in given.items() if name in known})
@@ -193,11 +173,7 @@ def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
 
 
 def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Options and an instance.
-
-    Raises:
-        NotApplicable: the suite lacks a required option.
-    """
+    """Options and an instance."""
     if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
         raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
     options = read_options(kind, spec, given)
@@ -232,7 +208,6 @@ class _Records(logging.Handler):
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append the text."""
         self.texts.append(f"{record.getMessage()} {record.__dict__}")
 
 
@@ -266,11 +241,9 @@ class _ConfiguredContext(ListenerContext):
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The configuration, which the hook may also read without ``options``."""
         return self.read
 
     def options(self, prefix: str, options: type[Any]) -> Any:
-        """Structure the configuration values below a prefix, as in a program."""
         self.options_read[prefix] = options
         configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
         return structure_options(prefix, options, configured)
@@ -296,13 +269,13 @@ def _check_listeners(plugin: str, plugins: Plugins) -> None:
         )
 
 
-def _read_by_listeners(kit: PackagingKit) -> dict[str, type[Any]]:
+def _read_by_listeners(subject: PackagingSubject) -> dict[str, type[Any]]:
     """Prefix of keys → the options class that the hook ``listeners`` reads below it."""
-    if kit.subject.kind in HOOKS or "listeners" not in kit.facts().hooks:
+    if subject.suite.kind in HOOKS or "listeners" not in subject.facts().hooks:
         return {}
-    clean = _context(kit.subject.conf)
+    clean = _context(subject.suite.conf)
     with suppress(UnknownNameError):
-        _listen(kit.loaded(), clean)
+        _listen(subject.loaded(), clean)
     return clean.options_read
 
 

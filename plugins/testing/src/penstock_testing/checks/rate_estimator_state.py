@@ -15,12 +15,12 @@ from typing import Any
 import attrs
 import cattrs
 
-from penstock.plugins.specs import RateEstimator
-from penstock.rate.guarded_estimator import GuardedEstimator
+from penstock import RateEstimator
+from penstock.spi import GuardedEstimator
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.checks.rate_estimator import START_MS, Batch, plausible_batches
-from penstock_testing.leak_meter import MOST_GROWTH, memory_growth
-from penstock_testing.rate_estimator_kit import RateEstimatorKit
+from penstock_testing.leaks import MOST_GROWTH, memory_growth
+from penstock_testing.rate_estimator_subject import RateEstimatorSubject
 
 _CLOCKS = {
     getattr(time, name)
@@ -37,38 +37,110 @@ _MOST_CPU_S = 0.001
 _MEMORY_BATCHES = 2000
 
 
-def answers(kit: RateEstimatorKit, estimator: RateEstimator, batches: Sequence[Batch]) -> list[float | None]:
+def answers(subject: RateEstimatorSubject, estimator: RateEstimator, batches: Sequence[Batch]) -> list[float | None]:
     """An estimator's answers to batches."""
-    return [kit.ask(estimator, batch) for batch in batches]
+    return [subject.ask(estimator, batch) for batch in batches]
 
 
-@check("RE-19", "must", change="use the arguments and the estimator's state alone; the time is an argument")
-def deterministic(kit: RateEstimatorKit) -> None:
-    """Equal batches give equal answers: an estimator reads no clock and no random source.
+class RateEstimatorStateChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: a run can be repeated, simulated and recovered.
-    Method: give two estimators the same 40 batches, each with another seed of the ``random`` module. Record the second
-        one's calls of clocks and of shared random sources, except those by logging.
-    Condition: all answers are equal, and no call was recorded.
-    Requires: nothing.
-    """
-    batches = plausible_batches(kit, 40)
-    first, second = kit.make(), kit.make()
-    was = random.getstate()
-    kit.on_close(lambda: random.setstate(was))
-    random.seed(1)
-    expected = answers(kit, first, batches)
-    random.seed(2)
-    seen: list[float | None] = []
-    calls = _recorded(lambda: seen.extend(answers(kit, second, batches)))
-    for number, (one, other) in enumerate(zip(expected, seen, strict=True), 1):
-        if one != other:
+    @check("RE-19", "must", change="use the arguments and the estimator's state alone; the time is an argument")
+    def test_RE_19_deterministic(self, subject: RateEstimatorSubject) -> None:
+        """Equal batches give equal answers: an estimator reads no clock and no random source."""
+        batches = plausible_batches(subject, 40)
+        first, second = subject.make(), subject.make()
+        was = random.getstate()
+        subject.on_close(lambda: random.setstate(was))
+        random.seed(1)
+        expected = answers(subject, first, batches)
+        random.seed(2)
+        seen: list[float | None] = []
+        calls = _recorded(lambda: seen.extend(answers(subject, second, batches)))
+        for number, (one, other) in enumerate(zip(expected, seen, strict=True), 1):
+            if one != other:
+                fail(
+                    f"for batch {number} compute returned {one} in one run, {other} in the next",
+                    f"compute{batches[number - 1]}",
+                )
+        if calls:
+            fail(f"compute calls {', '.join(sorted(set(calls)))}", f"compute{batches[0]}")
+
+    @check("RE-20", "must", change="hold everything that compute remembers in state, an attrs instance of JSON values")
+    def test_RE_20_state_round_trips(self, subject: RateEstimatorSubject) -> None:
+        """An estimator restored from its saved state answers as if there had been no restart."""
+        if not subject.capabilities.restores:
+            if attrs.has(type(subject.make().state)):
+                fail(
+                    "the estimator has a state that checkpoints save, but Capabilities.restores is not set",
+                    change="declare Capabilities(restores=True)",
+                )
+            raise NotApplicable("Capabilities.restores is not set")
+        batches = plausible_batches(subject, 36)
+        for restart in range(1, 31):
+            estimator = GuardedEstimator(subject.make())
+            answers(subject, estimator, batches[:restart])
+            saved = json.loads(json.dumps(estimator.saved_state()))
+            if saved is None:
+                fail(
+                    f"after {restart} batches state is a {type(estimator.estimator.state).__name__}, not an attrs "
+                    "instance that a checkpoint can save"
+                )
+            restored = GuardedEstimator(subject.make())
+            if not restored.restore(saved):
+                fail(f"a new estimator does not accept the state that was saved after {restart} batches", saved)
+            for batch in batches[restart : restart + 5]:
+                expected, seen = subject.ask(estimator, batch), subject.ask(restored, batch)
+                if expected != seen:
+                    fail(
+                        f"compute returned {seen} after a restart, {expected} without a restart",
+                        f"restart after batch {restart}, state {saved}",
+                    )
+            if estimator.saved_state() != restored.saved_state():
+                fail(
+                    f"the state is {restored.saved_state()} after a restart, {estimator.saved_state()} without one",
+                    f"restart after batch {restart}",
+                )
+
+    @check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
+    def test_RE_22_cheap_and_pure(self, subject: RateEstimatorSubject) -> None:
+        """A call of compute is cheap and without side effects, and memory and state stay small."""
+        estimator = subject.make()
+        batches = plausible_batches(subject, 1000)
+        was = random.getstate()
+        answers(subject, estimator, batches[:500])
+        half = _state_length(estimator)
+        began = time.thread_time()
+        answers(subject, estimator, batches[500:600])
+        cpu_s = (time.thread_time() - began) / 100
+        if cpu_s > subject.deadline_s(_MOST_CPU_S):
             fail(
-                f"for batch {number} compute returned {one} in one run, {other} in the next",
-                f"compute{batches[number - 1]}",
+                f"a call of compute takes {cpu_s * 1000:.3g} ms of CPU on average, and "
+                f"{subject.deadline_s(_MOST_CPU_S) * 1000:g} ms are permitted",
+                "batches 501 to 600",
             )
-    if calls:
-        fail(f"compute calls {', '.join(sorted(set(calls)))}", f"compute{batches[0]}")
+        answers(subject, estimator, batches[600:])
+        if (length := _state_length(estimator)) > 1.5 * half + 1000:
+            fail(f"the saved state has {half} characters after 500 batches, {length} after 1,000")
+        changes = ["the random module's state changed"] if random.getstate() != was else []
+        if changes := changes + subject.leaks(0):
+            fail(f"compute has side effects: {'; '.join(changes)}", f"compute{batches[0]}, and 999 more")
+        _check_memory(subject)
+
+    @check("RE-23", "must", change="hold state in attributes of the instance, not of the class or the module")
+    def test_RE_23_instances_do_not_share(self, subject: RateEstimatorSubject) -> None:
+        """An estimator's answers do not depend on the batches of another instance."""
+        batches = plausible_batches(subject, 20)
+        alone = answers(subject, subject.make(), batches)
+        first, second = subject.make(), subject.make()
+        for number, batch in enumerate(batches):
+            other = (START_MS + number * 1000 + 990, 7 + number, 900, 50)
+            subject.ask(second, other)
+            if (seen := subject.ask(first, batch)) != alone[number]:
+                fail(
+                    f"for batch {number + 1} compute returned {seen} beside another estimator, {alone[number]} alone",
+                    f"compute{other} of the other, then compute{batch}",
+                )
 
 
 def _recorded(function: Callable[[], object]) -> list[str]:
@@ -93,95 +165,14 @@ def _recorded(function: Callable[[], object]) -> list[str]:
     return calls
 
 
-@check("RE-20", "must", change="hold everything that compute remembers in state, an attrs instance of JSON values")
-def state_round_trips(kit: RateEstimatorKit) -> None:
-    """An estimator restored from its saved state answers as if there had been no restart.
-
-    Purpose: a driver that recovers from a checkpoint continues with the learned rate.
-    Method: after each of 30 batches save the state as JSON and restore it in a new estimator, as a checkpoint does;
-        give both the next 5 batches.
-    Condition: the new estimator accepts the state; all answers and the states after them are equal.
-    Requires: restores; without it, the estimator must have no state that a checkpoint would save.
-    """
-    if not kit.capabilities.restores:
-        if attrs.has(type(kit.make().state)):
-            fail(
-                "the estimator has a state that checkpoints save, but Capabilities.restores is not set",
-                change="declare Capabilities(restores=True)",
-            )
-        raise NotApplicable("Capabilities.restores is not set")
-    batches = plausible_batches(kit, 36)
-    for restart in range(1, 31):
-        estimator = GuardedEstimator(kit.make())
-        answers(kit, estimator, batches[:restart])
-        saved = json.loads(json.dumps(estimator.saved_state()))
-        if saved is None:
-            fail(
-                f"after {restart} batches state is a {type(estimator.estimator.state).__name__}, not an attrs instance "
-                "that a checkpoint can save"
-            )
-        restored = GuardedEstimator(kit.make())
-        if not restored.restore(saved):
-            fail(f"a new estimator does not accept the state that was saved after {restart} batches", saved)
-        for batch in batches[restart : restart + 5]:
-            expected, seen = kit.ask(estimator, batch), kit.ask(restored, batch)
-            if expected != seen:
-                fail(
-                    f"compute returned {seen} after a restart, {expected} without a restart",
-                    f"restart after batch {restart}, state {saved}",
-                )
-        if estimator.saved_state() != restored.saved_state():
-            fail(
-                f"the state is {restored.saved_state()} after a restart, {estimator.saved_state()} without one",
-                f"restart after batch {restart}",
-            )
-
-
-@check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
-def cheap_and_pure(kit: RateEstimatorKit) -> None:
-    """A call of compute is cheap and without side effects, and memory and state stay small.
-
-    Purpose: one thread calls compute for each stream and batch, and each checkpoint saves the state.
-    Method: call compute with 1,000 batches; measure the CPU time of 100 calls, the length of the saved state, threads,
-        descriptors, and the process's global state. Call compute of a new estimator with 2,000 batches, then measure
-        the memory with tracemalloc before and after 2,000 more.
-    Condition: a call takes at most 1 ms of CPU on average, so that 1,000 streams fill one core at an interval of 1 s.
-        The state's length after 1,000 batches is at most 1.5 times that after 500, plus 1 kB. No thread is started, no
-        descriptor stays open, the global state is unchanged, and nothing is printed. The last 2,000
-        batches add at most 16 bytes each.
-    Requires: nothing.
-    """
-    estimator = kit.make()
-    batches = plausible_batches(kit, 1000)
-    was = random.getstate()
-    answers(kit, estimator, batches[:500])
-    half = _state_length(estimator)
-    began = time.thread_time()
-    answers(kit, estimator, batches[500:600])
-    cpu_s = (time.thread_time() - began) / 100
-    if cpu_s > kit.deadline_s(_MOST_CPU_S):
-        fail(
-            f"a call of compute takes {cpu_s * 1000:.3g} ms of CPU on average, and "
-            f"{kit.deadline_s(_MOST_CPU_S) * 1000:g} ms are permitted",
-            "batches 501 to 600",
-        )
-    answers(kit, estimator, batches[600:])
-    if (length := _state_length(estimator)) > 1.5 * half + 1000:
-        fail(f"the saved state has {half} characters after 500 batches, {length} after 1,000")
-    changes = ["the random module's state changed"] if random.getstate() != was else []
-    if changes := changes + kit.leaks(0):
-        fail(f"compute has side effects: {'; '.join(changes)}", f"compute{batches[0]}, and 999 more")
-    _check_memory(kit)
-
-
-def _check_memory(kit: RateEstimatorKit) -> None:
-    estimator = kit.make()
+def _check_memory(subject: RateEstimatorSubject) -> None:
+    estimator = subject.make()
 
     def ask(first: int) -> None:
         # Made here, one by one: what an estimator keeps of a batch counts.
         for number in range(first, first + _MEMORY_BATCHES):
-            took = kit.rng.randrange(300, 900)
-            kit.ask(estimator, (START_MS + number * 1000 + took, kit.rng.randrange(500, 1500), took, 0))
+            took = subject.rng.randrange(300, 900)
+            subject.ask(estimator, (START_MS + number * 1000 + took, subject.rng.randrange(500, 1500), took, 0))
 
     growth = memory_growth(lambda: ask(0), lambda: ask(_MEMORY_BATCHES), MOST_GROWTH)
     if growth > MOST_GROWTH:
@@ -195,26 +186,3 @@ def _check_memory(kit: RateEstimatorKit) -> None:
 def _state_length(estimator: RateEstimator) -> int:
     state = estimator.state
     return len(json.dumps(cattrs.unstructure(state), default=str)) if attrs.has(type(state)) else 0
-
-
-@check("RE-23", "must", change="hold state in attributes of the instance, not of the class or the module")
-def instances_do_not_share(kit: RateEstimatorKit) -> None:
-    """An estimator's answers do not depend on the batches of another instance.
-
-    Purpose: each receiver stream has its own estimator; a slow stream must not change the rate of a fast one.
-    Method: give an estimator 20 batches alone; give a new one the same batches, and another instance 20 others between
-        them.
-    Condition: the answers to the same batches are equal.
-    Requires: nothing.
-    """
-    batches = plausible_batches(kit, 20)
-    alone = answers(kit, kit.make(), batches)
-    first, second = kit.make(), kit.make()
-    for number, batch in enumerate(batches):
-        other = (START_MS + number * 1000 + 990, 7 + number, 900, 50)
-        kit.ask(second, other)
-        if (seen := kit.ask(first, batch)) != alone[number]:
-            fail(
-                f"for batch {number + 1} compute returned {seen} beside another estimator, {alone[number]} alone",
-                f"compute{other} of the other, then compute{batch}",
-            )

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from penstock.runtime.clock import ManualClock
+from penstock.spi import ManualClock
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.feeder import Feeder
-from penstock_testing.kit import ReceiverKit
 from penstock_testing.receiver_harness import ReceiverHarness
+from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.receiver_workers import ReceiverWorkers
 
 # The number of delays that the back-off check measures, and the limit of the manual clock.
@@ -23,99 +23,142 @@ _DELAYS, _LONGEST_MS = 5, 600_000
 _SPIN = 20
 
 
-@check("RC-25", "must", change="catch the error and call restart(message, error), or raise it in receive()")
-def refused_connection_is_reported(kit: ReceiverKit) -> None:
-    """The receiver reports a refused connection and keeps running.
+class ReceiverFaultsChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: a source is often down when the program starts. An error of onStart fails the receiver's task.
-    Method: cut the source, then start the receiver.
-    Condition: the receiver reports an error. If it reconnects, it does not end.
-    Requires: Feeder.cut.
-    """
-    feeder = kit.feeder()
-    feeder.cut()
-    harness = kit.run(kit.make(feeder))
-    if harness.is_terminated and any("Error starting receiver" in end for end in harness.ends):
-        fail(f"onStart raised an error: {harness.ends[-1]}", "a source that refuses connections")
-    kit.until(lambda: harness.errors or harness.ends, "the receiver reported no error for a refused connection")
-    if harness.is_terminated and kit.capabilities.reconnects:
-        fail(f"the receiver has ended: {harness.ends[-1]}", "a source that refuses connections")
+    @check("RC-25", "must", change="catch the error and call restart(message, error), or raise it in receive()")
+    def test_RC_25_refused_connection_is_reported(self, subject: ReceiverSubject) -> None:
+        """The receiver reports a refused connection and keeps running."""
+        feeder = subject.feeder()
+        feeder.cut()
+        harness = subject.run(subject.make(feeder))
+        if harness.is_terminated and any("Error starting receiver" in end for end in harness.ends):
+            fail(f"onStart raised an error: {harness.ends[-1]}", "a source that refuses connections")
+        subject.until(lambda: harness.errors or harness.ends, "the receiver reported no error for a refused connection")
+        if harness.is_terminated and subject.capabilities.reconnects:
+            fail(f"the receiver has ended: {harness.ends[-1]}", "a source that refuses connections")
 
+    @check(
+        "RC-26", "must", requires="reconnects", change="call restart when the connection breaks, or connect in a loop"
+    )
+    def test_RC_26_reconnects_after_cut(self, subject: ReceiverSubject) -> None:
+        """The receiver reconnects after its connection broke, and stores the records that follow."""
+        feeder = subject.feeder()
+        before, after = feeder.sample(subject.rng, 2)
+        harness = subject.run(subject.make(feeder))
+        feeder.put([before])
+        subject.until_stored(harness, [before])
+        feeder.cut()
+        # The second error is from a further attempt. A receiver may also wait longer, or not report each attempt.
+        subject.becomes(lambda: len(harness.errors) > 1 or harness.is_terminated, 0.5)
+        feeder.heal()
+        feeder.put([after])
+        if not subject.becomes(lambda: after in harness.records, 15):
+            fail(
+                f"the record after the cut is not stored within {subject.deadline_s(15):g} s; {harness.reports()}",
+                "one record, a cut, one record",
+            )
 
-@check("RC-26", "must", requires="reconnects", change="call restart when the connection breaks, or connect in a loop")
-def reconnects_after_cut(kit: ReceiverKit) -> None:
-    """The receiver reconnects after its connection broke, and stores the records that follow.
+    @check(
+        "RC-27",
+        "should",
+        requires="reconnects",
+        change="call restart without a delay of your own, or double your delay up to a limit",
+    )
+    def test_RC_27_backs_off_when_flapping(self, subject: ReceiverSubject) -> None:
+        """The receiver backs off: the delays between its attempts to connect grow, with bounded jitter."""
+        feeder = subject.feeder()
+        feeder.cut()
+        clock = ManualClock()
+        conf = {
+            "spark.streaming.receiverRestartDelay": "100ms",
+            "spark.streaming.blockInterval": "50ms",
+            # Without this timeout the supervisor does not wait for onStop on the clock: a wait would count as a delay.
+            "spark.penstock.receiver.stopTimeout": "0",
+        }
+        harness = subject.run(subject.make(feeder), clock, conf)
+        attempts = _Attempts(feeder, harness)
+        subject.until(attempts, "the receiver made no attempt to connect, and reported no error")
+        moments, seen = [0], 1
+        while len(moments) <= _DELAYS and clock.now_ms() < _LONGEST_MS:
+            if not _waits_on(subject, clock, attempts, seen):
+                _judge_real_delays(subject, attempts)
+                return
+            # Steps of a tenth of the delay so far measure every delay with this relative precision.
+            clock.advance(max(50, (clock.now_ms() - moments[-1]) // 10))
+            if attempts() > seen:
+                moments, seen = [*moments, clock.now_ms()], attempts()
+        delays = [after - before for before, after in pairwise(moments)]
+        if len(delays) < _DELAYS:
+            fail(
+                f"the receiver retried {len(delays)} times within {_LONGEST_MS // 60_000} min, after {delays} ms, "
+                f"and at least {_DELAYS} attempts are required"
+            )
+        if delays[-1] < 2 * delays[0]:
+            fail(f"the delays between attempts do not grow: {delays} ms", "six refused connections")
+        if any(after < before / 2 for before, after in pairwise(delays)):
+            fail(
+                f"a delay between attempts is shorter than half of the one before: {delays} ms",
+                "six refused connections",
+            )
 
-    Purpose: a server restarts more often than the program.
-    Method: store a record, cut the source until the receiver has tried to reconnect, heal it, put another record.
-    Condition: the second record is stored within 15 s.
-    Requires: Capabilities.reconnects, Feeder.cut and heal.
-    """
-    feeder = kit.feeder()
-    before, after = feeder.sample(kit.rng, 2)
-    harness = kit.run(kit.make(feeder))
-    feeder.put([before])
-    kit.until_stored(harness, [before])
-    feeder.cut()
-    # The second error is from a further attempt. A receiver may also wait longer, or not report each attempt.
-    kit.becomes(lambda: len(harness.errors) > 1 or harness.is_terminated, 0.5)
-    feeder.heal()
-    feeder.put([after])
-    if not kit.becomes(lambda: after in harness.records, 15):
-        fail(
-            f"the record after the cut is not stored within {kit.deadline_s(15):g} s; {harness.reports()}",
-            "one record, a cut, one record",
+    @check(
+        "RC-28", "must", change="catch the error of the decoder, report or count it, and continue with the next record"
+    )
+    def test_RC_28_bad_record_is_contained(self, subject: ReceiverSubject) -> None:
+        """The receiver reports a record that it cannot decode, and stores all others."""
+        feeder = subject.feeder()
+        before, after = feeder.sample(subject.rng, 2)
+        harness = subject.run(subject.make(feeder))
+        feeder.put([before])
+        feeder.put_bad()
+        feeder.put([after])
+        if not subject.becomes(lambda: after in harness.records):
+            fail(
+                f"the record after the bad one is not stored; {harness.reports()}",
+                "a good, a bad, a good record",
+            )
+        harness.stop()
+        if extra := list((Counter(harness.records) - Counter([before, after])).elements()):
+            fail(f"the receiver stored records that were not put, or twice: {extra}", "a good, a bad, a good record")
+        if missing := list((Counter([before, after]) - Counter(harness.records)).elements()):
+            fail(f"the receiver did not store {missing}", "a good, a bad, a good record")
+        if not harness.errors:
+            fail("the receiver reported no error for the bad record", "a good, a bad, a good record")
+
+    @check("RC-29", "must", change="either raise the error, or call restart or reportError with it, once")
+    def test_RC_29_fatal_error_reported_once(self, subject: ReceiverSubject) -> None:
+        """The receiver reports an error that ends a connection once."""
+        feeder, clock = subject.feeder(), ManualClock()
+        [record] = feeder.sample(subject.rng, 1)
+        harness = subject.run(subject.make(feeder), clock)
+        feeder.put([record])
+
+        def stored() -> bool:
+            clock.advance(20)
+            return harness.count > 0
+
+        subject.until(stored, "the record is not stored")
+        before, polls = len(harness.errors), _polls(feeder)
+        feeder.cut()
+        subject.until(
+            lambda: len(harness.errors) > before or harness.ends,
+            "the receiver reported no error for a broken connection",
         )
+        # The receiver's threads have ended before a restart or its end: they report no more errors then.
+        subject.becomes(lambda: harness.ends, 1)
+        harness.stop()
+        errors = harness.errors[before:]
+        if len(errors) > 1 + _polls(feeder) - polls:
+            fail(f"the receiver reported one error {len(errors)} times: {errors[:3]}", "one record, a cut")
 
-
-@check(
-    "RC-27",
-    "should",
-    requires="reconnects",
-    change="call restart without a delay of your own, or double your delay up to a limit",
-)
-def backs_off_when_flapping(kit: ReceiverKit) -> None:
-    """The receiver backs off: the delays between its attempts to connect grow, with bounded jitter.
-
-    Purpose: a thousand receivers that retry at a constant rate prevent a server's recovery.
-    Method: cut the source and start the receiver on a manual clock. Measure the delays between six attempts, counted as
-        polls of the source or as reported errors. If the delays do not follow the receiver's clock, as those of restart
-        do, measure them in real time.
-    Condition: the last delay is at least twice the first, and none is shorter than half of the one before. In real time
-        the second half of the delays is at least twice as long as the first half.
-    Requires: Capabilities.reconnects, Feeder.cut, real delays below 2 s.
-    """
-    feeder = kit.feeder()
-    feeder.cut()
-    clock = ManualClock()
-    conf = {
-        "spark.streaming.receiverRestartDelay": "100ms",
-        "spark.streaming.blockInterval": "50ms",
-        # Without this timeout the supervisor does not wait for onStop on the clock; such a wait would count as a delay.
-        "spark.penstock.receiver.stopTimeout": "0",
-    }
-    harness = kit.run(kit.make(feeder), clock, conf)
-    attempts = _Attempts(feeder, harness)
-    kit.until(attempts, "the receiver made no attempt to connect, and reported no error")
-    moments, seen = [0], 1
-    while len(moments) <= _DELAYS and clock.now_ms() < _LONGEST_MS:
-        if not _waits_on(kit, clock, attempts, seen):
-            _judge_real_delays(kit, attempts)
-            return
-        # Steps of a tenth of the delay so far measure every delay with this relative precision.
-        clock.advance(max(50, (clock.now_ms() - moments[-1]) // 10))
-        if attempts() > seen:
-            moments, seen = [*moments, clock.now_ms()], attempts()
-    delays = [after - before for before, after in pairwise(moments)]
-    if len(delays) < _DELAYS:
-        fail(
-            f"the receiver retried {len(delays)} times within {_LONGEST_MS // 60_000} min, after {delays} ms, "
-            f"and at least {_DELAYS} attempts are required"
-        )
-    if delays[-1] < 2 * delays[0]:
-        fail(f"the delays between attempts do not grow: {delays} ms", "six refused connections")
-    if any(after < before / 2 for before, after in pairwise(delays)):
-        fail(f"a delay between attempts is shorter than half of the one before: {delays} ms", "six refused connections")
+    @check("RC-30", "must", change="catch the end of your threads and processes, and call restart(message, error)")
+    def test_RC_30_dead_worker_is_noticed(self, subject: ReceiverSubject) -> None:
+        """The receiver notices the crash of a thread or process that it has started."""
+        subject.enter(_resource_warnings_ignored())
+        ends = [_end_workers(subject, what) for what in ("threads", "processes")]
+        if not any(ends):
+            raise NotApplicable("the receiver starts neither threads nor processes")
 
 
 class _Attempts:
@@ -132,9 +175,9 @@ class _Attempts:
         return seen
 
 
-def _judge_real_delays(kit: ReceiverKit, attempts: _Attempts) -> None:
+def _judge_real_delays(subject: ReceiverSubject, attempts: _Attempts) -> None:
     for count in range(_DELAYS):
-        if not kit.becomes(lambda: attempts() > count, 2):  # noqa: B023
+        if not subject.becomes(lambda: attempts() > count, 2):  # noqa: B023
             raise NotApplicable("the delays between attempts do not follow the receiver's clock, and exceed 2 s")
     delays = [round((after - before) * 1000) for before, after in pairwise(attempts.moments_s)]
     half = len(delays) // 2
@@ -145,7 +188,7 @@ def _judge_real_delays(kit: ReceiverKit, attempts: _Attempts) -> None:
         )
 
 
-def _waits_on(kit: ReceiverKit, clock: ManualClock, attempts: _Attempts, seen: int) -> bool:
+def _waits_on(subject: ReceiverSubject, clock: ManualClock, attempts: _Attempts, seen: int) -> bool:
     """Wait until the receiver waits on the clock, as the timer that cuts blocks does; return whether it does."""
 
     def waits() -> bool:
@@ -155,72 +198,10 @@ def _waits_on(kit: ReceiverKit, clock: ManualClock, attempts: _Attempts, seen: i
             return False
         return True
 
-    kit.becomes(lambda: attempts() >= seen + _SPIN or waits(), 0.5)
+    subject.becomes(lambda: attempts() >= seen + _SPIN or waits(), 0.5)
     if attempts() >= seen + _SPIN:
         fail(f"the receiver made {_SPIN} attempts to connect without a delay", "a source that refuses connections")
     return waits()
-
-
-@check("RC-28", "must", change="catch the error of the decoder, report or count it, and continue with the next record")
-def bad_record_is_contained(kit: ReceiverKit) -> None:
-    """The receiver reports a record that it cannot decode, and stores all others.
-
-    Purpose: a malformed message must neither stop nor repeat a stream, and must not be lost silently.
-    Method: put a good record, a bad one and a good one; then stop the receiver.
-    Condition: the good records are stored once, nothing else is, and the receiver reports an error before it ends.
-    Requires: Feeder.put_bad.
-    """
-    feeder = kit.feeder()
-    before, after = feeder.sample(kit.rng, 2)
-    harness = kit.run(kit.make(feeder))
-    feeder.put([before])
-    feeder.put_bad()
-    feeder.put([after])
-    if not kit.becomes(lambda: after in harness.records):
-        fail(
-            f"the record after the bad one is not stored; {harness.reports()}",
-            "a good, a bad, a good record",
-        )
-    harness.stop()
-    if extra := list((Counter(harness.records) - Counter([before, after])).elements()):
-        fail(f"the receiver stored records that were not put, or twice: {extra}", "a good, a bad, a good record")
-    if missing := list((Counter([before, after]) - Counter(harness.records)).elements()):
-        fail(f"the receiver did not store {missing}", "a good, a bad, a good record")
-    if not harness.errors:
-        fail("the receiver reported no error for the bad record", "a good, a bad, a good record")
-
-
-@check("RC-29", "must", change="either raise the error, or call restart or reportError with it, once")
-def fatal_error_reported_once(kit: ReceiverKit) -> None:
-    """The receiver reports an error that ends a connection once.
-
-    Purpose: operators and the restart budget count errors.
-    Method: store a record; cut the source while the manual clock stands still, so that the receiver makes no further
-        attempt; then stop the receiver.
-    Condition: the receiver reports one error, or one for each attempt that the source has seen.
-    Requires: Feeder.cut.
-    """
-    feeder, clock = kit.feeder(), ManualClock()
-    [record] = feeder.sample(kit.rng, 1)
-    harness = kit.run(kit.make(feeder), clock)
-    feeder.put([record])
-
-    def stored() -> bool:
-        clock.advance(20)
-        return harness.count > 0
-
-    kit.until(stored, "the record is not stored")
-    before, polls = len(harness.errors), _polls(feeder)
-    feeder.cut()
-    kit.until(
-        lambda: len(harness.errors) > before or harness.ends, "the receiver reported no error for a broken connection"
-    )
-    # The receiver's threads have ended before a restart or its end: they report no more errors then.
-    kit.becomes(lambda: harness.ends, 1)
-    harness.stop()
-    errors = harness.errors[before:]
-    if len(errors) > 1 + _polls(feeder) - polls:
-        fail(f"the receiver reported one error {len(errors)} times: {errors[:3]}", "one record, a cut")
 
 
 def _polls(feeder: Feeder) -> int:
@@ -228,22 +209,6 @@ def _polls(feeder: Feeder) -> int:
         return feeder.polls()
     except NotApplicable:
         return 0
-
-
-@check("RC-30", "must", change="catch the end of your threads and processes, and call restart(message, error)")
-def dead_worker_is_noticed(kit: ReceiverKit) -> None:
-    """The receiver notices the crash of a thread or process that it has started.
-
-    Purpose: a receiver with a dead reader looks healthy for ever and delivers nothing.
-    Method: store a record, wait until the receiver is idle, raise an exception in every thread that it has started, put
-        another record. Repeat it with a new receiver whose processes are killed.
-    Condition: the receiver reports an error, ends, restarts, or stores the second record.
-    Requires: a feeder; a receiver that starts threads or processes.
-    """
-    kit.enter(_resource_warnings_ignored())
-    ends = [_end_workers(kit, what) for what in ("threads", "processes")]
-    if not any(ends):
-        raise NotApplicable("the receiver starts neither threads nor processes")
 
 
 @contextmanager
@@ -257,23 +222,23 @@ def _resource_warnings_ignored() -> Iterator[None]:
             gc.collect()
 
 
-def _end_workers(kit: ReceiverKit, what: str) -> bool:
+def _end_workers(subject: ReceiverSubject, what: str) -> bool:
     """Run a receiver and end its threads or processes; return whether it has some."""
-    feeder = kit.feeder()
-    before, after = feeder.sample(kit.rng, 2)
-    harness = kit.harness(kit.make(feeder))
+    feeder = subject.feeder()
+    before, after = feeder.sample(subject.rng, 2)
+    harness = subject.harness(subject.make(feeder))
     with ReceiverWorkers(harness.receiver, can_end=True) as workers:
         harness.start()
         feeder.put([before])
-        kit.until_stored(harness, [before])
+        subject.until_stored(harness, [before])
         # Not within the store of this record: the exception would interrupt code of the core.
-        kit.is_quiet(1)
+        subject.is_quiet(1)
         errors = len(harness.errors)
         ended = workers.end_threads() if what == "threads" else workers.kill_processes()
         if ended:
             # The record wakes a blocked thread, in which the exception is raised only then.
             feeder.put([after])
-            if not kit.becomes(lambda: len(harness.errors) > errors or harness.ends or after in harness.records):
+            if not subject.becomes(lambda: len(harness.errors) > errors or harness.ends or after in harness.records):
                 fail(
                     f"the receiver did not notice the end of {', '.join(ended)}: it reported no error, and stores no "
                     "further record",

@@ -4,151 +4,178 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.receive.receiver import Receiver
+from penstock import Receiver
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.feeder import Feeder
 from penstock_testing.io_watch import IoWatch
-from penstock_testing.kit import ReceiverKit
-from penstock_testing.leak_meter import LeakMeter
+from penstock_testing.leaks import LeakMeter
 from penstock_testing.receiver_harness import ReceiverHarness
+from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.receiver_workers import ReceiverWorkers
 
 _PROMPT_S = 2.0
 _STOP_S = 3.0
 
 
-def _started(kit: ReceiverKit) -> tuple[Feeder | None, ReceiverHarness]:
+def _started(subject: ReceiverSubject) -> tuple[Feeder | None, ReceiverHarness]:
     """A running receiver that waits for data. With a feeder, it has stored one record before."""
-    feeder, harness, _ = _recorded(kit)
+    feeder, harness, _ = _recorded(subject)
     return feeder, harness
 
 
-def _recorded(kit: ReceiverKit) -> tuple[Feeder | None, ReceiverHarness, ReceiverWorkers]:
+def _recorded(subject: ReceiverSubject) -> tuple[Feeder | None, ReceiverHarness, ReceiverWorkers]:
     """As ``_started``, with the threads that the receiver starts."""
-    feeder = None if kit.subject.feeder is None else kit.feeder()
-    harness = kit.harness(kit.make(feeder))
-    workers: ReceiverWorkers = kit.enter(ReceiverWorkers(harness.receiver))
+    feeder = None if subject.suite.feeder is None else subject.feeder()
+    harness = subject.harness(subject.make(feeder))
+    workers: ReceiverWorkers = subject.enter(ReceiverWorkers(harness.receiver))
     harness.start()
     if feeder is not None:
-        feeder.put(feeder.sample(kit.rng, 1))
+        feeder.put(feeder.sample(subject.rng, 1))
         # RC-10 checks whether it is stored.
-        kit.becomes(lambda: harness.count, _PROMPT_S)
+        subject.becomes(lambda: harness.count, _PROMPT_S)
     return feeder, harness, workers
 
 
-@check("RC-01", "must", change="connect, open files and start threads in onStart, not in __init__")
-def constructor_does_no_io(kit: ReceiverKit) -> None:
-    """A receiver's constructor only stores its arguments.
+class ReceiverLifecycleChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: the constructor runs on the driver, which may not reach the source and never closes the receiver.
-    Method: make a receiver and record its I/O with an audit hook.
-    Condition: the constructor opens no connection, starts no process or thread, opens no file, and leaves no descriptor
-        or temporary file.
-    Requires: nothing.
-    """
-    arguments = [] if kit.subject.feeder is None else [kit.feeder()]
-    make = kit.subject.maker(*arguments)
-    meter = LeakMeter()
-    with IoWatch() as watch:
-        receiver = make()
-    if watch.seen:
-        fail(f"the constructor of {type(receiver).__name__} called {'; '.join(watch.seen[:3])}")
-    if leaks := meter.leaks(0.0):
-        fail(f"after the constructor of {type(receiver).__name__}, {'; '.join(leaks)}")
+    @check("RC-01", "must", change="connect, open files and start threads in onStart, not in __init__")
+    def test_RC_01_constructor_does_no_io(self, subject: ReceiverSubject) -> None:
+        """A receiver's constructor only stores its arguments."""
+        arguments = [] if subject.suite.feeder is None else [subject.feeder()]
+        make = subject.maker(*arguments)
+        meter = LeakMeter()
+        with IoWatch() as watch:
+            receiver = make()
+        if watch.seen:
+            fail(f"the constructor of {type(receiver).__name__} called {'; '.join(watch.seen[:3])}")
+        if leaks := meter.leaks(0.0):
+            fail(f"after the constructor of {type(receiver).__name__}, {'; '.join(leaks)}")
 
+    @check("RC-02", "must", change="start a thread in onStart and connect there, or derive from ThreadReceiver")
+    def test_RC_02_start_returns_promptly(self, subject: ReceiverSubject) -> None:
+        """``onStart`` returns promptly."""
+        feeder = None if subject.suite.feeder is None else subject.feeder()
+        what = "a source without data"
+        if feeder is not None:
+            try:
+                feeder.pause()
+                what = "a source that accepts connections and does not answer"
+            except NotApplicable:
+                pass
+        harness = subject.harness(subject.make(feeder))
+        if not subject.finishes(harness.start, _PROMPT_S):
+            fail(f"onStart has not returned after {subject.deadline_s(_PROMPT_S):g} s", what)
 
-@check("RC-02", "must", change="start a thread in onStart and connect there, or derive from ThreadReceiver")
-def start_returns_promptly(kit: ReceiverKit) -> None:
-    """``onStart`` returns promptly.
+    @check("RC-03", "must", change="raise in onStart while the receiver runs, or return without doing anything")
+    def test_RC_03_second_start_refused(self, subject: ReceiverSubject) -> None:
+        """A second start of a running receiver has no effect."""
+        feeder, harness = _started(subject)
+        subject.finishes(harness.receiver.onStart, _PROMPT_S)
+        if feeder is not None:
+            before = harness.records
+            records = feeder.sample(subject.rng, 20)
+            feeder.put(records)
+            subject.becomes(lambda: harness.count >= len(before) + len(records), _PROMPT_S)
+            subject.is_quiet()
+            for record in records:
+                if (count := harness.records.count(record) - before.count(record)) > 1:
+                    fail(
+                        f"after a second start the receiver stored record {record!r} {count} times",
+                        "onStart(); onStart(); put([record])",
+                    )
+        if not subject.finishes(harness.stop, _STOP_S):
+            fail(
+                f"after a second start the stop has not ended within {subject.deadline_s(_STOP_S):g} s",
+                "onStart(); onStart(); onStop()",
+            )
+        subject.close()
+        if not subject.becomes(lambda: not subject.leak_meter.threads(), _STOP_S):
+            names = ", ".join(each.name for each in subject.leak_meter.threads())
+            fail(f"after a second start and a stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
 
-    Purpose: onStart runs on the thread that also stops and restarts the receiver.
-    Method: start the receiver on a source that does not answer, if the feeder has pause; otherwise on one without data.
-    Condition: onStart returns within 2 s.
-    Requires: nothing.
-    """
-    feeder = None if kit.subject.feeder is None else kit.feeder()
-    what = "a source without data"
-    if feeder is not None:
-        try:
-            feeder.pause()
-            what = "a source that accepts connections and does not answer"
-        except NotApplicable:
-            pass
-    harness = kit.harness(kit.make(feeder))
-    if not kit.finishes(harness.start, _PROMPT_S):
-        fail(f"onStart has not returned after {kit.deadline_s(_PROMPT_S):g} s", what)
+    @check("RC-04", "must", change="return from onStop when nothing was started")
+    def test_RC_04_stop_before_start_harmless(self, subject: ReceiverSubject) -> None:
+        """A stop before the start has no effect."""
+        feeder = None if subject.suite.feeder is None else subject.feeder()
+        receiver = subject.make(feeder)
+        _stop_directly(subject, receiver, "onStop()")
+        harness = subject.run(receiver)
+        if harness.is_terminated:
+            fail(f"the receiver does not start after onStop; {harness.reports()}", "onStop(); onStart()")
+        if feeder is not None:
+            feeder.put(feeder.sample(subject.rng, 1))
+            subject.until(lambda: harness.count, "the receiver stores no record after onStop and onStart", 3)
 
+    @check("RC-05", "must", change="let a second onStop return without doing anything")
+    def test_RC_05_stop_is_idempotent(self, subject: ReceiverSubject) -> None:
+        """A second stop has no effect."""
+        _, harness = _started(subject)
+        subject.finishes(harness.stop, _STOP_S)
+        for calls in (2, 3):
+            _stop_directly(subject, harness.receiver, f"onStart(); {'; '.join(['onStop()'] * calls)}")
 
-@check("RC-03", "must", change="raise in onStart while the receiver runs, or return without doing anything")
-def second_start_refused(kit: ReceiverKit) -> None:
-    """A second start of a running receiver has no effect.
+    @check("RC-06", "must", limit_s=40, change="in onStop, close the socket or set the event that the read waits for")
+    def test_RC_06_stop_wakes_a_blocked_read(self, subject: ReceiverSubject) -> None:
+        """A stop wakes a read that waits for data."""
+        if _threads_after_stop(subject) and (left := _threads_after_stop(subject)):
+            fail(
+                f"{subject.deadline_s(_STOP_S):g} s after the stop these threads are alive: {left}",
+                "a source without data",
+            )
 
-    Purpose: two readers of one source store records twice, and a stop ends only one of them.
-    Method: start the receiver, call onStart again, which may raise, put 20 records, stop the receiver.
-    Condition: each record is stored at most once, and no thread is alive after the stop.
-    Requires: nothing.
-    """
-    feeder, harness = _started(kit)
-    kit.finishes(harness.receiver.onStart, _PROMPT_S)
-    if feeder is not None:
-        before = harness.records
-        records = feeder.sample(kit.rng, 20)
-        feeder.put(records)
-        kit.becomes(lambda: harness.count >= len(before) + len(records), _PROMPT_S)
-        kit.is_quiet()
-        for record in records:
-            if (count := harness.records.count(record) - before.count(record)) > 1:
-                fail(
-                    f"after a second start the receiver stored record {record!r} {count} times",
-                    "onStart(); onStart(); put([record])",
-                )
-    if not kit.finishes(harness.stop, _STOP_S):
-        fail(
-            f"after a second start the stop has not ended within {kit.deadline_s(_STOP_S):g} s",
-            "onStart(); onStart(); onStop()",
+    @check("RC-07", "must", change="create all state in onStart: reuse nothing that onStop has closed or set")
+    def test_RC_07_restart_after_stop_works(self, subject: ReceiverSubject) -> None:
+        """A stopped receiver can be restarted, in the same process and as a new copy."""
+        feeder, harness = subject.start()
+        records = feeder.sample(subject.rng, 4)
+        _put_and_await(subject, feeder, harness, records[0], "its start")
+        for number in (1, 2):
+            harness.restart()
+            if not subject.becomes(partial(_has_started, harness, number + 1), 3):
+                fail(f"the receiver does not restart; {harness.reports()}", f"{number} restarts")
+            _put_and_await(subject, feeder, harness, records[number], f"{number} restarts")
+        if not subject.finishes(harness.stop, _STOP_S):
+            return  # RC-06 reports it
+        _put_and_await(
+            subject, feeder, subject.run(subject.make(feeder)), records[3], "a stop and the start of a new copy"
         )
-    kit.close()
-    if not kit.becomes(lambda: not kit.leak_meter.threads(), _STOP_S):
-        names = ", ".join(each.name for each in kit.leak_meter.threads())
-        fail(f"after a second start and a stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
+
+    @check(
+        "RC-08",
+        "must",
+        change="close in onStop, or when receive() returns, what was opened; set nothing global, and print nothing",
+    )
+    def test_RC_08_nothing_left_behind(self, subject: ReceiverSubject) -> None:
+        """A stopped receiver has released what it opened, and has changed nothing else in the process."""
+        _run_once(subject)
+        subject.leak_meter.leaks(subject.deadline_s(0.5))
+        meter = LeakMeter()
+        threads = _run_once(subject)
+        if leaks := [*threads, *meter.leaks(subject.deadline_s(2)), *subject.effects()]:
+            fail("; ".join(dict.fromkeys(leaks)), "a start, a restart and a stop")
+
+    @check("RC-09", "must", change="let onStop end every thread that stores, and return after that")
+    def test_RC_09_nothing_stored_after_stop(self, subject: ReceiverSubject) -> None:
+        """A stopped receiver stores nothing."""
+        feeder = subject.feeder()
+        meter = LeakMeter()
+        harness = subject.run(subject.make(feeder))
+        records = feeder.sample(subject.rng, 20)
+        feeder.put(records[:10])
+        subject.becomes(lambda: harness.count >= 10, _PROMPT_S)
+        subject.finishes(harness.stop, _STOP_S)
+        feeder.put(records[10:])
+        # Once the threads have ended, no store can follow. RC-08 reports threads that do not end.
+        subject.becomes(lambda: harness.late_stores or not meter.threads(), 1)
+        if harness.late_stores:
+            fail(
+                f"the receiver called {harness.late_stores[0]} after its stop was complete",
+                "put(10 records); stop; put(10 records)",
+            )
 
 
-@check("RC-04", "must", change="return from onStop when nothing was started")
-def stop_before_start_harmless(kit: ReceiverKit) -> None:
-    """A stop before the start has no effect.
-
-    Purpose: the supervisor also stops a receiver that failed before its start, and may start it later.
-    Method: call onStop on a new receiver, then start it and put a record.
-    Condition: onStop returns within 2 s without an error, and the record is stored.
-    Requires: nothing.
-    """
-    feeder = None if kit.subject.feeder is None else kit.feeder()
-    receiver = kit.make(feeder)
-    _stop_directly(kit, receiver, "onStop()")
-    harness = kit.run(receiver)
-    if harness.is_terminated:
-        fail(f"the receiver does not start after onStop; {harness.reports()}", "onStop(); onStart()")
-    if feeder is not None:
-        feeder.put(feeder.sample(kit.rng, 1))
-        kit.until(lambda: harness.count, "the receiver stores no record after onStop and onStart", 3)
-
-
-@check("RC-05", "must", change="let a second onStop return without doing anything")
-def stop_is_idempotent(kit: ReceiverKit) -> None:
-    """A second stop has no effect.
-
-    Purpose: the driver may stop a receiver that has just stopped by itself.
-    Method: start the receiver, stop it, call onStop twice more.
-    Condition: each call returns within 2 s without an error.
-    Requires: nothing.
-    """
-    _, harness = _started(kit)
-    kit.finishes(harness.stop, _STOP_S)
-    for calls in (2, 3):
-        _stop_directly(kit, harness.receiver, f"onStart(); {'; '.join(['onStop()'] * calls)}")
-
-
-def _stop_directly(kit: ReceiverKit, receiver: Receiver[object], what: str) -> None:
+def _stop_directly(subject: ReceiverSubject, receiver: Receiver[object], what: str) -> None:
     raised: list[BaseException] = []
 
     def stop() -> None:
@@ -157,131 +184,46 @@ def _stop_directly(kit: ReceiverKit, receiver: Receiver[object], what: str) -> N
         except BaseException as error:
             raised.append(error)
 
-    if not kit.finishes(stop, _PROMPT_S):
-        fail(f"onStop has not returned after {kit.deadline_s(_PROMPT_S):g} s", what)
+    if not subject.finishes(stop, _PROMPT_S):
+        fail(f"onStop has not returned after {subject.deadline_s(_PROMPT_S):g} s", what)
     for error in raised:
         fail(f"onStop raised {type(error).__name__}: {error}", what)
 
 
-@check("RC-06", "must", limit_s=40, change="in onStop, close the socket or set the event that the read waits for")
-def stop_wakes_a_blocked_read(kit: ReceiverKit) -> None:
-    """A stop wakes a read that waits for data.
-
-    Purpose: a receiver that ignores a stop occupies its executor slot and blocks a graceful stop.
-    Method: start the receiver, put a record if there is a feeder, wait until the receiver is idle, stop it. If threads
-        remain, repeat it with a new receiver: a library may start some once for the process.
-    Condition: within 3 s onStop has returned; 3 s later the threads that the receiver started have ended.
-    Requires: nothing.
-    """
-    if _threads_after_stop(kit) and (left := _threads_after_stop(kit)):
-        fail(f"{kit.deadline_s(_STOP_S):g} s after the stop these threads are alive: {left}", "a source without data")
-
-
-def _threads_after_stop(kit: ReceiverKit) -> str:
+def _threads_after_stop(subject: ReceiverSubject) -> str:
     """Stop a receiver that waits for data; return the names of its threads that do not end."""
-    feeder, harness, workers = _recorded(kit)
+    feeder, harness, workers = _recorded(subject)
     if feeder is not None:
-        kit.is_quiet(1)
-    if not kit.finishes(harness.stop, _STOP_S):
-        fail(f"the receiver has not ended {kit.deadline_s(_STOP_S):g} s after its stop", "a source without data")
+        subject.is_quiet(1)
+    if not subject.finishes(harness.stop, _STOP_S):
+        fail(f"the receiver has not ended {subject.deadline_s(_STOP_S):g} s after its stop", "a source without data")
     # The feeder is still open: its end would wake a read that the stop did not.
-    kit.becomes(lambda: not workers.alive_threads(), _STOP_S)
+    subject.becomes(lambda: not workers.alive_threads(), _STOP_S)
     return ", ".join(workers.alive_threads())
-
-
-@check("RC-07", "must", change="create all state in onStart: reuse nothing that onStop has closed or set")
-def restart_after_stop_works(kit: ReceiverKit) -> None:
-    """A stopped receiver can be restarted, in the same process and as a new copy.
-
-    Purpose: an error restarts a receiver in its task; the driver relaunches an ended receiver in a new task.
-    Method: start the receiver, restart it twice, stop it, start a new copy. Put a record after each start and restart.
-    Condition: the receiver stores each record.
-    Requires: a feeder.
-    """
-    feeder, harness = kit.start()
-    records = feeder.sample(kit.rng, 4)
-    _put_and_await(kit, feeder, harness, records[0], "its start")
-    for number in (1, 2):
-        harness.restart()
-        if not kit.becomes(partial(_has_started, harness, number + 1), 3):
-            fail(f"the receiver does not restart; {harness.reports()}", f"{number} restarts")
-        _put_and_await(kit, feeder, harness, records[number], f"{number} restarts")
-    if not kit.finishes(harness.stop, _STOP_S):
-        return  # RC-06 reports it
-    _put_and_await(kit, feeder, kit.run(kit.make(feeder)), records[3], "a stop and the start of a new copy")
 
 
 def _has_started(harness: ReceiverHarness, times: int) -> bool:
     return harness.starts >= times
 
 
-def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, record: object, what: str) -> None:
+def _put_and_await(
+    subject: ReceiverSubject, feeder: Feeder, harness: ReceiverHarness, record: object, what: str
+) -> None:
     feeder.put([record])
-    kit.until(
+    subject.until(
         lambda: record in harness.records,
         lambda: f"after {what} the receiver stores no record; {harness.reports()}",
         3,
     )
 
 
-@check(
-    "RC-08",
-    "must",
-    change="close in onStop, or when receive() returns, what was opened; set nothing global, and print nothing",
-)
-def nothing_left_behind(kit: ReceiverKit) -> None:
-    """A stopped receiver has released what it opened, and has changed nothing else in the process.
-
-    Purpose: a receiver restarts many times in the life of an executor, and leaks add up. Global state, such as the
-        working directory, the environment or the root logger, belongs to the program, and so does standard output.
-    Method: start the receiver, store a record if there is a feeder, restart it, stop it; twice. Compare the resources
-        after the second run with those after the first: a library may open some once for the process. Compare the
-        global state with that at the beginning.
-    Condition: the second run leaves no additional thread, process, descriptor or temporary file; the global state is
-        unchanged; the receiver prints nothing to standard output or standard error.
-    Requires: nothing.
-    """
-    _run_once(kit)
-    kit.leak_meter.leaks(kit.deadline_s(0.5))
-    meter = LeakMeter()
-    threads = _run_once(kit)
-    if leaks := [*threads, *meter.leaks(kit.deadline_s(2)), *kit.effects()]:
-        fail("; ".join(dict.fromkeys(leaks)), "a start, a restart and a stop")
-
-
-def _run_once(kit: ReceiverKit) -> list[str]:
+def _run_once(subject: ReceiverSubject) -> list[str]:
     """Start, restart and stop a receiver; return its threads that are alive while the feeder is still open."""
-    _, harness, workers = _recorded(kit)
+    _, harness, workers = _recorded(subject)
     harness.restart()
-    kit.becomes(lambda: harness.starts > 1 or harness.is_terminated, _PROMPT_S)
-    kit.finishes(harness.stop, _STOP_S)
-    kit.becomes(lambda: not workers.alive_threads(), _STOP_S)
+    subject.becomes(lambda: harness.starts > 1 or harness.is_terminated, _PROMPT_S)
+    subject.finishes(harness.stop, _STOP_S)
+    subject.becomes(lambda: not workers.alive_threads(), _STOP_S)
     threads = [f"{each} is alive" for each in workers.alive_threads()]
-    kit.close()
+    subject.close()
     return threads
-
-
-@check("RC-09", "must", change="let onStop end every thread that stores, and return after that")
-def nothing_stored_after_stop(kit: ReceiverKit) -> None:
-    """A stopped receiver stores nothing.
-
-    Purpose: a record that the receiver reads after the stop cannot be stored, and is lost.
-    Method: start the receiver, put records, stop it, put more records, wait until its threads have ended.
-    Condition: the receiver calls no form of store after the stop is complete.
-    Requires: a feeder.
-    """
-    feeder = kit.feeder()
-    meter = LeakMeter()
-    harness = kit.run(kit.make(feeder))
-    records = feeder.sample(kit.rng, 20)
-    feeder.put(records[:10])
-    kit.becomes(lambda: harness.count >= 10, _PROMPT_S)
-    kit.finishes(harness.stop, _STOP_S)
-    feeder.put(records[10:])
-    # Once the threads have ended, no store can follow. RC-08 reports threads that do not end.
-    kit.becomes(lambda: harness.late_stores or not meter.threads(), 1)
-    if harness.late_stores:
-        fail(
-            f"the receiver called {harness.late_stores[0]} after its stop was complete",
-            "put(10 records); stop; put(10 records)",
-        )

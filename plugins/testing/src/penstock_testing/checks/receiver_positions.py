@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from penstock.blocks.block import Block
+from penstock import Block
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.checks.receiver_guarantees import NO_RETRIES
 from penstock_testing.feeder import Feeder
-from penstock_testing.kit import ReceiverKit
 from penstock_testing.receiver_harness import ReceiverHarness
+from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.receiver_workers import ReceiverWorkers
 
 
@@ -34,63 +34,192 @@ def _without_lag(metadata: dict[str, Any] | None) -> dict[str, Any]:
     return {key: value for key, value in (metadata or {}).items() if key != "lag"}
 
 
-def run_one_by_one(kit: ReceiverKit, feeder: Feeder, records: Sequence[Any]) -> ReceiverHarness:
+def run_one_by_one(subject: ReceiverSubject, feeder: Feeder, records: Sequence[Any]) -> ReceiverHarness:
     """Run a receiver and put each record once the one before is stored, so that each record is a block."""
-    harness = kit.run(kit.make(feeder), conf=NO_RETRIES)
+    harness = subject.run(subject.make(feeder), conf=NO_RETRIES)
     for count, record in enumerate(records, 1):
         feeder.put([record])
-        kit.until_stored(harness, records[:count])
+        subject.until_stored(harness, records[:count])
     return harness
 
 
-def must_equal(kit: ReceiverKit, expected: Sequence[Any], got: Sequence[Any], what: str, smallest: str) -> None:
+def must_equal(subject: ReceiverSubject, expected: Sequence[Any], got: Sequence[Any], what: str, smallest: str) -> None:
     """Fail unless the records are equal, also in order if ``Capabilities.ordered`` is set."""
     missing = list((Counter(expected) - Counter(got)).elements())
     extra = list((Counter(got) - Counter(expected)).elements())
     if missing or extra:
         fail(f"{what}: missing {missing}, stored twice or unexpectedly {extra}", smallest)
-    if kit.capabilities.ordered and list(expected) != list(got):
+    if subject.capabilities.ordered and list(expected) != list(got):
         fail(f"{what}: stored in the order {list(got)}, expected {list(expected)}", smallest)
 
 
 def must_continue(
-    kit: ReceiverKit, feeder: Feeder, position: dict[str, Any] | None, expected: list[Any], what: str, smallest: str
+    subject: ReceiverSubject,
+    feeder: Feeder,
+    position: dict[str, Any] | None,
+    expected: list[Any],
+    what: str,
+    smallest: str,
 ) -> None:
     """Fail unless a new receiver at a position stores these records and no others."""
-    harness = kit.run(kit.make(feeder, position))
+    harness = subject.run(subject.make(feeder, position))
     # ``must_equal`` reports missing records.
-    kit.becomes(lambda: harness.count >= len(expected))
+    subject.becomes(lambda: harness.count >= len(expected))
     harness.stop()
-    must_equal(kit, expected, harness.records, what, smallest)
+    must_equal(subject, expected, harness.records, what, smallest)
 
 
-@check("RC-35", "must", requires="replayable", change="pass the offset after the records as metadata to store_all")
-def offsets_are_plain_and_monotone(kit: ReceiverKit) -> None:
-    """Each block has a position of JSON values, which never moves backwards.
+class ReceiverPositionsChecks:
+    """The checks of this module, as test methods."""
 
-    Purpose: a position outlives the process, the release and the machine that wrote it.
-    Method: store five records one by one; read the metadata of the blocks.
-    Condition: each block has metadata that survives a conversion to JSON and back. From block to block no number in it
-        decreases, and no other value returns to an earlier one.
-    Requires: Capabilities.replayable, a feeder.
-    """
-    feeder = kit.feeder()
-    harness = run_one_by_one(kit, feeder, feeder.sample(kit.rng, 5))
-    values: dict[str, list[Any]] = {}
-    for number, block in enumerate(harness.blocks):
-        metadata = _without_lag(block.metadata)
-        if not metadata:
-            fail(f"block {number} has no metadata, and therefore no position", f"{number + 1} records")
-        if (loaded := json.loads(json.dumps(metadata))) != metadata:
-            fail(f"the position {metadata!r} reads as {loaded!r} after JSON", f"{number + 1} records")
-        for key, value in metadata.items():
-            before = values.setdefault(key, [])
-            if before and _is_back(before, value):
-                fail(
-                    f"the position moves backwards in block {number}: {key!r} changes from {before[-1]!r} to {value!r}",
-                    f"{number + 1} records",
-                )
-            before.append(value)
+    @check("RC-35", "must", requires="replayable", change="pass the offset after the records as metadata to store_all")
+    def test_RC_35_offsets_are_plain_and_monotone(self, subject: ReceiverSubject) -> None:
+        """Each block has a position of JSON values, which never moves backwards."""
+        feeder = subject.feeder()
+        harness = run_one_by_one(subject, feeder, feeder.sample(subject.rng, 5))
+        values: dict[str, list[Any]] = {}
+        for number, block in enumerate(harness.blocks):
+            metadata = _without_lag(block.metadata)
+            if not metadata:
+                fail(f"block {number} has no metadata, and therefore no position", f"{number + 1} records")
+            if (loaded := json.loads(json.dumps(metadata))) != metadata:
+                fail(f"the position {metadata!r} reads as {loaded!r} after JSON", f"{number + 1} records")
+            for key, value in metadata.items():
+                before = values.setdefault(key, [])
+                if before and _is_back(before, value):
+                    fail(
+                        f"the position moves backwards in block {number}: {key!r} changes from {before[-1]!r} to "
+                        f"{value!r}",
+                        f"{number + 1} records",
+                    )
+                before.append(value)
+
+    @check(
+        "RC-36", "must", requires="replayable", change="start at the given position, and ignore offsets saved elsewhere"
+    )
+    def test_RC_36_same_range_same_records(self, subject: ReceiverSubject) -> None:
+        """A receiver that starts at an earlier position stores the same records again."""
+        feeder = subject.feeder()
+        records = feeder.sample(subject.rng, 6)
+        harness = run_one_by_one(subject, feeder, records)
+        harness.stop()
+        for number in (1, 3):
+            blocks = harness.blocks[:number]
+            rest = harness.records[sum(block.num_records for block in blocks) :]
+            position = position_after(blocks)
+            must_continue(subject, feeder, position, rest, f"read again from {position}", "six records, one by one")
+
+    @check(
+        "RC-37",
+        "must",
+        requires="replayable",
+        change="pass with a block the offset after its last record, not the offset after the last record read",
+    )
+    def test_RC_37_resumes_from_every_prefix(self, subject: ReceiverSubject) -> None:
+        """A receiver that starts after any stored record continues with the next record."""
+        for count in range(5):
+            feeder = subject.feeder()
+            *records, last = feeder.sample(subject.rng, 6)
+            harness = run_one_by_one(subject, feeder, records[:count])
+            offers = harness.offers
+            harness.refuse(after=1)
+            feeder.put(records[count:])
+            subject.until(
+                lambda before=offers, run=harness: run.offers > before + 1 or run.count == 5,  # type: ignore[misc]
+                lambda run=harness: f"the receiver stored {run.count} of 5 records",  # type: ignore[misc]
+            )
+            harness.stop()
+            stored = harness.records
+            # The new receiver reads the last record after those that it reads again.
+            feeder.put([last])
+            rest = [*(Counter(records) - Counter(stored)).elements(), last]
+            what = f"a receiver that continues after {len(stored)} of 5 records"
+            must_continue(subject, feeder, position_after(harness.blocks), rest, what, f"{len(stored)} records stored")
+
+    @check(
+        "RC-38", "must", requires="replayable", change="compute the offset after the records are read, for every block"
+    )
+    def test_RC_38_data_moves_the_offset(self, subject: ReceiverSubject) -> None:
+        """Each block with records changes the position."""
+        feeder = subject.feeder()
+        harness = run_one_by_one(subject, feeder, feeder.sample(subject.rng, 5))
+        before = None
+        for number in range(len(harness.blocks)):
+            position = position_after(harness.blocks[: number + 1])
+            if position == before:
+                fail(f"block {number} has records and does not change the position {position}", f"{number + 1} records")
+            before = position
+
+    @check("RC-39", "must", requires="replayable", change="commit absolute offsets to the source, not increments")
+    def test_RC_39_commit_is_idempotent(self, subject: ReceiverSubject) -> None:
+        """A receiver can start at the same position several times."""
+        feeder = subject.feeder()
+        records = feeder.sample(subject.rng, 2)
+        harness = run_one_by_one(subject, feeder, records)
+        harness.stop()
+        position = position_after(harness.blocks[:1])
+        for _ in range(2):
+            refused = subject.run(subject.make(feeder, position), conf=NO_RETRIES)
+            refused.refuse()
+            subject.becomes(lambda run=refused: run.offers, 1)  # type: ignore[misc]
+            refused.stop()
+        rest = harness.records[harness.blocks[0].num_records :]
+        must_continue(
+            subject,
+            feeder,
+            position,
+            rest,
+            f"the third receiver from {position}",
+            "two records, one position three times",
+        )
+
+    @check("RC-40", "must", requires="bounded", change="return from receive(), or call stop, at the end of the source")
+    def test_RC_40_bounded_run_ends(self, subject: ReceiverSubject) -> None:
+        """The receiver ends its work when it has stored every record of a source that has ended."""
+        feeder = subject.feeder()
+        records = feeder.sample(subject.rng, 5)
+        harness = subject.harness(subject.make(feeder))
+        workers: ReceiverWorkers = subject.enter(ReceiverWorkers(harness.receiver))
+        harness.start()
+        feeder.put(records)
+        feeder.end()
+        subject.until_stored(harness, records)
+        subject.until(
+            lambda: harness.is_terminated or not (workers.alive() or _is_ending()),
+            lambda: f"the source has ended, and the receiver's {', '.join(workers.alive())} still runs",
+            10,
+        )
+        harness.stop()
+        if harness.errors:
+            fail(
+                f"the receiver reported the end of the source as an error: {harness.errors[0]}", "five records, the end"
+            )
+        must_equal(subject, records, harness.records, "at the end of the source", "five records, the end")
+
+    @check(
+        "RC-41",
+        "must",
+        requires="partitioned",
+        change="let make(feeder, index, count) read the partitions of this index",
+    )
+    def test_RC_41_partitions_cover_once(self, subject: ReceiverSubject) -> None:
+        """Several instances together store each record of the source once."""
+        feeder = subject.feeder()
+        records = feeder.sample(subject.rng, 30)
+        _cover(subject, feeder, None, 3, records)
+
+    @check("RC-42", "should", requires="partitioned", change="save an offset for each partition, not for each instance")
+    def test_RC_42_repartition_on_restore(self, subject: ReceiverSubject) -> None:
+        """A different number of instances continues at the position of the former ones."""
+        if not (subject.capabilities.replayable or subject.capabilities.acknowledged):
+            raise NotApplicable("Capabilities.replayable and acknowledged are not set")
+        feeder = subject.feeder()
+        records = feeder.sample(subject.rng, 36)
+        position: dict[str, Any] | None = None
+        for step, count in enumerate((2, 3, 1)):
+            blocks = _cover(subject, feeder, position, count, records[step * 12 : step * 12 + 12])
+            if subject.capabilities.replayable:
+                position = {**(position or {}), **(position_after(blocks) or {})}
 
 
 def _is_ending() -> bool:
@@ -104,183 +233,15 @@ def _is_back(before: list[Any], value: Any) -> bool:
     return value != before[-1] and value in before
 
 
-@check("RC-36", "must", requires="replayable", change="start at the given position, and ignore offsets saved elsewhere")
-def same_range_same_records(kit: ReceiverKit) -> None:
-    """A receiver that starts at an earlier position stores the same records again.
-
-    Purpose: a batch that is computed again must have the same input.
-    Method: store six records one by one; run a new receiver from the position after the first, then another one from
-        the position after the third.
-    Condition: each stores the records after its position and no others, in the same order if Capabilities.ordered is
-        set.
-    Requires: Capabilities.replayable, a feeder, make with a position.
-    """
-    feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 6)
-    harness = run_one_by_one(kit, feeder, records)
-    harness.stop()
-    for number in (1, 3):
-        blocks = harness.blocks[:number]
-        rest = harness.records[sum(block.num_records for block in blocks) :]
-        position = position_after(blocks)
-        must_continue(kit, feeder, position, rest, f"read again from {position}", "six records, one by one")
-
-
-@check(
-    "RC-37",
-    "must",
-    requires="replayable",
-    change="pass with a block the offset after its last record, not the offset after the last record read",
-)
-def resumes_from_every_prefix(kit: ReceiverKit) -> None:
-    """A receiver that starts after any stored record continues with the next record.
-
-    Purpose: a driver may die after any block; accepted records must be neither lost nor repeated.
-    Method: store the first k of five records one by one, for k from 0 to 4. Put the others together, accept one block
-        of them, refuse the next, and stop the receiver. Put another record, and run a new receiver from the position
-        after the stored records.
-    Condition: the new receiver stores the records that the first one did not store, and no others.
-    Requires: Capabilities.replayable, a feeder, make with a position.
-    """
-    for count in range(5):
-        feeder = kit.feeder()
-        *records, last = feeder.sample(kit.rng, 6)
-        harness = run_one_by_one(kit, feeder, records[:count])
-        offers = harness.offers
-        harness.refuse(after=1)
-        feeder.put(records[count:])
-        kit.until(
-            lambda before=offers, run=harness: run.offers > before + 1 or run.count == 5,  # type: ignore[misc]
-            lambda run=harness: f"the receiver stored {run.count} of 5 records",  # type: ignore[misc]
-        )
-        harness.stop()
-        stored = harness.records
-        # The new receiver reads the last record after those that it reads again.
-        feeder.put([last])
-        rest = [*(Counter(records) - Counter(stored)).elements(), last]
-        what = f"a receiver that continues after {len(stored)} of 5 records"
-        must_continue(kit, feeder, position_after(harness.blocks), rest, what, f"{len(stored)} records stored")
-
-
-@check("RC-38", "must", requires="replayable", change="compute the offset after the records are read, for every block")
-def data_moves_the_offset(kit: ReceiverKit) -> None:
-    """Each block with records changes the position.
-
-    Purpose: records without a new offset are read again, or are treated as no data.
-    Method: store five records one by one; compare the positions after each block.
-    Condition: no position equals the one before.
-    Requires: Capabilities.replayable, a feeder.
-    """
-    feeder = kit.feeder()
-    harness = run_one_by_one(kit, feeder, feeder.sample(kit.rng, 5))
-    before = None
-    for number in range(len(harness.blocks)):
-        position = position_after(harness.blocks[: number + 1])
-        if position == before:
-            fail(f"block {number} has records and does not change the position {position}", f"{number + 1} records")
-        before = position
-
-
-@check("RC-39", "must", requires="replayable", change="commit absolute offsets to the source, not increments")
-def commit_is_idempotent(kit: ReceiverKit) -> None:
-    """A receiver can start at the same position several times.
-
-    Purpose: a driver that dies between a commit and its next step commits the same position again.
-    Method: store two records; twice run a new receiver from the position after the first, refuse its blocks and stop
-        it; then run a third one from this position.
-    Condition: the third receiver stores the second record, and no others.
-    Requires: Capabilities.replayable, a feeder, make with a position.
-    """
-    feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 2)
-    harness = run_one_by_one(kit, feeder, records)
-    harness.stop()
-    position = position_after(harness.blocks[:1])
-    for _ in range(2):
-        refused = kit.run(kit.make(feeder, position), conf=NO_RETRIES)
-        refused.refuse()
-        kit.becomes(lambda run=refused: run.offers, 1)  # type: ignore[misc]
-        refused.stop()
-    rest = harness.records[harness.blocks[0].num_records :]
-    must_continue(
-        kit, feeder, position, rest, f"the third receiver from {position}", "two records, one position three times"
-    )
-
-
-@check("RC-40", "must", requires="bounded", change="return from receive(), or call stop, at the end of the source")
-def bounded_run_ends(kit: ReceiverKit) -> None:
-    """The receiver ends its work when it has stored every record of a source that has ended.
-
-    Purpose: a program over a bounded source must be able to end.
-    Method: put five records, mark the end of the source.
-    Condition: all records are stored, without an error. Within 10 s the receiver's threads and processes have ended, or
-        the receiver has stopped.
-    Requires: Capabilities.bounded, Feeder.end.
-    """
-    feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 5)
-    harness = kit.harness(kit.make(feeder))
-    workers: ReceiverWorkers = kit.enter(ReceiverWorkers(harness.receiver))
-    harness.start()
-    feeder.put(records)
-    feeder.end()
-    kit.until_stored(harness, records)
-    kit.until(
-        lambda: harness.is_terminated or not (workers.alive() or _is_ending()),
-        lambda: f"the source has ended, and the receiver's {', '.join(workers.alive())} still runs",
-        10,
-    )
-    harness.stop()
-    if harness.errors:
-        fail(f"the receiver reported the end of the source as an error: {harness.errors[0]}", "five records, the end")
-    must_equal(kit, records, harness.records, "at the end of the source", "five records, the end")
-
-
-@check(
-    "RC-41", "must", requires="partitioned", change="let make(feeder, index, count) read the partitions of this index"
-)
-def partitions_cover_once(kit: ReceiverKit) -> None:
-    """Several instances together store each record of the source once.
-
-    Purpose: instances that share a source must neither overlap nor leave a gap.
-    Method: run three instances, put 30 records in three parts, stop.
-    Condition: the records of the three are those that were put, each once.
-    Requires: Capabilities.partitioned, a feeder, make with index and count.
-    """
-    feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 30)
-    _cover(kit, feeder, None, 3, records)
-
-
-@check("RC-42", "should", requires="partitioned", change="save an offset for each partition, not for each instance")
-def repartition_on_restore(kit: ReceiverKit) -> None:
-    """A different number of instances continues at the position of the former ones.
-
-    Purpose: a program is restarted with more or fewer receivers when its load changes.
-    Method: store twelve records with two instances, twelve more with three, and twelve more with one.
-    Condition: each step stores the records that were put in it, each once.
-    Requires: Capabilities.partitioned, and replayable or acknowledged; a feeder, make with index and count.
-    """
-    if not (kit.capabilities.replayable or kit.capabilities.acknowledged):
-        raise NotApplicable("Capabilities.replayable and acknowledged are not set")
-    feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 36)
-    position: dict[str, Any] | None = None
-    for step, count in enumerate((2, 3, 1)):
-        blocks = _cover(kit, feeder, position, count, records[step * 12 : step * 12 + 12])
-        if kit.capabilities.replayable:
-            position = {**(position or {}), **(position_after(blocks) or {})}
-
-
 def _cover(
-    kit: ReceiverKit, feeder: Feeder, position: dict[str, Any] | None, count: int, records: list[Any]
+    subject: ReceiverSubject, feeder: Feeder, position: dict[str, Any] | None, count: int, records: list[Any]
 ) -> list[Block]:
     """Run instances from a position and put records; return the blocks. Fail unless each record is stored once."""
-    runs = [kit.run(kit.make(feeder, position, index=index, count=count)) for index in range(count)]
+    runs = [subject.run(subject.make(feeder, position, index=index, count=count)) for index in range(count)]
     third = len(records) // 3
     for part in (records[:third], records[third : 2 * third], records[2 * third :]):
         feeder.put(part)
-    kit.becomes(lambda: sum(run.count for run in runs) >= len(records))
+    subject.becomes(lambda: sum(run.count for run in runs) >= len(records))
     for run in runs:
         run.stop()
     got = [record for run in runs for record in run.records]

@@ -1,0 +1,146 @@
+"""``Checkpoint``: the values that a run needs to recover from an earlier run, and their JSON format.
+
+Reading a checkpoint executes no code: the program's pickled functions are in a file of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from attrs import asdict, field, frozen
+
+from penstock.errors import CheckpointError, other_version, summary_of
+from penstock.json_converter import structure
+
+#: Version of the checkpoint's JSON format; every other version is refused.
+FORMAT_VERSION = 3
+#: Folder of the receivers' blocks.
+RECEIVED_DATA = "receivedData"
+#: Folder of the driver write-ahead log: received blocks and their allocation to batches.
+BLOCK_LOG = "receivedBlockMetadata"
+#: Folder of the log of completed output operations.
+COMPLETED_OUTPUTS = "completedOutputs"
+
+
+@frozen
+class SavedState:
+    """The checkpointed state of one stateful stream.
+
+    Attributes:
+        name: the stream's name, see ``stream_names.assign``.
+        call_site: function, file and line of the call in the program.
+        files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
+        store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
+    """
+
+    name: str
+    operation: str
+    call_site: str
+    num_partitions: int
+    partitioned_by: str
+    files: dict[int, str]
+    store: str = ""
+
+
+@frozen
+class SavedInput:
+    """One input stream.
+
+    Attributes:
+        name: the stream's name, see ``stream_names.assign``.
+        rate: the receiver's rate limit, records/s; ``None`` if it had none.
+        position: position of its source, JSON values; ``None`` if the source has none.
+    """
+
+    name: str
+    operation: str
+    stream_id: int
+    rate: float | None = None
+    position: dict[str, Any] | None = None
+
+
+@frozen(kw_only=True)
+class Checkpoint:
+    """A run at one moment.
+
+    Attributes:
+        number: higher than the number of every earlier checkpoint in this directory.
+        run: id of the run; a recovered run keeps it.
+        hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
+        zero_time_ms: the graph's zero time; -1 before it is known.
+        last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
+        pending: generated batches that are not complete, and the number of runs that have begun each.
+        needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches.
+        states: one entry per stateful stream.
+        listeners: values that listeners have saved, by listener name.
+        conf: the configuration in force, without secrets.
+        program: file of the pickled program; ``None`` if ``setupFunc`` rebuilds it.
+        folders: folders of this run and earlier ones in the checkpoint directory.
+        next_stream_id: lower bound for the ids of new input streams; no input has had this id or a higher one.
+        later_attempts: number of runs that may have begun batches younger than ``last_time_ms``.
+        logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
+        launched_as: the application name at the launch of the process; empty if none was set.
+    """
+
+    #: The version of this format.
+    format: ClassVar[int] = FORMAT_VERSION
+
+    number: int
+    written_ms: int
+    application: str
+    run: str
+    hash_seed: str
+    batch_interval_ms: int
+    versions: dict[str, str] = field(factory=dict)
+    zero_time_ms: int = -1
+    last_time_ms: int = -1
+    pending: dict[int, int] = field(factory=dict)
+    needed_ms: int = -1
+    states: list[SavedState] = field(factory=list)
+    inputs: list[SavedInput] = field(factory=list)
+    listeners: dict[str, Any] = field(factory=dict, repr=False)
+    conf: dict[str, str] = field(factory=dict, repr=False)
+    program: str | None = None
+    folders: list[str] = field(factory=list)
+    next_stream_id: int = 0
+    later_attempts: int = 1
+    logged_events: int = 0
+    launched_as: str = ""
+
+    def to_json(self) -> bytes:
+        """Encode as UTF-8 JSON; refuses values that have no JSON form, by name."""
+        try:
+            return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            wrong = [
+                f"the position of input stream {saved.name}" for saved in self.inputs if not _is_json(saved.position)
+            ]
+            raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is not valid JSON: {error}") from error
+
+    @staticmethod
+    def from_json(data: bytes) -> Checkpoint:
+        """Decode the result of ``to_json``; refuses another format version."""
+        try:
+            values = json.loads(data)
+            if not isinstance(values, Mapping) or "format" not in values:
+                raise ValueError("it has no format version")
+            if values["format"] != FORMAT_VERSION:
+                raise CheckpointError(other_version("it", values["format"], FORMAT_VERSION))
+            read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
+            if read.last_time_ms < read.zero_time_ms:
+                raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
+            return read
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise CheckpointError(f"it is not a Penstock checkpoint: {summary_of(error)}") from error
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,147 @@
+"""``CheckpointStore``: the checkpoint files of one directory.
+
+A checkpoint is one framed JSON document, ``checkpoint-<number>``, written once. Pickled programs are separate files.
+The store keeps ten checkpoints, as Spark does. The program's thread uses it before the start, then the writer's thread.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+
+from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.errors import CheckpointError, WriteAheadLogError
+from penstock.journal.frames import frame, read_frames
+from penstock.runtime.log import get_logger
+from penstock.storage.directory import Directory, Durability
+
+log = get_logger("checkpoint")
+
+_RETAINED = 10
+_NAME = re.compile(r"checkpoint-(\d{10})")
+_PROGRAM = re.compile(r"program-[0-9a-f]{8}-\d+")
+
+
+class CheckpointStore:
+    """Reads and writes the checkpoints of a directory."""
+
+    def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
+        self._directory = directory
+        self._sync = durability is Durability.FSYNC
+        #: The checkpoints that a later run may recover from, oldest first.
+        self.retained: list[Checkpoint] = []
+
+    def newest(self) -> Checkpoint | None:
+        """Read the newest sound checkpoint; ``None`` if there is none, an error if none of several is sound.
+
+        A damaged newer one is logged as an error.
+        """
+        damaged: dict[str, str] = {}
+        for name in reversed(self.names()):
+            try:
+                checkpoint = self.read(name)
+            except CheckpointError as error:
+                damaged[name] = str(error)
+                continue
+            if damaged:
+                log.error(
+                    "newer checkpoints damaged, using an older one",
+                    directory=self._directory.location(),
+                    used=name,
+                    damaged=[f"{newer}: {reason}" for newer, reason in damaged.items()],
+                )
+            return checkpoint
+        if damaged:
+            raise CheckpointError(
+                f"Failed to read checkpoint from directory {self._directory.location()}: no checkpoint is sound. "
+                f"{_grouped(damaged)}. To start fresh, use another directory or move these files away"
+            )
+        return None
+
+    def write(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Write a checkpoint, delete all but the newest ten, and return the oldest retained one.
+
+        Failed deletions are retried after the next write. A failed write deletes nothing.
+        """
+        name = _name(checkpoint)
+        self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
+        self.retained = [*self.retained, checkpoint][-_RETAINED:]
+        try:
+            self._delete_old()
+        # The checkpoint itself has been written.
+        except OSError as error:
+            log.warning("old checkpoints not deleted", written=name, reason=str(error))
+        return self.retained[0]
+
+    def _delete_old(self) -> None:
+        retained = {_name(checkpoint) for checkpoint in self.retained}
+        programs = {checkpoint.program for checkpoint in self.retained}
+        for old in self._directory.names():
+            is_old = _NAME.fullmatch(old) and old not in retained
+            if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
+                self._directory.delete(old)
+        # Left by drivers that were killed while they wrote.
+        self._directory.delete_partial()
+
+    def write_program(self, data: bytes) -> str:
+        """Write a pickled program and return its file name; equal programs share one file."""
+        name = _program_name(data)
+        self._directory.write(name, data, sync=self._sync)
+        return name
+
+    def read_program(self, name: str) -> bytes:
+        """Read a pickled program; raises ``CheckpointError`` if the file is missing or damaged."""
+        try:
+            data = self._directory.read(name)
+        except OSError as error:
+            raise CheckpointError(f"{self._directory.location(name)} cannot be read: {error}") from error
+        if _program_name(data) != name:
+            raise CheckpointError(f"{self._directory.location(name)} is damaged: its checksum does not match")
+        return data
+
+    def names(self) -> list[str]:
+        """Names of the checkpoint files, oldest first."""
+        return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
+
+    def read(self, name: str) -> Checkpoint:
+        """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
+        try:
+            data = self._directory.read(name)
+        except OSError as error:
+            raise CheckpointError(f"it cannot be read: {error}") from error
+        try:
+            frames = read_frames(data)
+        except WriteAheadLogError as error:
+            raise CheckpointError(str(error)) from error
+        if len(frames.sound) != 1 or frames.damages or frames.truncated_at is not None:
+            raise CheckpointError("it is truncated or damaged: its checksum does not match")
+        return Checkpoint.from_json(frames.sound[0].payload)
+
+    def last_number(self) -> int:
+        """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
+        return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
+
+
+def unreadable(directory: str, error: OSError) -> CheckpointError:
+    """The error for a checkpoint directory that cannot be read."""
+    return CheckpointError(
+        f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
+        "another directory"
+    )
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return f"checkpoint-{checkpoint.number:010d}"
+
+
+def _program_name(data: bytes) -> str:
+    return f"program-{zlib.crc32(data):08x}-{len(data)}"
+
+
+def _grouped(damaged: Mapping[str, str]) -> str:
+    """The damaged files, grouped by damage."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in damaged.items():
+        groups.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in groups.items())

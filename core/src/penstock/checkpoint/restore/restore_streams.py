@@ -1,0 +1,128 @@
+"""Restores the states and source positions of a checkpoint in the streams of a program that may have changed.
+
+The checkpoint's streams are matched with the program's by name, and every difference is reported. Unnamed streams that
+could be matched in several ways are a difference too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
+from penstock.checkpoint.stream_names import assign, function_name, is_automatic
+from penstock.errors import CheckpointError
+from penstock.graph.input_dstreams import PulledInputDStream
+from penstock.runtime.log import get_logger
+from penstock.storage.uri import location_of_hadoop
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.graph.stateful import StatefulDStream
+    from penstock.spark.checkpoint import RunFolder
+
+log = get_logger("checkpoint")
+
+
+def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> RestorePoints:
+    """Restore states, ids and positions of a graph's streams, and return the restore points of the states.
+
+    ``folder`` names the current location of the checkpoint directory. With ``drops`` mismatches are logged as errors,
+    otherwise refused, with the remedy.
+    """
+    streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
+    inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])
+    differences: list[str] = []
+    matched: list[tuple[SavedState, StatefulDStream]] = []
+    for saved, stream in _match(checkpoint.states, streams, "the state of", differences):
+        difference = _partitioning_difference(saved, stream)
+        if difference is None:
+            matched.append((saved, stream))
+        else:
+            differences.append(difference)
+    sources = _match(checkpoint.inputs, inputs, "the position of", differences)
+    if differences:
+        _report(differences, checkpoint, streams, drops=drops)
+    points = restore_points(checkpoint, graph, {saved.name: stream for saved, stream in matched})
+    for saved, stream in matched:
+        if points.files[saved.name]:
+            files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
+            store = f"{location_of_hadoop(folder.uri)}/{saved.store}" if saved.store else ""
+            stream.recover(files, saved.num_partitions, store)
+    _restore_ids(graph, checkpoint, sources)
+    for saved_input, stream in sources:
+        if saved_input.position is not None and isinstance(stream, PulledInputDStream):
+            stream.recover_from(saved_input.position)
+    return points
+
+
+def _match(
+    saved: Iterable[Any], present: Mapping[str, Any], what: str, differences: list[str]
+) -> list[tuple[Any, Any]]:
+    """Pair the checkpoint's streams with the program's; add a line to ``differences`` for every unmatched stream."""
+    saved = list(saved)
+    matched: list[tuple[Any, Any]] = []
+    named = {name for name, stream in present.items() if stream.name is not None}
+    for operation in dict.fromkeys(entry.operation for entry in saved):
+        entries = [entry for entry in saved if entry.operation == operation]
+        unnamed_saved = [
+            entry.name for entry in entries if is_automatic(entry.name, operation) and entry.name not in named
+        ]
+        num_unnamed = sum(
+            stream.call_site.operation == operation and stream.name is None for stream in present.values()
+        )
+        ambiguous = 0 < num_unnamed != len(unnamed_saved)
+        for entry in entries:
+            stream = present.get(entry.name)
+            if ambiguous and entry.name in unnamed_saved:
+                differences.append(
+                    f"{what} {entry.name} is ambiguous: the checkpoint has {len(unnamed_saved)} unnamed {operation}, "
+                    f"the program {num_unnamed}. Mark the right one with .setName({entry.name!r})"
+                )
+            elif stream is None:
+                differences.append(f"{what} {entry.name} has no stream: the program has no {operation} of that name")
+            elif stream.call_site.operation != operation:
+                differences.append(
+                    f"{what} {entry.name} belongs to {operation}, and the program uses that name for "
+                    f"{stream.call_site.operation}"
+                )
+            else:
+                matched.append((entry, stream))
+    return matched
+
+
+def _partitioning_difference(saved: SavedState, stream: StatefulDStream) -> str | None:
+    partitioned_by = function_name(stream.partition_function)
+    if saved.partitioned_by == partitioned_by:
+        return None
+    return (
+        f"the state of {saved.name} is partitioned by {saved.partitioned_by} and the program partitions by "
+        f"{partitioned_by}, so keys would not be found"
+    )
+
+
+def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
+    """Restore the stream ids that are in the names of blocks; new inputs get ids that no input has had."""
+    next_id = max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)])
+    ids = {stream.number: saved.stream_id for saved, stream in sources}
+    for stream in graph.inputs:
+        if stream.number in ids:
+            stream.id = ids[stream.number]
+        else:
+            stream.id = next_id
+            next_id = next_id + 1
+
+
+def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
+    lines = "; ".join(differences)
+    if drops:
+        log.error("parts of the checkpoint dropped", differences=lines, number=checkpoint.number)
+        return
+    saved = ", ".join(state.name for state in checkpoint.states) or "none"
+    here = ", ".join(streams) or "none"
+    raise CheckpointError(
+        f"the program does not match checkpoint {checkpoint.number}: {lines}. Stateful streams of the checkpoint: "
+        f"{saved}; of the program: {here}. Name streams with setName to restore their state, or drop what does not "
+        "match: spark.penstock.checkpoint.onMismatch=drop-state"
+    )

@@ -1,1 +1,0 @@
-"""The nodes of operators without state."""

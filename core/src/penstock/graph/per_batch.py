@@ -1,0 +1,199 @@
+"""The nodes of operators on single batches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD
+from pyspark.core.rdd import Partitioner, portable_hash
+
+from penstock.errors import ResultTypeError, StreamingStateError
+from penstock.graph.arguments import require_num_partitions
+from penstock.graph.batch_input import BatchInput, inputs_of
+from penstock.graph.node import Node
+from penstock.runtime.clock import iso_time
+from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
+from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
+from penstock.worker.fused import AnyStep, FusedChain, TerminalStep
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.graph.dstream_graph import DStreamGraph
+
+
+class MapPartitionsDStream(Node):
+    """The result of an operator on partitions, fused with the operators of parents that are not persisted."""
+
+    def __init__(self, parent: Node, step: AnyStep, preserves_partitioning: bool = True) -> None:
+        super().__init__(parent.graph, (parent,))
+        self.step = step
+        self.preserves_partitioning = preserves_partitioning
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        source, steps, preserves = _fused(self)
+        rdd = source.get_or_compute(time_ms)
+        return None if rdd is None else rdd.mapPartitionsWithIndex(FusedChain(steps), preserves)
+
+
+def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
+    """The nearest ancestor with an RDD, the operators from it to the node, and whether they preserve partitioning."""
+    steps, preserves = list[AnyStep](), True
+    while isinstance(node, MapPartitionsDStream) and (not steps or node.is_fusible):
+        steps.append(node.step)
+        preserves = preserves and node.preserves_partitioning
+        node = node.parents[0]
+    return node, tuple(reversed(steps)), preserves
+
+
+class ShuffledDStream(Node):
+    """``combineByKey``: combine the values of a key within partitions, shuffle, and combine again.
+
+    There is no shuffle if a key is in one partition already. That is the case if the input is partitioned like the
+    result, or if it is a small single partition and the program requested no other number.
+
+    Args:
+        num_partitions: partitions of the result; ``None`` for the number of task slots without receivers.
+        map_side: combines within partitions; by default ``CombineValues``.
+    """
+
+    def __init__(
+        self, parent: Node, combiner: Combiner, num_partitions: int | None, map_side: TerminalStep | None = None
+    ) -> None:
+        super().__init__(parent.graph, (parent,))
+        self.combiner = combiner
+        self._map_side = map_side or CombineValues(combiner)
+        self.requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
+        self._is_fixed = False
+
+    @property
+    def num_partitions(self) -> int:
+        """The number of partitions after a shuffle."""
+        if self.requested_partitions is not None:
+            return self.requested_partitions
+        return self.graph.state_partitions if self._is_fixed else self.graph.free_slots()
+
+    def fix_partitions(self, num_partitions: int | None = None) -> None:
+        """Give every RDD this number of partitions, because the RDDs are united partition by partition.
+
+        ``None`` keeps the number that the program requested, or the graph's.
+        """
+        self._is_fixed = True
+        self.requested_partitions = num_partitions or self.requested_partitions
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        parent = self.parents[0]
+        source, steps, preserves = _fused(parent) if parent.is_fusible else (parent, (), True)
+        rdd = source.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        if not self._is_fixed and self._is_single(rdd):
+            return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), preserves)
+        number = self.num_partitions
+        if preserves and rdd.partitioner == Partitioner(number, portable_hash):
+            return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), True)
+        chunks = rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side, Buckets(number))))
+        return shuffled(chunks, number).mapPartitionsWithIndex(FusedChain((MergeChunks(self.combiner),)), True)
+
+    def _is_single(self, rdd: RDD[Any]) -> bool:
+        """Whether an RDD has a single partition, or none, and the result may have the same number."""
+        if self.requested_partitions not in (None, 1):
+            return False
+        first = first_of(rdd)
+        if isinstance(first, BlocksRDD) and self.requested_partitions is None and self.graph.is_large(first.blocks):
+            return False  # the operators after the reduction of one large block need all slots
+        number = num_partitions(rdd)
+        return number == 1 or (number == 0 and self.requested_partitions is None)
+
+
+class UnionDStream(Node):
+    """The records of several streams, at least one."""
+
+    def persist_by_default(self) -> None:
+        if self._blocks_of() is None:
+            super().persist_by_default()
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
+        self._require_all(rdds, time_ms)
+        ids = self._blocks_of()
+        if ids is not None:
+            # Packed together, so that the partitions fit the whole batch, as for a single stream.
+            return self.graph.blocks(time_ms, ids).rdd(self.graph.placeholder_rdds)
+        return self._sc.union([rdd for rdd in rdds if rdd is not None])
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        if not self.is_time_valid(time_ms):
+            return None
+        if self._blocks_of() is not None:
+            rdd = self.get_or_compute(time_ms)
+            return None if rdd is None else inputs_of(rdd)
+        batches = [parent.batch_inputs(time_ms) for parent in self.parents]
+        self._require_all(batches, time_ms)
+        united = tuple(itertools.chain.from_iterable(inputs or () for inputs in batches))
+        # A persisted RDD saves running the parents' functions again.
+        if self.is_fusible or not any(isinstance(item, RDD) for item in united):
+            return united
+        return super().batch_inputs(time_ms)
+
+    def _require_all(self, batches: Sequence[object], time_ms: int) -> None:
+        if None in batches:
+            missing = self.parents[batches.index(None)]
+            raise StreamingStateError(
+                f"{missing.call_site.short}, a parent of a union, has no RDD in batch {iso_time(time_ms)}: a function "
+                "of transform must return an RDD there, which may be empty"
+            )
+
+    @property
+    def has_columns(self) -> bool:
+        return all(parent.has_columns for parent in self.parents)
+
+    @property
+    def known_schema(self) -> pa.Schema | None:
+        first = self.parents[0].known_schema
+        return first if all(parent.known_schema == first for parent in self.parents) else None
+
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
+
+    def _blocks_of(self) -> tuple[int, ...] | None:
+        """The ids of the parents' receiver streams; ``None`` if a parent has other records."""
+        ids = [parent.receiver_ids for parent in self.parents]
+        return None if None in ids else tuple(itertools.chain.from_iterable(parent or () for parent in ids))
+
+
+class TransformedDStream(Node):
+    """The RDDs that a function returns for the RDDs of the parents.
+
+    Args:
+        function: called on the generator's loop with the batch's datetime and the parents' RDDs, an empty one for a
+            parent without an RDD. ``None`` as a result means no RDD for this batch, as in PySpark.
+        is_foreign: whether the function is the program's, as opposed to an operator's.
+    """
+
+    def __init__(
+        self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool
+    ) -> None:
+        super().__init__(graph, parents)
+        self._function = function
+        self._is_foreign = is_foreign
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        return self._is_foreign
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
+        if len(rdds) == 1 and rdds[0] is None:
+            return None
+        present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
+        result = self._function(self.datetime_of(time_ms), *present)
+        if result is not None and not isinstance(result, RDD):
+            kind = type(result).__name__
+            raise ResultTypeError(
+                f"{self.call_site.short}: the function given to transform returned {kind}, not an RDD"
+            )
+        return result

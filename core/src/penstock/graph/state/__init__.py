@@ -1,1 +1,0 @@
-"""The nodes of operators that carry something from batch to batch."""

@@ -1,0 +1,86 @@
+"""The second program of `make dist-test`: the core and one receiver plugin, without any other distribution.
+
+A receiver that the plugin offers, a window, state and a checkpoint; then a second run recovers from the checkpoint.
+Any wrong result is an error.
+"""
+
+import importlib.metadata
+import os
+import sys
+import tempfile
+import threading
+from typing import Any
+
+from pyspark import RDD, SparkConf, SparkContext
+
+from penstock import StreamingContext
+
+INSTALLED = {"penstock-core", "penstock-synthetic"}
+RECORDS = 1000
+_LIMIT_S = 120.0
+
+
+class Program:
+    """The streams of one run, and what its outputs saw last."""
+
+    def __init__(self, sc: SparkContext, directory: str) -> None:
+        self.sc, self.directory = sc, directory
+        self.in_window, self.in_state = 0, 0
+        self.complete = threading.Event()
+
+    def create(self) -> StreamingContext:
+        """Define the streams."""
+        ssc = StreamingContext(self.sc, 1)
+        ssc.checkpoint(self.directory)
+        pairs: Any = ssc.receiverStream("synthetic", total=RECORDS).map(lambda _line: ("lines", 1))
+        # Longer than the run, so that all records are in the last window.
+        window = pairs.reduceByKeyAndWindow(lambda a, b: a + b, lambda a, b: a - b, 600, 1)
+        window.foreachRDD(self._see_window)
+        pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)).foreachRDD(self._see_state)
+        return ssc
+
+    def _see_window(self, rdd: RDD[Any]) -> None:
+        self.in_window = dict(rdd.collect()).get("lines", 0)
+
+    def _see_state(self, rdd: RDD[Any]) -> None:
+        self.in_state = dict(rdd.collect()).get("lines", 0)
+        if self.in_state >= RECORDS and self.in_window >= RECORDS:
+            self.complete.set()
+
+    def run(self) -> None:
+        """Run until every record is in the window and in the state."""
+        ssc = StreamingContext.getOrCreate(self.directory, self.create)
+        ssc.start()
+        ended = self.complete.wait(_LIMIT_S)
+        ssc.stop(stopSparkContext=False, stopGracefully=ended)
+
+
+def main() -> None:
+    """Run the program, then recover it.
+
+    Raises:
+        SystemExit: another distribution is installed, or a result is wrong or missing.
+    """
+    names = {(each.name or "").lower().replace("_", "-") for each in importlib.metadata.distributions()}
+    if (ours := {name for name in names if name.startswith("penstock")}) != INSTALLED:
+        sys.exit(f"{sorted(ours)} are installed here, and not {sorted(INSTALLED)} alone")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # The functions above refer to this program, which no checkpoint can hold.
+    conf = SparkConf().set("spark.penstock.checkpoint.rebuild", "true")
+    sc = SparkContext("local[3]", "core alone", conf=conf)
+    sc.setLogLevel("ERROR")
+    with tempfile.TemporaryDirectory() as directory:
+        first = Program(sc, directory)
+        first.run()
+        second = Program(sc, directory)
+        second.run()
+    sc.stop()
+    seen = [(each.in_window, each.in_state) for each in (first, second)]
+    # The receiver of the second run stores as many records again, at least.
+    if seen[0] != (RECORDS, RECORDS) or min(seen[1]) < RECORDS:
+        sys.exit(f"records in the window and in the state, by run: {seen}, not {RECORDS} each")
+    print(f"{', '.join(sorted(ours))}: a receiver, a window, state and a recovered checkpoint; {seen}")
+
+
+if __name__ == "__main__":
+    main()
