@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.wire.token import Token
 
 _ASK_TIMEOUT_MS = 5000
-# How long a task searches for a block that no endpoint serves; a relaunched receiver usually serves it in time. The
+# Timeout of a task's search for a block that no endpoint serves; a relaunched receiver usually serves it in time. The
 # searching task occupies a slot, which that receiver may need.
 _SEARCH_S = 5.0
 _WITHOUT_IT = "With spark.penstock.blocks.onLost=skip batches run without lost blocks"

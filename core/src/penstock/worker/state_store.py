@@ -236,7 +236,7 @@ def _digest(parts: Iterable[object]) -> str:
 
 
 def _to_merge(segments: list[Segment]) -> int:
-    """How many of the newest segments to merge into one."""
+    """The number of newest segments to merge into one."""
     count, num_rows = 1, segments[-1].num_rows if segments else 0
     while count < len(segments) and segments[-count - 1].num_rows <= _RATIO * num_rows:
         count += 1
