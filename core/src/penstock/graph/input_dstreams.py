@@ -219,9 +219,8 @@ class QueueInputDStream(InputDStream):
         default: RDD[Any] | None,
     ) -> None:
         super().__init__(graph)
-        self._size, self._take = (
-            (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
-        )
+        self._size: Callable[[], int] = rdds.__len__ if isinstance(rdds, deque) else rdds.qsize
+        self._take: Callable[[], Any] = rdds.popleft if isinstance(rdds, deque) else rdds.get_nowait
         self._one_at_a_time = one_at_a_time
         self._default = default
         # The items of batches whose RDD could not be created yet: a retry uses the same items.
