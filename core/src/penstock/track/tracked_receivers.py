@@ -48,10 +48,7 @@ class TrackedReceivers:
     """Run the life cycle of receivers.
 
     Args:
-        settings: relaunch policy and rates.
         blocks: knows and saves the numbers of launches.
-        clock: times ticks and back-offs.
-        launcher: starts, cancels and connects to launches.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
 
