@@ -24,7 +24,6 @@ from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import Event
 from penstock.listen.listener_bus import ListenerBus
-from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
@@ -32,6 +31,7 @@ from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_tracker import ReceiverTracker
+from penstock_testing import ManualClock
 
 MADE = (ReceiverTracker, JobScheduler, JobGenerator, FinalStateCheckpoint, LocalProperties, Checkpointer)
 

@@ -27,11 +27,11 @@ from penstock.listen.listener_bus import ListenerBus
 from penstock.listen.registered_listener import register
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
-from penstock.runtime.clock import ManualClock
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, listeners, rate_estimators
 from penstock_rate.rate_controller import RateController
+from penstock_testing import ManualClock
 
 T = 1_700_000_000_000
 

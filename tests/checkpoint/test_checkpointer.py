@@ -21,8 +21,8 @@ from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
 from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.listen.events import CheckpointFailed, Event
-from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
+from penstock_testing import ManualClock
 
 
 class Source:

@@ -15,7 +15,7 @@ from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.conf import Settings
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark import RDD

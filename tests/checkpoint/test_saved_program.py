@@ -14,7 +14,7 @@ from tests.helpers.fake_graph import FakeContext, FakeInput
 from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 
 def program_of(context: FakeContext) -> Program:

@@ -195,7 +195,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Property",
         ),
         "Listeners": ("HOOK_OF", "Event", "register", "NotAListenerError"),
-        "The process": ("Clock", "ManualClock", "EngineThread", "GlobalState"),
+        "The process": ("Clock", "EngineThread", "GlobalState"),
         "Public names": ("lazy_exports",),
         "Checkpoint directories": (
             "CheckpointStore",

@@ -22,7 +22,7 @@ from penstock import DStream, StreamingContext
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted, StreamInputInfo
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 INTERVAL_MS = 1000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 120.0, poll_s: float = 0.01) -> None:

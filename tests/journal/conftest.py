@@ -11,8 +11,8 @@ from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.conf import Settings
 from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
+from penstock_testing import ManualClock
 
 Event = dict[str, Any]
 

@@ -11,7 +11,7 @@ from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import frame, read_frames
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers.memory_directory import MemoryDirectory

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
-from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers.memory_directory import MemoryDirectory

@@ -15,8 +15,8 @@ from penstock.errors import WriteAheadLogError
 from penstock.journal import write_ahead_log as wal_module
 from penstock.journal.reader import Recovered
 from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers.memory_directory import MemoryDirectory

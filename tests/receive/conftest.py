@@ -14,8 +14,9 @@ from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import Clock, ManualClock
+from penstock.runtime.clock import Clock
 from penstock.wire.json_codec import Reply, from_json, to_json
+from penstock_testing import ManualClock
 
 M = TypeVar("M")
 R = TypeVar("R")

@@ -13,7 +13,8 @@ from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.block_generator import BlockGenerator, Bounds, GeneratorState
-from penstock.runtime.clock import ManualClock, SystemClock
+from penstock.runtime.clock import SystemClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

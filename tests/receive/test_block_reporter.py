@@ -18,8 +18,8 @@ from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.restart_events import BlocksAccepted, Event
-from penstock.runtime.clock import ManualClock
 from penstock.wire.json_codec import Reply
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

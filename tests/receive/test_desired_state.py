@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

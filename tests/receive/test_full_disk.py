@@ -16,7 +16,7 @@ from penstock.errors import StoreError
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog, Gate

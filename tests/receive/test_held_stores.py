@@ -14,7 +14,7 @@ from penstock import AsyncReceiver, ThreadReceiver
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 Supervise = Callable[..., ReceiverSupervisor]
 CONF = {"spark.streaming.receiver.maxRate": "0.01", "spark.streaming.blockInterval": "1s"}

@@ -16,7 +16,7 @@ import pytest
 from penstock import Block
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeStore, Noting

@@ -13,7 +13,7 @@ from tests.helpers import advance_until
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

@@ -14,7 +14,7 @@ from penstock.errors import ReceiverStoppedError
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

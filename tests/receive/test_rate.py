@@ -13,7 +13,7 @@ from tests.helpers import wait_for
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

@@ -16,7 +16,7 @@ from tests.helpers.examples import examples
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 BURST_MS = 200
 

@@ -9,7 +9,8 @@ import pytest
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
-from penstock.runtime.clock import ManualClock, SystemClock
+from penstock.runtime.clock import SystemClock
+from penstock_testing import ManualClock
 
 
 class BusyClock:

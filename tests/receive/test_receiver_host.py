@@ -10,7 +10,7 @@ from tests.helpers import EventLog, Gate, run_in_background, wait_for
 
 from penstock import Block, Receiver, ReceiverHost, ThreadReceiver
 from penstock.errors import ConfigurationError, ReceiverStoppedError, StoreError, StreamingStateError
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 QUICK = {"spark.streaming.blockInterval": "5ms", "spark.streaming.receiverRestartDelay": "5ms"}
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import ReceiverRefusedError
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

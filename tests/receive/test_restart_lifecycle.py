@@ -419,6 +419,13 @@ def test_rate_of_the_registration_is_notified_after_onStart() -> None:
     assert life.receiver.desired_number == 4
 
 
+def test_rate_of_the_registration_is_in_force_though_a_stop_came_meanwhile() -> None:
+    # What onStop and threads that still run may store.
+    life = Life(events.StartRequested(), STOP, events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)))
+    assert (life.receiver.rate, life.of(events.SetRate)) == (25.0, [events.SetRate(25.0)])
+    assert isinstance(life.state, Flushing)
+
+
 def test_outdated_desired_state_of_a_registration_is_ignored() -> None:
     life = Life(events.StartRequested(), events.DesiredState(5, 10.0, True))
     life.take(events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)), events.OnStartReturned())

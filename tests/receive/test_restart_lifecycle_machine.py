@@ -193,7 +193,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         if refusal:
             self.stop_requested = True
             desired = None
-        elif desired is not None and not self.stop_requested:
+        elif desired is not None:
             self.note_desired(desired.number, desired.rate, desired.paused)
         self.registered = self.registered or not refusal
         self.end(events.Register, events.RegistrationAnswered(OSError(refusal) if refusal else None, desired))

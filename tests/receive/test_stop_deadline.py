@@ -11,7 +11,7 @@ from tests.helpers import await_blocked
 from penstock.errors import ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

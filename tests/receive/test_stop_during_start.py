@@ -13,7 +13,7 @@ from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.running_receiver import Registering, Stop
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog, Gate

@@ -18,7 +18,8 @@ from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.record_writer import RecordWriter
-from penstock.runtime.clock import ManualClock, SystemClock
+from penstock.runtime.clock import SystemClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

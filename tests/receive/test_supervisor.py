@@ -13,7 +13,7 @@ from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireErro
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.record_writer import RecordWriter
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog, Gate

@@ -12,7 +12,7 @@ from penstock import Receiver
 from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.thread_errors import ThreadErrors
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

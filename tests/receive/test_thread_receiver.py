@@ -15,7 +15,7 @@ from penstock.errors import StreamingStateError
 from penstock.receive import thread_receiver
 from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog

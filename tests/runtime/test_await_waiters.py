@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 
 def test_due_wait_is_not_counted_even_before_its_thread_runs() -> None:

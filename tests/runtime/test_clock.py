@@ -7,7 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from penstock.runtime.clock import Clock, ManualClock, SystemClock
+from penstock.runtime.clock import Clock, SystemClock
+from penstock_testing import ManualClock
 
 Run = Callable[[Callable[[], object]], "Future[object]"]
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.errors import StreamingStateError
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.event_loop import EventLoop
+from penstock_testing import ManualClock
 
 
 class Handled:
@@ -213,13 +213,12 @@ def test_handler_can_delay_further_events(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("drain", [False, True])
-def test_stop_drops_delayed_events_and_ends_the_timer(timed: Handled, clock: ManualClock, drain: bool) -> None:
+def test_stop_drops_delayed_events_and_ends_the_thread(timed: Handled, clock: ManualClock, drain: bool) -> None:
     timed.loop.post_later(100, 1)
     clock.await_waiters()
-    (timer,) = [thread for thread in threading.enumerate() if thread.name == "test loop timer"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "test loop"]
     timed.loop.stop(10, drain=drain)
-    timer.join(10)
-    assert not timer.is_alive()
+    assert not thread.is_alive()
     timed.loop.post_later(0, 2)
     clock.advance(100)
     assert timed.events == []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.recurring_timer import RecurringTimer
+from penstock_testing import ManualClock
 
 PERIOD_MS = 100
 

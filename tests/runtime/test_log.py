@@ -11,9 +11,9 @@ import pytest
 import structlog
 from pyspark import cloudpickle
 
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import bound_fields, components, configure, get_logger, set_level, throttle
 from penstock.runtime.threads import contain_errors
+from penstock_testing import ManualClock
 
 
 @pytest.fixture(autouse=True)

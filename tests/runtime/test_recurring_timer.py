@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
+from penstock_testing import ManualClock
 
 
 class Ticks:

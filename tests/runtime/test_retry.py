@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.retry import Backoff, retry
+from penstock_testing import ManualClock
 
 
 class _NoJitter(random.Random):

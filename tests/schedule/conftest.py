@@ -14,10 +14,10 @@ from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, Event
-from penstock.runtime.clock import ManualClock
 from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
+from penstock_testing import ManualClock
 
 INTERVAL_MS = 100
 

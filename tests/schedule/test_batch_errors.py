@@ -10,7 +10,7 @@ import pytest
 from tests.helpers import do_nothing
 
 from penstock.listen.events import BatchCompleted
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine

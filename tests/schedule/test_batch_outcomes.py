@@ -15,9 +15,9 @@ from penstock.errors import BatchFailedError
 from penstock.graph.call_site import CallSite
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
-from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

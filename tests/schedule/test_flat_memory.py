@@ -23,10 +23,10 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
-from penstock.runtime.clock import ManualClock
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock_testing import ManualClock
 
 INTERVAL_MS, BATCHES, BLOCKS = 100, 1_500, 20
 # After this many batches every bounded history is full, above all the ids of the last 10,000 deleted blocks.

@@ -12,8 +12,8 @@ from tests.helpers import do_nothing, wait_for
 
 from penstock import StoredBlock
 from penstock.listen.events import BatchCompleted, BatchSubmitted
-from penstock.runtime.clock import ManualClock
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

@@ -14,8 +14,8 @@ from tests.helpers import do_nothing
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.listen.events import BatchCompleted, BatchSubmitted
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.threads import EngineThread
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

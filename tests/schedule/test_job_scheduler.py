@@ -21,8 +21,8 @@ from penstock.listen.events import (
     OutputOperationCompleted,
     OutputOperationStarted,
 )
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.threads import on_engine_thread
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

@@ -9,8 +9,8 @@ import pytest
 from tests.helpers import do_nothing
 
 from penstock.listen.events import BatchCompleted
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.helpers import do_nothing
 
 from penstock.listen.events import BatchCompleted
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

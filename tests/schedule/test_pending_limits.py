@@ -14,8 +14,8 @@ from tests.helpers import do_nothing, wait_for
 
 from penstock import StreamInputInfo
 from penstock.listen.events import BatchCompleted, BatchSubmitted, OutputOperationCompleted
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

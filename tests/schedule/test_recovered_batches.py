@@ -14,9 +14,9 @@ from tests.helpers.runs import stop_while_it_ticks
 from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 
 from penstock.listen.events import BatchCompleted, StreamInputInfo
-from penstock.runtime.clock import ManualClock
 from penstock.schedule import job_generator
 from penstock.schedule.job_generator import RecoveredBatches
+from penstock_testing import ManualClock
 
 NOTHING_PENDING = RecoveredBatches(zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None)
 

@@ -32,7 +32,6 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.runtime.clock import ManualClock
 from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
@@ -42,6 +41,7 @@ from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.json_codec import Reply
+from penstock_testing import ManualClock
 
 
 class FakeLaunch:

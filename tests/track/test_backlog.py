@@ -13,10 +13,10 @@ from penstock import Receiver, StoredBlock
 from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, UpdateRateLimit
-from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.wire.json_codec import Reply
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

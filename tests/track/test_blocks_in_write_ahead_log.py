@@ -20,7 +20,6 @@ from penstock import StoredBlock
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 from penstock.track.allocations import (
     Allocations,
@@ -30,6 +29,7 @@ from penstock.track.allocations import (
     receivers_launched,
 )
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock_testing import ManualClock
 
 MakeLog = Callable[..., WriteAheadLog]
 

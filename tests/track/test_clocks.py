@@ -14,8 +14,8 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.clock import ManualClock
 from penstock.wire.client import Client
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

@@ -16,9 +16,9 @@ from penstock.conf import Settings
 from penstock.errors import StoreError, WireError
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.messages import AddBlocks, RegisterReceiver
-from penstock.runtime.clock import ManualClock
 from penstock.wire.client import Client
 from penstock.wire.json_codec import Reply
+from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -142,11 +142,11 @@ class StreamingContext(StreamBuilder):
         self._check_can_build("checkpoint")
         self._set_checkpoints(directory, "directory of ssc.checkpoint")
 
-    def _set_checkpoints(self, directory: str | None, given_by: str) -> None:
+    def _set_checkpoints(self, directory: str | None, setting: str) -> None:
         self._graph.set_checkpoint_directory(None)
         self._recovery: Recovery | None = None
         if directory is not None:
-            created = CheckpointDirectory.create(self._sc, self._settings, directory, given_by)
+            created = CheckpointDirectory.create(self._sc, self._settings, directory, setting)
             self._graph.set_checkpoint_directory(directory, created.state_home)
             self._recovery = Recovery(self._program, created)
 

@@ -65,7 +65,7 @@ class StreamBuilder:
         Args:
             hostname: name or address of the server.
             port: TCP port of the server.
-            converter: given the connection as a readable file, yields records; runs on the receiver's executor.
+            converter: yields records from the connection, a readable file; runs on the receiver's executor.
             storageLevel: storage level of the blocks.
 
         Raises:
@@ -128,9 +128,9 @@ class StreamBuilder:
         Args:
             directory: a path, a URI, or a pattern of directories (``/logs/*/``). Files must be moved there whole, or be
                 written under a name that begins with a dot and renamed.
-            filter: given a file's path, returns whether to read it; by default, unless its name begins with a dot.
+            filter: whether to read the file of a path; by default, unless its name begins with a dot.
             newFilesOnly: ignore the files that exist when the stream is created.
-            read: given a readable file, yields its records; runs on an executor. By default lines of UTF-8 text.
+            read: yields the records of a readable file; runs on an executor. By default lines of UTF-8 text.
 
         Raises:
             ConfigurationError: no installed plugin offers the input stream.
@@ -150,7 +150,7 @@ class StreamBuilder:
 
         Args:
             receiver: a Receiver, or the name of one that a plugin offers.
-            options: options of a receiver given by name; they override ``spark.penstock.receiver.<name>.<option>``.
+            options: options of a receiver chosen by name; they override ``spark.penstock.receiver.<name>.<option>``.
 
         Raises:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
@@ -191,16 +191,16 @@ class StreamBuilder:
         oneAtATime: bool = True,
         default: RDD[Any] | Iterable[Any] | None = None,
     ) -> DStream[Any]:
-        """Take RDDs (or collections) from a queue, one a batch or all at once. For tests and demonstrations.
+        """Take RDDs (or collections) from a queue, one per batch or all at once. For tests and demonstrations.
 
         Args:
             rdds: a list, whose later changes are ignored; or a ``deque`` or ``queue.Queue``, to which the program may
                 add while the context runs.
-            oneAtATime: take one a batch.
+            oneAtATime: take one per batch.
             default: the RDD when the queue is empty; by default an empty one.
 
         Raises:
-            IndexError: the list is empty and no default is given: every batch would be empty.
+            IndexError: the list is empty, without a default: every batch would be empty.
             TypeError: ``rdds`` is neither a queue nor a sequence.
         """
         if not isinstance(rdds, Sequence | queue.Queue) or isinstance(rdds, str | bytes):
@@ -219,7 +219,7 @@ class StreamBuilder:
 
         Raises:
             TypeError: an argument is not a DStream.
-            ValueError: no stream is given, or their slide durations or contexts differ.
+            ValueError: there is no stream, or their slide durations or contexts differ.
         """
         if not dstreams:
             raise ValueError("union should have at least one DStream to union: pass one or more streams")
@@ -235,7 +235,7 @@ class StreamBuilder:
 
         Raises:
             TypeError: an element is not a DStream, or the function is not callable.
-            ValueError: no stream is given, or their slide durations or contexts differ.
+            ValueError: there is no stream, or their slide durations or contexts differ.
         """
         nodes = [require_stream("transform", stream)._node for stream in dstreams]
         if not nodes:
@@ -256,7 +256,7 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value is invalid.
         """
         self._check_can_build("input_stream")
-        # A checkpoint holds this call instead of the source, which each run creates itself.
+        # A checkpoint holds this call instead of the source, which every run creates itself.
         make = partial(self._make, "input_streams", name, options)
         return self._stream(PulledInputDStream(self._graph, make))
 

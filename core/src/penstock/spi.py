@@ -59,7 +59,7 @@ _NAMES = {
     # JSON values, logs, times and errors.
     "penstock.json_converter": "structure unstructure",
     "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
-    "penstock.runtime.clock": "Clock ManualClock iso_time",
+    "penstock.runtime.clock": "Clock iso_time",
     "penstock.runtime.log": "get_logger set_level throttle",
     "penstock.spark.failure": "reason",
     # Modules that import their public names when they are first used.
@@ -150,7 +150,6 @@ if TYPE_CHECKING:
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
-    from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.runtime.clock import iso_time as iso_time
     from penstock.runtime.global_state import GlobalState as GlobalState
     from penstock.runtime.log import get_logger as get_logger

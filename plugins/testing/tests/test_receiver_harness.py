@@ -13,8 +13,7 @@ from tests.helpers import advance_until
 
 from penstock import Receiver, ReceiverHost, ThreadReceiver
 from penstock.errors import ConfigurationError, StoreError
-from penstock.runtime.clock import ManualClock
-from penstock_testing import ReceiverHarness
+from penstock_testing import ManualClock, ReceiverHarness
 
 
 class Countdown(ThreadReceiver[int]):

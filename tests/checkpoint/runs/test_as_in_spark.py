@@ -14,7 +14,7 @@ from tests.helpers.runs import INTERVAL_MS, Output, Run, Runs
 from penstock import DStream, StateSpec, StreamingContext
 from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from pyspark import RDD
 from tests.helpers.runs import INTERVAL_MS, Hold, Output, Runs, numbered
 
 from penstock import DStream, StateSpec, StreamingContext
-from penstock.runtime.clock import ManualClock
+from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
 

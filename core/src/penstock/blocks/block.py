@@ -1,7 +1,7 @@
 """A block: the records that a receiver stored together.
 
 A ``Block`` contains the records and is not stored yet. A ``StoredBlock`` describes the stored block to the driver. A
-``BlockReference`` is in a batch's partition and tells a task the block's location.
+``BlockReference`` in a batch's partition contains the block's location for a task.
 """
 
 from __future__ import annotations

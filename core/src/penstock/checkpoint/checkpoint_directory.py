@@ -43,13 +43,13 @@ class CheckpointDirectory:
         self.store = CheckpointStore(self.files, Durability(settings.durability))
 
     @classmethod
-    def create(cls, sc: SparkContext, settings: Settings, name: str, given_by: str) -> CheckpointDirectory:
+    def create(cls, sc: SparkContext, settings: Settings, name: str, setting: str) -> CheckpointDirectory:
         """Create the directory if it is missing, and set it for RDD checkpoints.
 
-        ``given_by`` is the argument or the configuration key that named it, for errors.
+        ``setting`` is the argument or the configuration key that named it, for errors.
         """
-        require_checkpoint_directory(name, given_by)
-        location = location_of_hadoop(qualified(sc, name, given_by))
+        require_checkpoint_directory(name, setting)
+        location = location_of_hadoop(qualified(sc, name, setting))
         if not is_remote(location):
             # Otherwise Spark would create it readable by everybody. A failure is left to Spark, which reports it.
             with suppress(OSError):
@@ -60,7 +60,7 @@ class CheckpointDirectory:
         except Exception as error:
             # For a local directory, Hadoop says only that the folder in it does not exist.
             reason = "" if is_remote(location) else _why_not_writable(Path(location))
-            raise unusable(name, given_by, reason or failure.reason(error)) from error
+            raise unusable(name, setting, reason or failure.reason(error)) from error
         assert folder is not None
         return cls(sc, settings, name, folder)
 
@@ -86,12 +86,10 @@ class CheckpointDirectory:
         return unusable(self.name, "", str(error))
 
 
-def require_checkpoint_directory(directory: object, given_by: str) -> None:
+def require_checkpoint_directory(directory: object, setting: str) -> None:
     """Refuse a value that is not a string or has no text."""
     if not isinstance(directory, str) or not directory.strip():
-        raise ConfigurationError(
-            f"{given_by} must be the path or URI of a checkpoint directory, not {shown(directory)}"
-        )
+        raise ConfigurationError(f"{setting} must be the path or URI of a checkpoint directory, not {shown(directory)}")
 
 
 def _why_not_writable(path: Path) -> str:

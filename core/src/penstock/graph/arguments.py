@@ -31,14 +31,7 @@ def require_num_partitions(count: object) -> int:
 def takes_time(function: Callable[..., Any], without: int, message: str) -> bool:
     """Whether ``function`` takes the batch time before its other arguments, according to its signature.
 
-    Args:
-        function: the program's callable: a function, a partial, a bound method or an object with ``__call__``.
-        without: number of arguments without the time.
-        message: text of the error.
-
-    Raises:
-        TypeError: it is not callable.
-        AssertionError: it takes neither ``without`` arguments nor one more (the same error as in PySpark).
+    Raises an AssertionError, as PySpark does, if it takes neither ``without`` arguments nor one more.
     """
     if not callable(function):
         raise TypeError(f"{message}: got {type(function).__name__}, which cannot be called")

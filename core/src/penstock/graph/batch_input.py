@@ -28,11 +28,13 @@ _SENT_WITH_TASKS_BYTES = 1 << 18
 
 @frozen
 class BlocksInput:
-    """The blocks of one batch of a receiver stream, or of several, in partitions.
+    """The blocks of one batch of receiver streams, in partitions.
 
     Attributes:
         references: the pickled block references, one item per partition.
         hosts: the preferred locations, one item per partition.
+        num_bytes: size of the blocks.
+        read: reads block references in tasks.
     """
 
     references: tuple[bytes, ...]
@@ -42,35 +44,10 @@ class BlocksInput:
 
     @classmethod
     def of(cls, partitions: Sequence[LocatedPartition], read: ReadBlocks) -> BlocksInput:
-        """The input of some partitions, whose elements are tuples of block references."""
+        """The input of partitions whose elements are tuples of block references."""
         references = tuple(pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL) for partition in partitions)
         num_bytes = sum(partition.num_bytes for partition in partitions)
         return cls(references, tuple(partition.hosts for partition in partitions), num_bytes, read)
-
-    @classmethod
-    def united(cls, inputs: Sequence[BlocksInput], min_bytes: int) -> BlocksInput:
-        """The partitions of several inputs, at least one.
-
-        Consecutive small inputs with the same hosts share a partition, so that a window of many small batches has
-        fewer tasks.
-
-        Args:
-            inputs: in the order of their records; the same function reads them.
-            min_bytes: a shared partition has less than twice this size.
-        """
-        shared: list[list[BlocksInput]] = []
-        num_bytes = 0
-        for blocks in inputs:
-            num_bytes += blocks.num_bytes
-            fits = len(blocks.hosts) == 1 and shared and shared[-1][0].hosts == blocks.hosts
-            if fits and num_bytes < 2 * min_bytes:
-                shared[-1].append(blocks)
-            else:
-                shared.append([blocks])
-                num_bytes = blocks.num_bytes
-        references = tuple(itertools.chain.from_iterable(map(_references, shared)))
-        hosts = tuple(itertools.chain.from_iterable(group[0].hosts for group in shared))
-        return cls(references, hosts, sum(blocks.num_bytes for blocks in inputs), inputs[0].read)
 
     def elements(self, slots: PlaceholderRdds) -> tuple[RDD[Any], ReadPartition]:
         """An RDD with one element per partition, and the partition function that reads the partition's blocks."""
@@ -85,22 +62,9 @@ class BlocksInput:
         return BlocksRDD(elements, len(self.references), read, _COUNT, self)
 
     def schema(self) -> pa.Schema | None:
-        """The schema of the first block that is not lost; ``None`` if all are lost and lost blocks are skipped.
-
-        Raises:
-            BlockGoneError: the first block is lost, and lost blocks are not skipped.
-            BlockUnreachableError: its host cannot be reached now.
-        """
+        """The schema of the first block that is not lost; ``None`` if all are lost and lost blocks are skipped."""
         first = next(ReadPartition(self.read).batches(self.references), None)
         return None if first is None else first.schema
-
-
-def _references(inputs: Sequence[BlocksInput]) -> tuple[bytes, ...]:
-    """The references of one input, or of several inputs that share a partition."""
-    if len(inputs) == 1:
-        return inputs[0].references
-    blocks = itertools.chain.from_iterable(pickle.loads(shared.references[0]) for shared in inputs)
-    return (pickle.dumps(tuple(blocks), pickle.HIGHEST_PROTOCOL),)
 
 
 def inputs_of(rdd: RDD[Any]) -> tuple[BatchInput, ...]:

@@ -25,12 +25,7 @@ def add_package(module: str) -> None:
 
 @frozen
 class CallSite:
-    """A line of the program.
-
-    Attributes:
-        operation: ``pprint``.
-        short: ``pprint at app.py:12``.
-    """
+    """A line of the program, such as ``pprint at app.py:12``; ``long`` has the full path."""
 
     operation: str
     short: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DataFrameStream(OnDriver, ABC):
-    """A sequence of DataFrames, one for each batch. Programs get it from ``DStream.toDF``.
+    """A sequence of DataFrames, one per batch. Programs get it from ``DStream.toDF``.
 
     Operators are applied to every batch when an output runs. An error that Spark reports, such as an unknown column,
     fails the batch and names the line of the program.
@@ -54,7 +54,7 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def groupBy(self, *cols: Column | str | list[Column | str]) -> GroupedDataFrameStream:
-        """Group the rows of each batch; without columns, all of them are one group."""
+        """Group the rows of every batch; without columns, all of them are one group."""
 
     @abstractmethod
     def join(
@@ -63,10 +63,10 @@ class DataFrameStream(OnDriver, ABC):
         on: str | list[str] | Column | list[Column] | None = None,
         how: str | None = None,
     ) -> DataFrameStream:
-        """Join each batch with a DataFrame.
+        """Join every batch with a DataFrame.
 
         Args:
-            other: a DataFrame; a function that returns one, called for each batch, which a program with checkpoints
+            other: a DataFrame; a function that returns one, called for every batch, which a program with checkpoints
                 needs; or another stream, whose batch of the same time is joined.
             on: the join columns or condition, as in Spark.
             how: the join type, as in Spark; ``inner`` by default.
@@ -78,7 +78,7 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def sql(self, query: str) -> DataFrameStream:
-        """Run a query on each batch, in which ``batch`` is the batch: ``SELECT count(*) FROM batch``.
+        """Run a query on every batch, in which ``batch`` is the batch: ``SELECT count(*) FROM batch``.
 
         Views and functions of the program's SparkSession may be used beside it; a view of its own named ``batch`` may
         not. A command, such as INSERT, fails the batch.
@@ -89,7 +89,7 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
-        """Turn each DataFrame into another one, with any of Spark's operators. ``func`` runs on the driver.
+        """Turn every DataFrame into another one, with any of Spark's operators. ``func`` runs on the driver.
 
         A function that returns no DataFrame fails the batch.
 
@@ -107,7 +107,7 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        """Call ``func(df)`` or ``func(time, df)`` with each DataFrame: an output operation.
+        """Call ``func(df)`` or ``func(time, df)`` with every DataFrame: an output operation.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
@@ -125,7 +125,7 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def pprint(self, n: int = 10) -> None:
-        """Print the first ``n`` rows of each DataFrame as a table: an output operation.
+        """Print the first ``n`` rows of every DataFrame as a table: an output operation.
 
         Raises:
             TypeError: ``n`` is not an integer.
@@ -133,19 +133,19 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def rows(self) -> DStream[Row]:
-        """The rows of each DataFrame as a DStream.
+        """The rows of every DataFrame as a DStream.
 
-        The plan is made when the batch is generated. With adaptive query execution, Spark then runs the shuffles of an
+        The plan is created with the batch. With adaptive query execution, Spark then runs the shuffles of an
         aggregation or a join before the batch's job starts.
         """
 
 
 class GroupedDataFrameStream(OnDriver, ABC):
-    """The groups of each batch; ``agg`` turns them into rows again."""
+    """The groups of every batch; ``agg`` turns them into rows again."""
 
     @abstractmethod
     def agg(self, *exprs: Column | dict[str, str]) -> DataFrameStream:
-        """Aggregate each group: expressions such as ``count("*")``, or a dictionary such as ``{"price": "max"}``.
+        """Aggregate every group: expressions such as ``count("*")``, or a dictionary such as ``{"price": "max"}``.
 
         Raises:
             TypeError: an expression is neither.
@@ -154,4 +154,4 @@ class GroupedDataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def count(self) -> DataFrameStream:
-        """Count the rows of each group, in a column ``count``."""
+        """Count the rows of every group, in a column ``count``."""

@@ -16,7 +16,7 @@ from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
-from penstock.graph.node import Node
+from penstock.graph.node import Node, with_ancestors
 from penstock.graph.outputs import ForEachDStream, Job
 from penstock.graph.stateful import StateErrors, StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
@@ -35,7 +35,7 @@ class DStreamGraph:
 
     Args:
         time_zone: zone of the times that functions of the program get; ``None``: local and naive, as in PySpark.
-        check_can_build: called with the name of a planned addition to the graph; raises if the graph must not change.
+        check_can_build: called with the name of an addition to the graph; raises once the graph accepts none.
     """
 
     def __init__(
@@ -170,14 +170,7 @@ class DStreamGraph:
 
     def streams(self) -> list[Node]:
         """The streams that an output depends on, in the order in which the program created them."""
-        reached: dict[int, Node] = {}
-        waiting: list[Node] = list(self.outputs)
-        while waiting:
-            stream = waiting.pop()
-            if stream.number not in reached:
-                reached[stream.number] = stream
-                waiting.extend(stream.parents)
-        return [stream for _number, stream in sorted(reached.items())]
+        return with_ancestors(self.outputs)
 
     def add_state_errors(self, errors: StateErrors) -> StateErrors:
         """Register errors to raise at the end of every job."""
@@ -186,11 +179,7 @@ class DStreamGraph:
         return errors
 
     def raise_state_errors(self) -> None:
-        """Raise the errors of state functions in a job that ended.
-
-        Raises:
-            StateUpdateError: a state function failed.
-        """
+        """Raise a ``StateUpdateError`` if a state function failed in a job that ended."""
         for errors in self._state_errors:
             errors.raise_new()
 

@@ -17,13 +17,7 @@ class ReceivedBlocks(Protocol):
     """The blocks that receivers stored, by batch and stream."""
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        """The blocks of a batch from some streams, packed into partitions of block references.
-
-        Args:
-            batch_time_ms: the batch.
-            stream_ids: in the order of the records.
-            slots: number of task slots without receivers.
-        """
+        """The blocks of a batch from some streams, in their order, packed into partitions for ``slots`` task slots."""
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""

@@ -28,7 +28,7 @@ class InputDStream(Node):
     """A stream without parents.
 
     Attributes:
-        id: input streams are numbered in the order in which the program creates them.
+        id: number of the input stream, in the order in which the program creates them.
         receiver: the receiver of a receiver stream, else ``None``.
     """
 
@@ -49,16 +49,15 @@ class InputDStream(Node):
 
 
 class ReceiverInputDStream(InputDStream):
-    """The blocks that a receiver stored.
+    """The blocks that a receiver stored; the schema is ``None`` if it is unknown before the first block."""
 
-    Args:
-        schema: the schema of every block; ``None`` if it is unknown before the first block.
-    """
+    has_columns = True
+    known_schema: pa.Schema | None = None
 
     def __init__(self, graph: DStreamGraph, receiver: Any, schema: pa.Schema | None = None) -> None:
         super().__init__(graph)
         self.receiver = receiver
-        self._schema = schema
+        self.known_schema = schema
 
     def persist_by_default(self) -> None:
         """Do nothing: reading the stored blocks is faster than reading RDDs that Spark persisted."""
@@ -82,20 +81,15 @@ class ReceiverInputDStream(InputDStream):
         return None if rdd is None else inputs_of(rdd)
 
     @property
-    def has_columns(self) -> bool:
-        return True
-
-    @property
-    def known_schema(self) -> pa.Schema | None:
-        return self._schema
-
-    @property
     def receiver_ids(self) -> tuple[int, ...] | None:
         return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
 
 
 class PulledInputDStream(InputDStream):
     """The batches of a source, which is called once per batch, on the generator's loop; ``make`` creates the source."""
+
+    has_columns = True
+    runs_foreign_code = True
 
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
@@ -184,14 +178,6 @@ class PulledInputDStream(InputDStream):
         columns = self._columns.get(time_ms, rdd)
         return () if columns is None else (columns,)
 
-    @property
-    def runs_foreign_code(self) -> bool:
-        return True
-
-    @property
-    def has_columns(self) -> bool:
-        return True
-
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         super().clear_metadata(time_ms, unpersist=unpersist)
         self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
@@ -200,28 +186,16 @@ class PulledInputDStream(InputDStream):
 
 
 class QueueInputDStream(InputDStream):
-    """RDDs from a queue.
-
-    Args:
-        rdds: RDDs or collections; the program may add more while the context runs.
-        one_at_a_time: take one item per batch instead of all items.
-        default: the RDD for an empty queue; ``None`` for an empty RDD.
-    """
+    """RDDs or collections from a queue, to which the program may add while the context runs."""
 
     is_recoverable = False
 
     def __init__(
-        self,
-        graph: DStreamGraph,
-        rdds: deque[Any] | queue.Queue[Any],
-        *,
-        one_at_a_time: bool,
-        default: RDD[Any] | None,
+        self, graph: DStreamGraph, rdds: deque[Any] | queue.Queue[Any], *, one_at_a_time: bool, default: RDD[Any] | None
     ) -> None:
         super().__init__(graph)
-        self._size, self._take = (
-            (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
-        )
+        self._size = rdds.__len__ if isinstance(rdds, deque) else rdds.qsize
+        self._take = rdds.popleft if isinstance(rdds, deque) else rdds.get_nowait
         self._one_at_a_time = one_at_a_time
         self._default = default
         # The items of batches whose RDD could not be created yet: a retry uses the same items.

@@ -1,7 +1,4 @@
-"""``StateSpec``, what a program specifies for ``mapWithState``, and the node. The rules are Spark's.
-
-The function is called for the keys of the batch only.
-"""
+"""``StateSpec``, the argument of ``mapWithState``, and the node, which calls its function for the batch's keys only."""
 
 from __future__ import annotations
 

@@ -41,6 +41,18 @@ class OnDriver:
         )
 
 
+def with_ancestors(nodes: Iterable[Node]) -> list[Node]:
+    """Some nodes and all nodes that they are computed from, in the order in which the program created them."""
+    reached: dict[int, Node] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node.number not in reached:
+            reached[node.number] = node
+            waiting.extend(node.parents)
+    return [node for _number, node in sorted(reached.items())]
+
+
 class Node(OnDriver):
     """A stream of a graph. A plugin derives its own kinds of streams from this class.
 
@@ -58,6 +70,8 @@ class Node(OnDriver):
     """
 
     role: ClassVar[Role] = "transformation"
+    #: Whether the records, and so their columns, are those of the parents.
+    keeps_records: ClassVar[bool] = False
     #: Whether an RDD is computed from the previous one: without checkpoints the lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
 
@@ -116,12 +130,13 @@ class Node(OnDriver):
     @property
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns with a schema instead of rows."""
-        return False
+        return self.keeps_records and all(parent.has_columns for parent in self.parents)
 
     @property
     def known_schema(self) -> pa.Schema | None:
         """The schema of the stored columns; ``None`` if it is unknown before the first record."""
-        return None
+        schemas = [parent.known_schema for parent in self.parents if self.keeps_records] or [None]
+        return schemas[0] if all(schema == schemas[0] for schema in schemas) else None
 
     @property
     def runs_foreign_code(self) -> bool:

@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException
 
 from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
 from penstock.graph.call_site import CallSite
-from penstock.graph.node import Node
+from penstock.graph.node import Node, with_ancestors
 from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -34,12 +34,7 @@ _PERMANENT = (AnalysisException, SchemaError, ResultTypeError)
 
 @frozen
 class Job:
-    """The job of one output operation in one batch.
-
-    Attributes:
-        call_site: the line of the program that registered the output operation.
-        run: runs the job, on a thread of the job pool.
-    """
+    """The job of one output operation in one batch; ``run`` is called on a thread of the job pool."""
 
     output_op_id: int
     call_site: CallSite
@@ -87,15 +82,7 @@ class ForEachDStream(Node):
 
     @functools.cached_property
     def _streams(self) -> list[Node]:
-        """The streams that the output depends on."""
-        streams: dict[int, Node] = {self._parent.number: self._parent}
-        waiting = [self._parent]
-        while waiting:
-            for parent in waiting.pop().parents:
-                if parent.number not in streams:
-                    streams[parent.number] = parent
-                    waiting.append(parent)
-        return list(streams.values())
+        return with_ancestors([self._parent])
 
     @functools.cached_property
     def _runs_foreign_code(self) -> bool:
@@ -193,11 +180,7 @@ class PrintRecords:
 
 @frozen
 class SaveFiles:
-    """The output function of ``saveAsTextFiles`` and ``saveAsPickleFiles``.
-
-    Attributes:
-        suffix: the end of the directory names, after a dot; ``None`` for none.
-    """
+    """The output function of ``saveAsTextFiles`` and ``saveAsPickleFiles``; ``save`` writes an RDD into a directory."""
 
     save: Callable[[RDD[Any], str], None]
     prefix: str

@@ -1,4 +1,4 @@
-"""The nodes of operators on single batches."""
+"""The nodes of operators on single batches: ``mapPartitions``, ``combineByKey``, ``union`` and ``transform``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunk
 from penstock.worker.fused import AnyStep, FusedChain, TerminalStep
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.graph.dstream_graph import DStreamGraph
 
 
@@ -52,11 +50,8 @@ class ShuffledDStream(Node):
     """``combineByKey``: combine the values of a key within partitions, shuffle, and combine again.
 
     There is no shuffle if a key is in one partition already. That is the case if the input is partitioned like the
-    result, or if it is a small single partition and the program requested no other number.
-
-    Args:
-        num_partitions: partitions of the result; ``None`` for the number of task slots without receivers.
-        map_side: combines within partitions; by default ``CombineValues``.
+    result, or if it is a small single partition and the program requested no other number. By default the result has
+    a partition per task slot without receivers.
     """
 
     def __init__(
@@ -76,10 +71,7 @@ class ShuffledDStream(Node):
         return self.graph.state_partitions if self._is_fixed else self.graph.free_slots()
 
     def fix_partitions(self, num_partitions: int | None = None) -> None:
-        """Give every RDD this number of partitions, because the RDDs are united partition by partition.
-
-        ``None`` keeps the number that the program requested, or the graph's.
-        """
+        """Give every RDD the same number of partitions, because the RDDs are united partition by partition."""
         self._is_fixed = True
         self.requested_partitions = num_partitions or self.requested_partitions
 
@@ -110,6 +102,8 @@ class ShuffledDStream(Node):
 
 class UnionDStream(Node):
     """The records of several streams, at least one."""
+
+    keeps_records = True
 
     def persist_by_default(self) -> None:
         if self._blocks_of() is None:
@@ -147,15 +141,6 @@ class UnionDStream(Node):
             )
 
     @property
-    def has_columns(self) -> bool:
-        return all(parent.has_columns for parent in self.parents)
-
-    @property
-    def known_schema(self) -> pa.Schema | None:
-        first = self.parents[0].known_schema
-        return first if all(parent.known_schema == first for parent in self.parents) else None
-
-    @property
     def receiver_ids(self) -> tuple[int, ...] | None:
         return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
 
@@ -168,22 +153,18 @@ class UnionDStream(Node):
 class TransformedDStream(Node):
     """The RDDs that a function returns for the RDDs of the parents.
 
-    Args:
-        function: called on the generator's loop with the batch's datetime and the parents' RDDs, an empty one for a
-            parent without an RDD. ``None`` as a result means no RDD for this batch, as in PySpark.
-        is_foreign: whether the function is the program's, as opposed to an operator's.
+    The function is an operator's, or if it is foreign the program's. It gets the batch's datetime and the RDDs, with an
+    empty RDD for a parent without one. ``None`` as a result means no RDD for this batch, as in PySpark.
     """
+
+    runs_foreign_code = False
 
     def __init__(
         self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool
     ) -> None:
         super().__init__(graph, parents)
         self._function = function
-        self._is_foreign = is_foreign
-
-    @property
-    def runs_foreign_code(self) -> bool:
-        return self._is_foreign
+        self.runs_foreign_code = is_foreign
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
@@ -192,8 +173,7 @@ class TransformedDStream(Node):
         present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
         result = self._function(self.datetime_of(time_ms), *present)
         if result is not None and not isinstance(result, RDD):
-            kind = type(result).__name__
             raise ResultTypeError(
-                f"{self.call_site.short}: the function given to transform returned {kind}, not an RDD"
+                f"{self.call_site.short}: the function given to transform returned {type(result).__name__}, not an RDD"
             )
         return result

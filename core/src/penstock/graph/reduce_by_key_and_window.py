@@ -26,11 +26,8 @@ class TreeWindowDStream(Node):
     The panes, which are reduced batches, are reduced in a binary tree over time. A tree node at level k covers 2^k
     panes, starting at a multiple of 2^k. A window consists of at most two tree nodes per level, and a slide adds about
     one, so the cost of a slide grows with the logarithm of the number of panes. The reduction must be associative but
-    need not be commutative, because nodes are reduced in the order of time.
-
-    Args:
-        gathers: whether the reduction only gathers values. Tree nodes would then repeat all values and save nothing, so
-            windows are reduced from panes directly.
+    need not be commutative, because nodes are reduced in the order of time. If the reduction only gathers values, tree
+    nodes would repeat all values and save nothing, so windows are reduced from panes directly.
     """
 
     def __init__(self, panes: ShuffledDStream, window_ms: int, slide_ms: int, *, gathers: bool = False) -> None:
@@ -114,14 +111,11 @@ class PanesDStream(Node):
 
 
 class ReducedWindowedDStream(StatefulDStream):
-    """The values of a key within a window, reduced.
+    """The values of a key within a window, computed from the previous window with an inverse function.
 
-    Args:
-        reduced: the batches, reduced by key.
-        inverse: removes the values that left the window.
-        window_ms: length of the window, in whole batches.
-        slide_ms: time between two windows, in whole batches.
-        keep_pair: predicate for the pairs to keep; ``None`` to keep all.
+    Follows PySpark's rules, because the results must be the same. Windows shorter than five slides, and windows without
+    a predecessor, are reduced from their panes. Otherwise a key stays, with the result of the inverse function, until
+    the filter drops it.
     """
 
     def __init__(

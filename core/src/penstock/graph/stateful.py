@@ -29,14 +29,7 @@ _REMEMBERED = 10_000
 
 
 class StatefulDStream(Node):
-    """A stream that computes an RDD from the previous one.
-
-    Args:
-        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
-        partition_function: from a key to a number; its remainder is the partition.
-        window_ms: length of the window; 0 without one.
-        slide_ms: milliseconds between two states; by default the slide of the parent.
-    """
+    """A stream that computes an RDD from the previous one, by default with a partition per slot without receivers."""
 
     must_checkpoint = True
 
@@ -66,13 +59,7 @@ class StatefulDStream(Node):
         return ""
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
-        """Take over the state of an earlier run.
-
-        Args:
-            files: checkpointed RDDs by batch time.
-            num_partitions: their number of partitions.
-            home: location of their state store.
-        """
+        """Take over the state of an earlier run: its checkpointed RDDs by batch time, and its state store."""
         self._requested_partitions = num_partitions
         self._files = dict(files)
         for time_ms, path in files.items():
@@ -118,12 +105,7 @@ class StatefulDStream(Node):
 
 
 class StateView(MapPartitionsDStream):
-    """The program's view of a stateful stream. Names, persists and checkpoints the stateful stream itself.
-
-    Args:
-        function: partition function from the internal form to the program's records.
-        preserves_partitioning: whether the records are pairs with the keys of the state.
-    """
+    """The program's view of a stateful stream. Names, persists and checkpoints the stateful stream itself."""
 
     def __init__(
         self, state: StatefulDStream, function: PartitionFunction, preserves_partitioning: bool = True
@@ -155,11 +137,7 @@ class StateErrors:
         self._lock = threading.Lock()
 
     def raise_new(self) -> None:
-        """Raise the errors reported since the last call.
-
-        Raises:
-            StateUpdateError: a state function failed since then.
-        """
+        """Raise a ``StateUpdateError`` with the errors reported since the last call, if there are any."""
         with self._lock:
             reported: Reported = self.reported.value
             new: list[Any] = [(partition, reported.pop(partition)) for partition in list(reported)]
@@ -172,14 +150,7 @@ class StateErrors:
 
 
 class KeyedStateDStream(StatefulDStream):
-    """A state per key, updated by a function of the program.
-
-    Args:
-        parent: pairs of key and new value.
-        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
-        initial: pairs of key and initial state; ``None`` for none.
-        partition_function: from a key to a number; its remainder is the partition.
-    """
+    """A state per key, updated by a function of the program; ``parent`` and ``initial`` have key-value pairs."""
 
     def __init__(
         self,

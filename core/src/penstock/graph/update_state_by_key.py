@@ -13,15 +13,7 @@ from penstock.worker.update_state_by_key_task import UpdateState
 
 
 class StateDStream(KeyedStateDStream):
-    """The states of ``updateStateByKey``.
-
-    Args:
-        parent: pairs of key and new value.
-        update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
-        num_partitions: partitions of the state; ``None`` for the number of task slots without receivers.
-        initial: pairs of key and initial state; ``None`` for none.
-        memory_limit_mb: a worker spills when it uses more.
-    """
+    """The states of ``updateStateByKey``; a worker spills when it uses more memory than the limit."""
 
     def __init__(
         self,

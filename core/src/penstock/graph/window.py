@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark import RDD, StorageLevel
 
 from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
 from penstock.runtime.clock import require_duration_ms
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
@@ -38,11 +35,10 @@ def window_durations(parent: Node, windowDuration: float, slideDuration: float |
 class WindowedDStream(Node):
     """The records of the batches within a window.
 
-    Args:
-        parent: its RDDs are persisted, because overlapping windows read them repeatedly.
-        window_ms: length of the window.
-        slide_ms: time between two windows.
+    The parent's RDDs are persisted, because overlapping windows read them repeatedly.
     """
+
+    keeps_records = True
 
     def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
         super().__init__(parent.graph, (parent,), window_ms, slide_ms)
@@ -62,14 +58,6 @@ class WindowedDStream(Node):
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
         times = self._parent.times_between(self._begin_ms(time_ms), time_ms)
         return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(time) or () for time in times))
-
-    @property
-    def has_columns(self) -> bool:
-        return self._parent.has_columns
-
-    @property
-    def known_schema(self) -> pa.Schema | None:
-        return self._parent.known_schema
 
     def _begin_ms(self, time_ms: int) -> int:
         return time_ms - self.window_ms + self._parent.slide_ms

@@ -97,12 +97,7 @@ class _Queue:
 
 
 class ListenerBus:
-    """Delivers events.
-
-    Args:
-        queue_size: events that may wait for one listener.
-        max_failures: consecutive errors after which a listener is disabled.
-    """
+    """Delivers events; disables a listener after ``max_failures`` consecutive errors."""
 
     def __init__(self, queue_size: int, max_failures: int) -> None:
         self._queue_size = queue_size

@@ -73,10 +73,8 @@ class LoadedPlugin:
 
     Attributes:
         name: name of the entry point.
-        distribution: the distribution that it belongs to.
         version: version of the distribution.
         value: the object reference of the entry point.
-        hooks: implemented hooks.
         specs: offered specs, by hook.
         options: the options classes that its listeners read, by prefix of their keys.
         fault: why it was left out; empty when it was loaded.
@@ -188,12 +186,7 @@ class Plugins:
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
     def spec(self, hook: str, name: str, key: str = "") -> Any:
-        """Find a spec by name.
-
-        Args:
-            hook: ``receivers``, ``input_streams`` or ``rate_estimators``.
-            name: the spec's.
-            key: the configuration key that has the name, for the message.
+        """Find a spec by the hook that offers it and its name; ``key`` is the configuration key that has the name.
 
         Raises:
             UnknownNameError: no plugin offers it; names the nearest, or how to install one.
@@ -212,8 +205,8 @@ class Plugins:
         Args:
             hook: ``receivers`` or ``input_streams``.
             name: the spec's.
-            settings: have the options that the configuration sets.
-            options: option → value; they override the configuration.
+            settings: the options that ``options`` do not set.
+            options: option → value.
 
         Raises:
             UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
@@ -263,9 +256,7 @@ class Plugins:
     def listeners(self, context: object, extra: Sequence[str] = ()) -> list[RegisteredListener]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
 
-        Args:
-            context: goes to the hook.
-            extra: the value of ``spark.streaming.extraListeners``.
+        ``extra`` is the value of ``spark.streaming.extraListeners``.
 
         Raises:
             ConfigurationError: an extra listener cannot be imported or created, or its plugin offers none.

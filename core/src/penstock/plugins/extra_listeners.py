@@ -19,8 +19,8 @@ def extra_listeners(names: Iterable[str], plugins: Collection[str], context: obj
 
     Args:
         names: dotted paths (``package.module.Class``), or names of plugins, which have no dot.
-        plugins: the names of the plugins that offer listeners; these have been added already.
-        context: the ``ListenerContext``, for classes and functions that take an argument.
+        plugins: the names of the plugins that offer listeners, which are on the bus already.
+        context: goes to classes and functions that take an argument.
 
     Raises:
         ConfigurationError: an object cannot be imported or created, or is no listener, or no plugin offers listeners

@@ -153,14 +153,9 @@ def configured_estimator(
     on_fault: Callable[[str], object] = lambda _fault: None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> GuardedEstimator:
-    """Create the estimator that the configuration names, with its configured options; the first rate is not set yet.
+    """Create the estimator that the configuration names; the first rate is not set yet.
 
-    Args:
-        plugins: the loaded plugins.
-        settings: name of the estimator, and its options as far as ``options`` does not set them.
-        interval_ms: the batch interval.
-        on_fault: called with each fault, as by ``GuardedEstimator``.
-        options: the estimator's, by name.
+    The configuration sets the options that ``options`` does not. ``on_fault`` is called as by ``GuardedEstimator``.
 
     Raises:
         UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.

@@ -102,6 +102,8 @@ class _Transition:
     # -- start --
 
     def _registered(self, state: Registering, event: events.RegistrationAnswered) -> None:
+        desired = event.desired
+        notifies_rate = desired is not None and self._desire(desired.number, desired.rate, desired.paused)
         if event.error is None:
             self._set(is_registered=True)
         if state.stop is not None:
@@ -109,8 +111,6 @@ class _Transition:
         elif event.error is not None:
             self._end(self._start_failed(event.error))
         else:
-            desired = event.desired
-            notifies_rate = desired is not None and self._desire(desired.number, desired.rate, desired.paused)
             self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate))
             self._do(events.SetIntake(Intake.OPEN), events.WatchThreads(True), events.CallOnStart())
 

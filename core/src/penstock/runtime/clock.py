@@ -1,4 +1,4 @@
-"""Clocks: the machine's, and a manual one for tests. All times are milliseconds.
+"""Clocks. All times are milliseconds.
 
 A wait blocks the caller's thread and ends early when its ``cancelled`` event is set and ``wake`` is called.
 """
@@ -71,61 +71,3 @@ class SystemClock(Clock):
 
     def wake(self) -> None:
         """Do nothing: setting the event wakes the waiter."""
-
-
-class ManualClock(Clock):
-    """A clock that only ``advance`` moves: tests need no sleeping and are deterministic."""
-
-    def __init__(self, time_ms: int = 0) -> None:
-        self._time_ms = time_ms
-        self._condition = threading.Condition()
-        # The due time of every current wait.
-        self._waits: dict[object, float] = {}
-
-    def now_ms(self) -> int:
-        with self._condition:
-            return self._time_ms
-
-    def monotonic_ms(self) -> float:
-        return float(self.now_ms())
-
-    def advance(self, duration_ms: int) -> None:
-        """Move the clock forward and end the waits that are due."""
-        if duration_ms < 0:
-            raise ValueError(f"duration_ms={duration_ms}: a manual clock only moves forward")
-        with self._condition:
-            self._time_ms += duration_ms
-            # A wait that is due counts as ended, even if its thread has not run yet.
-            self._waits = {wait: until_ms for wait, until_ms in self._waits.items() if until_ms > self._time_ms}
-            self._condition.notify_all()
-
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        with self._condition:
-            self._wait_until(time_ms, cancelled)
-
-    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
-        with self._condition:
-            self._wait_until(self._time_ms + duration_ms, cancelled)
-
-    def _wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        if self._time_ms >= time_ms:
-            return
-        wait = object()
-        self._waits[wait] = time_ms
-        self._condition.notify_all()
-        try:
-            self._condition.wait_for(lambda: cancelled.is_set() or self._time_ms >= time_ms)
-        finally:
-            self._waits.pop(wait, None)
-
-    def wake(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def await_waiters(self, count: int = 1, timeout_s: float = 10.0) -> None:
-        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: len(self._waits) >= count, timeout_s):
-                raise TimeoutError(
-                    f"{len(self._waits)} threads wait on the manual clock after {timeout_s} s, not {count}"
-                )

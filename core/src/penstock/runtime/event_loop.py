@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import queue
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +17,7 @@ E = TypeVar("E")
 
 
 class EventLoop(Generic[E]):
-    """Handles events one at a time, first in, first out, on a thread called ``name``.
+    """Handles events one at a time, first due, first out, on a thread called ``name``.
 
     An error of ``on_receive`` goes to ``on_error``, and the loop continues. The clock times the delayed events.
     """
@@ -32,11 +31,15 @@ class EventLoop(Generic[E]):
     ) -> None:
         self._on_receive = on_receive
         self._on_error = on_error
-        # None ends the loop.
-        self._events: queue.SimpleQueue[E | None] = queue.SimpleQueue()
+        self._clock = clock or SystemClock()
         self._thread = EngineThread(name, self._run)
-        self._delayed: _DelayedPosts[E] = _DelayedPosts(f"{name} timer", self.post, clock or SystemClock())
+        # The lock guards these. A heap of due time on the monotonic clock, order of addition, and event.
+        self._lock = threading.Lock()
+        self._heap: list[tuple[float, int, E]] = []
+        self._order = itertools.count()
         self._stopped = False
+        # Set when the first event of the heap may have changed, and when the loop stops.
+        self._changed = threading.Event()
 
     @property
     def is_exclusive_here(self) -> bool:
@@ -51,73 +54,53 @@ class EventLoop(Generic[E]):
 
     def post(self, event: E) -> None:
         """Add an event; ignored after ``stop``."""
-        if not self._stopped:
-            self._events.put(event)
+        self.post_later(0, event)
 
     def post_later(self, delay_ms: float, event: E) -> None:
         """Add an event once a delay has passed on the loop's clock; dropped if the loop stops before."""
-        if not self._stopped:
-            self._delayed.add(delay_ms, event)
+        with self._lock:
+            if self._stopped:
+                return
+            heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, next(self._order), event))
+            # If it is set, the loop has not looked at the heap since, and is awake or being woken.
+            if self._changed.is_set():
+                return
+            self._changed.set()
+        self._clock.wake()
 
     def stop(self, timeout_s: float | None = None, *, drain: bool = False) -> None:
         """Finish the current event, drop the others, and wait for the thread up to ``timeout_s``. Idempotent.
 
         With ``drain``, handle the queued events first; delayed ones are dropped all the same.
         """
-        self._delayed.stop()
-        if not drain:
-            self._stopped = True
-        self._events.put(None)
+        now_ms = self._clock.monotonic_ms()
+        self._drop(lambda due_ms: not drain or due_ms > now_ms)
+        self._clock.wake()
         self._thread.finish(timeout_s)
-        self._stopped = True
+        self._drop(lambda _due_ms: True)
 
-    def _run(self) -> None:
-        while (event := self._events.get()) is not None and not self._stopped:
-            contain_errors(partial(self._on_receive, event), self._on_error)
-
-
-class _DelayedPosts(Generic[E]):
-    """Posts events when they are due, in the order of their due times. Its thread starts with the first event."""
-
-    def __init__(self, name: str, post: Callable[[E], None], clock: Clock) -> None:
-        self._post = post
-        self._clock = clock
-        # Due time on the monotonic clock, order of addition, event.
-        self._heap: list[tuple[float, int, E]] = []
-        self._order = itertools.count()
-        self._lock = threading.Lock()
-        # Set when the earliest due time may have changed.
-        self._changed = threading.Event()
-        self._thread = EngineThread(name, self._run)
-        self._stopped = False
-
-    def add(self, delay_ms: float, event: E) -> None:
-        with self._lock:
-            if self._stopped:
-                return
-            heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, next(self._order), event))
-            self._changed.set()
-            if self._thread.ident is None:
-                self._thread.start()
-        self._clock.wake()
-
-    def stop(self) -> None:
+    def _drop(self, condition: Callable[[float], bool]) -> None:
         with self._lock:
             self._stopped = True
-            self._heap.clear()
+            # A sorted list is a heap.
+            self._heap = sorted(entry for entry in self._heap if not condition(entry[0]))
             self._changed.set()
-        self._clock.wake()
 
     def _run(self) -> None:
-        while not self._stopped:
+        while (entry := self._take()) is not None:
+            contain_errors(partial(self._on_receive, entry[2]), self._on_error)
+
+    def _take(self) -> tuple[float, int, E] | None:
+        """Wait for the next event that is due; ``None`` once the loop has stopped and drained."""
+        while True:
             with self._lock:
                 now_ms = self._clock.monotonic_ms()
-                while self._heap and self._heap[0][0] <= now_ms:
-                    self._post(heapq.heappop(self._heap)[2])
+                if self._heap and (self._stopped or self._heap[0][0] <= now_ms):
+                    return heapq.heappop(self._heap)
+                if self._stopped:
+                    return None
                 next_ms = self._heap[0][0] if self._heap else None
-                # Not while stopping: the event then ends the wait below at once.
-                if not self._stopped:
-                    self._changed.clear()
+                self._changed.clear()
             if next_ms is None:
                 self._changed.wait()
             else:

@@ -67,8 +67,10 @@ def retry(
         clock: times the delays and the timeout.
         stop: ends the wait and the attempts when set (with ``clock.wake()``).
     """
-    clock, stop = clock or SystemClock(), stop or threading.Event()
-    started_ms, attempts = clock.monotonic_ms(), 0
+    clock = clock or SystemClock()
+    stop = stop or threading.Event()
+    started_ms = clock.monotonic_ms()
+    attempts = 0
     try:
         while True:
             if failed is None:

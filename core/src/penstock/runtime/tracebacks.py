@@ -47,7 +47,7 @@ def first_line(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Where a caught exception was raised: ``model.py:12 in compute``."""
+    """The line that raised a caught exception: ``model.py:12 in compute``."""
     *_, frame = traceback.extract_tb(error.__traceback__)
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}"
 

@@ -61,7 +61,7 @@ class ReceiverInput(Protocol):
 
 
 class Checkpoints(Protocol):
-    """Where checkpoints are written."""
+    """The writer of checkpoints."""
 
     def begin(self, zero_time_ms: int) -> None:
         """Write a checkpoint with zero time, before the first batch is generated."""

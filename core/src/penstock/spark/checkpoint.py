@@ -36,19 +36,19 @@ def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
     return RunFolder(name, base)
 
 
-def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
-    """The URI of a checkpoint directory with Hadoop's default file system; ``given_by`` is for the error message."""
+def qualified(sc: SparkContext, directory: str, setting: str = "") -> str:
+    """The URI of a checkpoint directory with Hadoop's default file system; ``setting`` is for the error message."""
     try:
         path, files = _hadoop(sc, directory)
         return str(files.makeQualified(path).toString())
     except Exception as error:
-        raise unusable(directory, given_by, failure.reason(error)) from error
+        raise unusable(directory, setting, failure.reason(error)) from error
 
 
-def unusable(directory: str, given_by: str, reason: str) -> ConfigurationError:
-    """The error for a checkpoint directory that cannot be used; ``given_by`` is the argument or key that named it."""
+def unusable(directory: str, setting: str, reason: str) -> ConfigurationError:
+    """The error for a checkpoint directory that cannot be used; ``setting`` is the argument or key that named it."""
     return ConfigurationError(
-        f"the checkpoint directory {directory!r}{given_by and f' ({given_by})'} cannot be used: {reason}; name a "
+        f"the checkpoint directory {directory!r}{setting and f' ({setting})'} cannot be used: {reason}; name a "
         "directory that this program may read and write"
     )
 

@@ -290,8 +290,8 @@ class FreeSlots:
         self._asked_at = 0.0
 
     def __call__(self) -> int:
-        is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _SLOTS_VALID_S)
-        if not is_known:
+        is_valid = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _SLOTS_VALID_S)
+        if not is_valid:
             self._is_chosen = conf_of(self._sc).get("spark.default.parallelism") is not None
             self._slots = max(self._sc.defaultParallelism, 1) if self._is_chosen else task_slots(self._sc)
             self._asked_at = time.monotonic()

@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 def is_column(value: Any) -> bool:
     """Whether a value is a column expression."""
-    # pyspark.sql takes a while to import: without it, there are no columns.
+    # pyspark.sql is slow to import, and no column can exist before somebody imported it.
     sql = sys.modules.get("pyspark.sql")
     return sql is not None and isinstance(value, sql.Column)
 

@@ -112,14 +112,14 @@ class StopRequests(StopSignals):
 
     def _on_own(self, number: int) -> None:
         with self._guard:
-            is_known = self._jvm_came and not self._own_came
+            is_repeated = self._jvm_came and not self._own_came
             self._own_came = True
-        if not is_known:
+        if not is_repeated:
             self._notify(number)
 
     def _on_jvm(self) -> None:
         with self._guard:
             self._jvm_came = True
-            is_known = self._own_came
-        if not is_known:
+            is_repeated = self._own_came
+        if not is_repeated:
             self._notify(signal.SIGTERM)

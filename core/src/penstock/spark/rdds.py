@@ -115,18 +115,18 @@ class PlaceholderRdds:
 
     def __init__(self, sc: SparkContext) -> None:
         self._sc = sc
-        self._made: OrderedDict[tuple[tuple[str, ...], ...], RDD[Any]] = OrderedDict()
+        self._rdds: OrderedDict[tuple[tuple[str, ...], ...], RDD[Any]] = OrderedDict()
 
     def at(self, locations: Sequence[tuple[str, ...]]) -> RDD[Any]:
         """The shared RDD with one partition per item of preferred locations."""
         key = tuple(locations)
-        if key not in self._made:
+        if key not in self._rdds:
             slots = [LocatedPartition(index, hosts) for index, hosts in enumerate(key)]
-            self._made[key] = located_rdd(self._sc, slots)
-            if len(self._made) > _MAX_PLACEHOLDERS:
-                self._made.popitem(last=False)
-        self._made.move_to_end(key)
-        return self._made[key]
+            self._rdds[key] = located_rdd(self._sc, slots)
+            if len(self._rdds) > _MAX_PLACEHOLDERS:
+                self._rdds.popitem(last=False)
+        self._rdds.move_to_end(key)
+        return self._rdds[key]
 
     def located(self, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
         """An RDD for one batch, with one element per partition."""
@@ -134,7 +134,7 @@ class PlaceholderRdds:
 
     def has(self, java_rdd: Any) -> bool:
         """Whether batches share this RDD of the JVM."""
-        return any(rdd._jrdd is java_rdd for rdd in self._made.values())
+        return any(rdd._jrdd is java_rdd for rdd in self._rdds.values())
 
 
 def known_partitions(rdd: RDD[Any]) -> int | None:

@@ -26,7 +26,7 @@ _HIDDEN = "."
 
 
 class Durability(Enum):
-    """What a commit waits for.
+    """The guarantee of a commit.
 
     ``NONE``: nothing; the data may still be in this process. ``FLUSH``: the operating system has the data, which
     survives the process. ``FSYNC``: the disk has it, and it survives a power failure.

@@ -21,14 +21,7 @@ _LOW = 0.8
 
 @frozen
 class BacklogChange:
-    """The backlog of a host has exceeded its limit, or is below it again.
-
-    Attributes:
-        host: the disk's host; the receivers' write-ahead log counts as one host.
-        num_bytes: size of the backlog.
-        limit: in bytes.
-        is_full: whether the backlog exceeds its limit.
-    """
+    """The backlog of a host exceeds its limit in bytes, or is below it again. The receiver WAL counts as a host."""
 
     host: str
     num_bytes: int
@@ -37,12 +30,7 @@ class BacklogChange:
 
 
 class Backlog:
-    """Counts the stored bytes that no batch has processed.
-
-    Args:
-        limit: maximum per host: a size, or a share of its disk.
-        on_change: called when a host's backlog exceeds the limit, and when it is below it again.
-    """
+    """Counts the stored bytes that no batch has processed; ``limit`` is the maximum per host."""
 
     def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
         self._limit = limit
@@ -82,13 +70,7 @@ class Backlog:
         return dict(found)
 
     def add(self, host: str, blocks: Iterable[StoredBlock], executor_id: str = "") -> None:
-        """Count blocks that were stored, each once.
-
-        Args:
-            host: the host that stores them.
-            blocks: the blocks.
-            executor_id: the executor that stores them; empty for none.
-        """
+        """Count stored blocks of a host once, and of the executor that stores them, if any."""
         with self._lock:
             for block in blocks:
                 if block.block_id not in self._blocks:

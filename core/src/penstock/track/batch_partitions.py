@@ -40,13 +40,7 @@ class PartitionBounds:
 
 
 def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
-    """Return the number of partitions of a batch that is not empty.
-
-    Args:
-        num_bytes: size of the batch.
-        slots: task slots that receivers leave free, at least one.
-        bounds: the configured bounds of a partition's size.
-    """
+    """Return the number of partitions of a batch with data; ``slots`` are those free of receivers, at least 1."""
     if bounds.number:
         return bounds.number
     at_least = -(-num_bytes // bounds.max_bytes)
@@ -57,12 +51,7 @@ def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
 
 @frozen
 class Shares:
-    """Equal shares of a batch, numbered from 0.
-
-    Attributes:
-        num_bytes: size of the batch.
-        number: number of shares.
-    """
+    """A number of equal shares of a batch; the first is share 0."""
 
     num_bytes: int
     number: int
@@ -82,11 +71,6 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
     Each partition gets an equal share of the batch. A block in which a share ends is cut there, unless a piece would be
     below the minimum. A partition also ends where the host changes, unless it is below the minimum: then its task
     fetches the blocks of the other host.
-
-    Args:
-        blocks: the blocks of a batch.
-        slots: task slots that receivers leave free, at least one.
-        bounds: the limits that the configuration sets.
 
     Returns:
         Partitions whose elements are tuples of references, each preferring the host that has most of its bytes.
@@ -112,14 +96,7 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
 
 
 def _pieces(block: Located, position: int, shares: Shares, min_bytes: int) -> Iterator[tuple[int, Located]]:
-    """Cut a block where shares end; yield its pieces, each with its share.
-
-    Args:
-        block: a block of the batch.
-        position: position of its first byte in the batch.
-        shares: the shares of the batch.
-        min_bytes: minimum size of a piece.
-    """
+    """Cut a block, which begins at a position of the batch, where shares end; yield the pieces, each with its share."""
     host, num_bytes, reference = block
     share = shares.at(position)
     # The task of each piece of a remote file would read all of it.

@@ -26,11 +26,7 @@ _LOST_REMEMBERED = 10_000
 
 
 class BlockLocations:
-    """The blocks of a run, by location.
-
-    Args:
-        launcher: knows the executors, the run's id and the receivers' write-ahead log.
-    """
+    """The blocks of a run, by location."""
 
     def __init__(self, launcher: ReceiverLauncher) -> None:
         self._launcher = launcher

@@ -27,10 +27,6 @@ log = get_logger("block_logs")
 class BlockLogs:
     """The logs of a fixed set of streams.
 
-    Args:
-        checkpoint_directory: in full.
-        stream_ids: the receiver input streams.
-
     Raises:
         ConfigurationError: no file system answers to the directory.
     """

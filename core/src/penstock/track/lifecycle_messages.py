@@ -19,12 +19,7 @@ from penstock.track.receiver_tracking_info import BlockLocation
 
 @frozen
 class LaunchDue:
-    """The receiver is to be launched: for the first time, or after its back-off.
-
-    Attributes:
-        candidates: chosen executors and hosts; empty for any executor.
-        preferred: host that the receiver prefers.
-    """
+    """The receiver is to be launched, for the first time or after its back-off; without candidates on any executor."""
 
     candidates: tuple[TaskLocation, ...] = ()
     preferred: str | None = None
@@ -32,12 +27,7 @@ class LaunchDue:
 
 @frozen
 class LaunchFailed:
-    """The receiver could not be launched: ``preferredLocation`` raised.
-
-    Attributes:
-        reason: one line.
-        error: the traceback.
-    """
+    """The receiver could not be launched, because ``preferredLocation`` raised: reason in one line, traceback."""
 
     reason: str
     error: str = ""
@@ -45,12 +35,7 @@ class LaunchFailed:
 
 @frozen
 class Registration:
-    """A receiver registers.
-
-    Attributes:
-        message: the receiver's registration message.
-        location: executor on which its task runs; ``None`` when Spark does not report it.
-    """
+    """A receiver registers. ``location`` is ``None`` when Spark does not report the executor of its task."""
 
     message: RegisterReceiver
     location: TaskLocation | None = None
@@ -58,13 +43,7 @@ class Registration:
 
 @frozen
 class JobEnded:
-    """The Spark job of a launch has ended.
-
-    Attributes:
-        epoch: number of the launch.
-        reason: why the job failed, in one line; empty when it succeeded.
-        error: the traceback.
-    """
+    """The Spark job of a launch has ended: reason of a failure in one line, traceback; both empty on success."""
 
     epoch: int
     reason: str = ""
@@ -84,11 +63,7 @@ class Undelivered:
 
 @frozen
 class Move:
-    """The receiver should run on another executor.
-
-    Attributes:
-        serve_ms: how long its task serves its blocks after the receiver has stopped; 0 when no batch needs them.
-    """
+    """The receiver should run on another executor; its task then serves its blocks while batches need them."""
 
     serve_ms: int = 0
 
@@ -122,13 +97,7 @@ class ExecutorLost:
 
 @frozen
 class ProblemFound:
-    """The tracker has found a problem that listeners should see as an error of this receiver.
-
-    Attributes:
-        message: one line.
-        lost_blocks: number of the stream's blocks that tasks could not read.
-        lost_records: number of records in them.
-    """
+    """A problem that listeners should see as an error of this receiver, such as blocks that tasks could not read."""
 
     message: str
     lost_blocks: int = 0
@@ -144,22 +113,14 @@ class BacklogFull:
 
 @frozen
 class Tick:
-    """Time has passed.
-
-    Attributes:
-        needed: epochs of draining launches that alone serve blocks which a batch needs.
-    """
+    """Time has passed. ``needed`` are the epochs of draining launches that alone serve blocks which a batch needs."""
 
     needed: frozenset[int] = frozenset()
 
 
 @frozen
 class Stop:
-    """The application stops.
-
-    Attributes:
-        serve_ms: how long tasks serve their blocks after their receiver has stopped.
-    """
+    """The application stops; tasks serve their blocks for some time after their receiver has stopped."""
 
     serve_ms: int = 0
 

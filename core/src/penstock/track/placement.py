@@ -72,11 +72,7 @@ class Placement:
         return [stream_id for stream_id, executor_id in places.items() if executor_id not in listed]
 
     def schedule(self, preferred: Mapping[int, str | None]) -> dict[int, list[TaskLocation]]:
-        """Choose the candidates of all receivers, by stream id.
-
-        Args:
-            preferred: by stream id, the host that the receiver prefers.
-        """
+        """Choose the candidates of all receivers from the hosts that they prefer, by stream id."""
         return schedule_receivers(preferred, self._executors())
 
     def reschedule(
@@ -89,13 +85,8 @@ class Placement:
     ) -> list[TaskLocation]:
         """Choose the candidates of one receiver that is relaunched.
 
-        If it has not registered since it was scheduled: those candidates that are still there.
-
-        Args:
-            record: the receiver's record.
-            others: the other receivers.
-            preferred: the host that it prefers.
-            goes_back: its blocks are needed where it ran last: it returns there if that executor still lives.
+        They are its last candidates as far as they are still there, if it has not registered since. With ``goes_back``,
+        because blocks are needed where it ran last, it returns there if that executor still lives.
         """
         executors = self._executors()
         still_there = [each for each in record.candidates if not each.executor_id or each in executors]
@@ -149,10 +140,6 @@ def schedule_receivers(
 ) -> dict[int, list[TaskLocation]]:
     """Spread receivers over executors, before any of them runs.
 
-    Args:
-        preferred: by stream id, the host that the receiver prefers, if any.
-        executors: available now.
-
     Returns:
         The candidates by stream id: an executor, or a preferred host that has no executor. Empty: any executor.
     """
@@ -187,12 +174,8 @@ def reschedule_receiver(
 ) -> list[TaskLocation]:
     """Find the candidates of one receiver that is relaunched: the least loaded executors.
 
-    If some of these are on the preferred host, those alone; otherwise that host is added to the candidates.
-
-    Args:
-        preferred: host that the receiver prefers, if any.
-        others: the executor that runs, or those that may run, each other receiver.
-        executors: available now.
+    If some of these are on the preferred host, those alone; otherwise that host is added to the candidates. ``others``
+    are the executors that run, or may run, every other receiver.
     """
     if not executors:
         return _host(preferred)

@@ -25,7 +25,6 @@ class ReceivedBlockTracker:
     """Track the blocks of a fixed set of streams.
 
     Args:
-        stream_ids: the receiver input streams.
         write_ahead_log: not started; its events of this run are recovered at once. ``start`` starts it.
 
     Raises:
@@ -130,11 +129,7 @@ class ReceivedBlockTracker:
         return len(blocks)
 
     def spread_recovered_blocks(self, records_per_batch: Mapping[int, float]) -> None:
-        """Limit, until ``seal``, what a batch gets of recovered blocks; new blocks wait until these are allocated.
-
-        Args:
-            records_per_batch: by stream id; no entry: no limit.
-        """
+        """Limit the recovered records per batch, by stream id, until ``seal``; new blocks wait for their allocation."""
         with self._deciding:
             self._records_per_batch = dict(records_per_batch)
 

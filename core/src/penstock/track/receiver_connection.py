@@ -26,9 +26,6 @@ class ReceiverConnection:
     """Send messages to one launch.
 
     Args:
-        stream_id: the receiver's stream.
-        location: the launch's block location.
-        client: calls the launch's endpoint.
         undelivered: called on a sending thread with this connection and each message that did not arrive.
     """
 

@@ -70,10 +70,7 @@ class ReceiverTracker:
     """Run the receivers of a context.
 
     Args:
-        sc: runs the receivers' jobs.
         receivers: by stream id.
-        settings: hold rates, limits and policies.
-        clock: times ticks and back-offs.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
         checkpoint_directory: holds the receivers' write-ahead log; ``None`` without checkpoints.

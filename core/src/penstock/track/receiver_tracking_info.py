@@ -69,11 +69,7 @@ class Waiting:
 
 @frozen
 class Scheduled:
-    """The job is submitted; the receiver has not registered.
-
-    Attributes:
-        candidates: executors and hosts that it was scheduled to.
-    """
+    """The job is submitted to candidates, executors and hosts; the receiver has not registered."""
 
     launch: Launch
     candidates: tuple[TaskLocation, ...] = ()
@@ -123,11 +119,7 @@ class Restarting:
 
 @frozen
 class Stopping:
-    """The application stops; the receiver was sent a stop and still receives.
-
-    Attributes:
-        undelivered: the stop, if it was not delivered: the next tick sends it again.
-    """
+    """The application stops; the receiver was sent a stop and still receives. A tick resends an undelivered stop."""
 
     launch: Launch
     undelivered: StopReceiver | None = None
@@ -137,8 +129,7 @@ class Stopping:
 class Ending:
     """The application stops; the receiver does not receive, but its launch has not ended and may still hold records.
 
-    Attributes:
-        undelivered: the same as in ``Stopping``. A launch that never registered gets no stop: its job is cancelled.
+    A launch that never registered gets no stop: its job is cancelled.
     """
 
     launch: Launch
@@ -147,12 +138,7 @@ class Ending:
 
 @frozen
 class BackingOff:
-    """No job runs; the relaunch is scheduled.
-
-    Attributes:
-        until_ms: time of the relaunch, monotonic.
-        candidates: those of the last launch if it never registered: the relaunch uses them again.
-    """
+    """No job runs; the relaunch is due at a monotonic time, with the last candidates if the launch never registered."""
 
     until_ms: float
     candidates: tuple[TaskLocation, ...] = ()
@@ -160,11 +146,7 @@ class BackingOff:
 
 @frozen
 class GivenUp:
-    """The receiver failed too often and is never relaunched.
-
-    Attributes:
-        launch: the last launch while its job runs and may still report blocks.
-    """
+    """The receiver failed too often and is never relaunched. The last launch's job may still run and report blocks."""
 
     launch: Launch | None = None
 
@@ -187,10 +169,7 @@ class ReceiverTrackingInfo:
     """The record of one receiver on the driver.
 
     Attributes:
-        stream_id: id of the input stream.
         name: ``<class>-<stream id>``.
-        policy: restart budget, delays of relaunches and launch timeout.
-        state: position in the life cycle.
         epoch: number of the last launch.
         pause_reasons: why the receiver pauses; none while it does not.
         desired: the rate limit and pause that the receiver should obey.
@@ -198,7 +177,6 @@ class ReceiverTrackingInfo:
         draining: epochs of launches that have stopped receiving and serve their blocks.
         released: epochs of those that were sent a release, because no batch needs their blocks.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
-        block_location: location of that launch's blocks.
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.
@@ -208,7 +186,6 @@ class ReceiverTrackingInfo:
         recent_errors: oldest first.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
-        lost_records: records in the lost blocks.
         backlog_reported_ms: when the receiver's backlog was reported last, monotonic.
         jitter_seed: seeds the jitter of back-offs; differs between applications, so that their receivers do not retry
             in step.

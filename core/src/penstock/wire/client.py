@@ -30,8 +30,7 @@ class Client:
     """Send messages to one endpoint, ``grpc://host:port``. Thread-safe.
 
     Args:
-        location: the endpoint's.
-        token: the application's.
+        location: ``grpc://host:port``.
         timeout_ms: how long one ``ask`` may take, retries included.
         retry: whether to retry while the endpoint cannot be reached.
         advice: the remedy when the endpoint cannot be reached; ends the error.

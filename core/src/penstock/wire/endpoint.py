@@ -104,7 +104,6 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         token: the token that callers must send, with its TLS files.
         handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
-        ports: the ports to try.
     """
 
     def __init__(

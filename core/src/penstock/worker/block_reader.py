@@ -1,9 +1,8 @@
 """Reads blocks inside a task: from the block's file if this host can read it, otherwise by Arrow Flight.
 
 A block is lost only if the driver knows no host that serves it. Otherwise the task searches for some seconds, because a
-relaunched receiver may serve the block again. Then it fails with ``BlockUnreachableError`` and Spark retries it. A task
-holds one record batch at a time. Modules that need structlog, Flight or cattrs are imported only to fetch a block,
-because they would slow down the start of every Python worker.
+relaunched receiver may serve the block again, and then fails with ``BlockUnreachableError``, so that Spark retries it.
+Modules that need structlog, Flight or cattrs are imported only to fetch a block: they slow down a worker's start.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.wire.token import Token
 
 _ASK_TIMEOUT_MS = 5000
-# How long a task searches for a block that no endpoint serves; a relaunched receiver usually serves it in time. The
+# Timeout of a task's search for a block that no endpoint serves; a relaunched receiver usually serves it in time. The
 # searching task occupies a slot, which that receiver may need.
 _SEARCH_S = 5.0
 _WITHOUT_IT = "With spark.penstock.blocks.onLost=skip batches run without lost blocks"
@@ -54,15 +53,13 @@ class ReadBlocks:
     skips_lost: bool = False
 
     def __call__(self, _index: int, partitions: Iterable[tuple[BlockReference, ...]]) -> BlockRecords:
-        """The records of a partition's blocks, in the order of the references; nothing is read yet."""
+        """The records of a partition's blocks; nothing is read yet."""
         return BlockRecords(self.batches(partitions))
 
     def batches(self, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of a partition's blocks or pieces, in the order of the references.
 
-        Raises:
-            BlockGoneError: a block is lost, and lost blocks are not skipped.
-            BlockUnreachableError: a block's host cannot be reached now.
+        Raises ``BlockGoneError`` for a lost block unless it is skipped, or ``BlockUnreachableError``.
         """
         for reference in itertools.chain.from_iterable(partitions):
             try:
@@ -149,20 +146,17 @@ class ReadBlocks:
 class ReadPartition:
     """Partition function from the elements of ``BlocksInput`` to records; also reads them as record batches.
 
-    Attributes:
-        references: the pickled references of every partition if the elements are indices of partitions; otherwise the
-            elements are the pickled references.
+    Elements are pickled references, or partition indices if ``references`` has those of every partition.
     """
 
     read: ReadBlocks
     references: tuple[bytes, ...] = ()
 
     def __call__(self, _index: int, elements: Iterable[int | bytes]) -> BlockRecords:
-        """The records of a partition."""
         return BlockRecords(self.batches(elements))
 
     def batches(self, elements: Iterable[int | bytes]) -> Iterator[pa.RecordBatch]:
-        """The record batches of a partition. Raises as ``ReadBlocks.batches``."""
+        """The record batches of a partition."""
         return self.read.batches(
             pickle.loads(self.references[element] if isinstance(element, int) else element) for element in elements
         )

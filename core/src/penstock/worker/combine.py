@@ -1,7 +1,7 @@
-"""Reductions by key within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
+"""``combineByKey`` within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
 
 The map side of a shuffle creates one combiner per key of its partition and puts them into buckets, one per partition of
-the result. The reduce side merges the combiners of all map tasks. Runs in the Python worker.
+the result. The reduce side merges the combiners of all map tasks.
 """
 
 from __future__ import annotations
@@ -40,12 +40,7 @@ _HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
 
 @frozen
 class Combiner:
-    """The functions that combine the values of a key, with PySpark's names.
-
-    Attributes:
-        createCombiner: turns the first value of a key into a combiner.
-        memory_limit_mb: the worker spills when it uses more (``spark.python.worker.memory``).
-    """
+    """The functions that combine the values of a key, as PySpark names them. Above the limit the worker spills."""
 
     createCombiner: Callable[[Any], Any]
     mergeValue: Callable[[Any, Any], Any]
@@ -54,11 +49,7 @@ class Combiner:
 
 
 class _Combined:
-    """The combiners of a partition.
-
-    Args:
-        pairs: combiners by key; moved to PySpark's merger when the worker uses too much memory.
-    """
+    """The combiners of a partition by key; moved to PySpark's merger when the worker uses too much memory."""
 
     def __init__(self, combiner: Combiner, pairs: dict[Any, Any] | None = None) -> None:
         from pyspark.shuffle import get_used_memory

@@ -52,11 +52,6 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
-    """The array in the field's type.
-
-    Raises:
-        SchemaError: a value would change, or Arrow knows no such conversion.
-    """
     if array.type == field.type:
         return array
     if reason := _refusal(array.type, field.type):

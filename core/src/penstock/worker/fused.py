@@ -1,10 +1,9 @@
 """``FusedChain``: the operators of a task as generated Python code.
 
 A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
-worker compiles it once per sequence of operators. ``linecache`` holds the source for tracebacks and debuggers. A run
-with too many nested loops and conditions for Python's compiler becomes several functions. A StopIteration of the
-program's functions is an error, not a silent end of the partition, because the generated functions are generators or
-generators call them.
+worker compiles it once per sequence of operators. A run with too many nested loops and conditions for Python's compiler
+becomes several functions. A StopIteration of the program's functions is an error, not a silent end of the partition,
+because the generated functions are generators or generators call them.
 """
 
 from __future__ import annotations
@@ -146,16 +145,11 @@ def functions_of(run: Sequence[Step]) -> list[Callable[[Any], Any]]:
 
 @functools.lru_cache(maxsize=1000)
 def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
-    """The function for a sequence of operators.
+    """The function for a sequence of operators and the kind of the step after them.
 
-    Args:
-        operators: the operators between two shuffles, in order.
-        ending: the kind of the step after the last operator.
-
-    Returns:
-        For the ending ``yield`` a generator function, which takes the records, then the program's functions. Otherwise
-        a function of groups of records, the program's functions, a dictionary with the combiner of every key,
-        ``create``, ``merge``, ``with_memory_checks`` and the value that stands for a missing combiner.
+    For the ending ``yield`` it is a generator function, which takes the records, then the program's functions.
+    Otherwise it takes groups of records, the program's functions, a dictionary with the combiner of every key,
+    ``create``, ``merge``, ``with_memory_checks`` and the value that stands for a missing combiner.
     """
     source = source_of(operators, ending)
     name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"

@@ -1,7 +1,4 @@
-"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair.
-
-Its results travel to the next batch: a handle of the partition's states, and the records that the function returned.
-"""
+"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair."""
 
 from __future__ import annotations
 

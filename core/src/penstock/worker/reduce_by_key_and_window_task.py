@@ -19,8 +19,7 @@ _PREVIOUS, _OLD, _NEW = range(3)
 class SlideWindow:
     """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
 
-    Attributes:
-        keep_pair: predicate for the pairs to keep; ``None`` to keep all.
+    The window ends at ``time_ms``; ``inverse`` removes the values of panes up to ``begin_ms``.
     """
 
     time_ms: int

@@ -1,7 +1,7 @@
-"""The elements of a state RDD: groups of key-value pairs, and the errors of the program's state function.
+"""The elements of the RDDs that carry state and windows from batch to batch.
 
-States and panes of windows travel from batch to batch as ``StatePairs``. The errors of a partition are another element,
-so that the states of all other keys are updated. An accumulator reports the errors to the driver.
+Checkpoints pickle these classes by their module and name. The errors of a partition are an element of their own, so
+that the states of all other keys are updated; an accumulator reports them to the driver.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 import traceback
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import StateUpdateError, shortened, shown, summary_of
-from penstock.worker.state_store import StateVersion
+
+if TYPE_CHECKING:
+    from penstock.worker.state_store import StateVersion
 
 # Number of errors per partition that are described; the others are counted.
 _MAX_MESSAGES = 10
@@ -25,7 +27,7 @@ _LONGEST = 1000
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition."""
+    """The errors of a state function in one partition: their number, and the messages of the first ones."""
 
     count: int = 0
     messages: list[str] = field(factory=list)

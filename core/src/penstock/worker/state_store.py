@@ -1,10 +1,9 @@
 """``StateStore``: the states of one partition's keys, in a few immutable files.
 
 A version of the states is a list of segments. A segment is a SQLite file of states and removals; newer segments
-override older ones. Every batch adds one segment with its changes, and segments of similar size are merged. The cost of
-a batch is therefore proportional to its changes, times the logarithm of all states. Older versions can be read until
-their files are deleted. File names are derived from the contents: a recovered run that recomputes a batch from other
-records does not mistake an old file for its own. One task at a time uses a store, in the Python worker.
+override older ones. Every batch adds one segment with its changes, and segments of similar size are merged, so the cost
+of a batch is proportional to its changes, times the logarithm of all states. File names are derived from the contents:
+a recovered run that recomputes a batch from other records does not mistake an old file for its own.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class StateVersion:
     Attributes:
         segments: oldest first.
         timed_out_ms: older states have timed out.
-        retired: segments that were merged into others, each with the time of the last version that needs it.
+        retired: segments that were merged into others, with the time of the last version that needs them.
     """
 
     time_ms: int
@@ -65,27 +64,16 @@ class StateVersion:
 
 @frozen
 class StoredState:
-    """The stored state of a key.
+    """The stored state of a key."""
 
-    Attributes:
-        key: the pickled key as it was first stored, because equal keys may have different pickles.
-        state: the pickled state; ``None`` if it was removed.
-        updated_ms: time of the batch that stored the state.
-    """
-
-    key: bytes
-    state: bytes | None
+    key: bytes  # pickled when first stored, because equal keys may have different pickles
+    state: bytes | None  # None if it was removed
     updated_ms: int
 
 
 @frozen
 class StateStore:
-    """The files of one partition.
-
-    Attributes:
-        directory: local directory of the files, or of copies of the remote files that were used on this host.
-        remote: file system and path of remote files; ``None`` for local ones.
-    """
+    """The files of one partition in a local directory, or the local copies of remote files."""
 
     directory: Path
     remote: tuple[fs.FileSystem, str] | None = None
@@ -248,7 +236,7 @@ def _digest(parts: Iterable[object]) -> str:
 
 
 def _to_merge(segments: list[Segment]) -> int:
-    """How many of the newest segments to merge into one."""
+    """The number of newest segments to merge into one."""
     count, num_rows = 1, segments[-1].num_rows if segments else 0
     while count < len(segments) and segments[-count - 1].num_rows <= _RATIO * num_rows:
         count += 1

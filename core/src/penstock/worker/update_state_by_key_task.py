@@ -21,11 +21,7 @@ _STATE, _VALUES = range(2)
 
 @frozen
 class UpdateState:
-    """Partition function from the previous states and new pairs to the new states, followed by the errors.
-
-    Attributes:
-        update: the program's function, from new values and state to the new state.
-    """
+    """Partition function from the previous states and new pairs to the new states, followed by the errors."""
 
     time_ms: int
     update: Callable[[Any, Any], Any]

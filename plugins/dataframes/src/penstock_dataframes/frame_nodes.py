@@ -32,6 +32,7 @@ from penstock_dataframes.jvm_frames import BatchFrames
 from penstock_dataframes.read_arrow import ReadColumns, ReadNothing, ReadRows
 from penstock_dataframes.schemas import from_arrow, to_arrow, undeclared
 from penstock_dataframes.spark_types import spark_schema
+from penstock_dataframes.united_inputs import unite
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -199,7 +200,7 @@ class SourceFrames(FrameDStream):
             if len(alike) == 1:
                 yield alike[0]
             elif isinstance(alike[0], BlocksInput):
-                yield BlocksInput.united(alike, self.graph.runtime.partition_min_bytes)
+                yield unite(alike, self.graph.runtime.partition_min_bytes)
             elif isinstance(alike[0], ArrowInput):
                 yield evolve(alike[0], references=self._sc.union([arrow.references for arrow in alike]))
             else:

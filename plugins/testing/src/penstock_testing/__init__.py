@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.spi import lazy_exports
 
 _NAMES = {
-    "penstock.spi": "ManualClock throttle",
+    "penstock.spi": "throttle",
     "penstock_testing.capabilities": "Capabilities",
     "penstock_testing.check": "Check CheckFailure",
     "penstock_testing.check_report": "Report Result",
@@ -19,6 +19,7 @@ _NAMES = {
     "penstock_testing.file_feeder": "FileFeeder",
     "penstock_testing.leaks": "LeakMeter",
     "penstock_testing.listener_probe": "Backend ListenerProbe MemoryBackend",
+    "penstock_testing.manual_clock": "ManualClock",
     "penstock_testing.memory_source": "MemoryFeeder MemorySource",
     "penstock_testing.receiver_harness": "ReceiverHarness",
     "penstock_testing.stream_harness": "StreamHarness",
@@ -34,7 +35,6 @@ _NAMES = {
 __getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
-    from penstock.spi import ManualClock as ManualClock
     from penstock.spi import throttle as throttle
     from penstock_testing.capabilities import Capabilities as Capabilities
     from penstock_testing.check import Check as Check
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from penstock_testing.listener_probe import Backend as Backend
     from penstock_testing.listener_probe import ListenerProbe as ListenerProbe
     from penstock_testing.listener_probe import MemoryBackend as MemoryBackend
+    from penstock_testing.manual_clock import ManualClock as ManualClock
     from penstock_testing.memory_source import MemoryFeeder as MemoryFeeder
     from penstock_testing.memory_source import MemorySource as MemorySource
     from penstock_testing.receiver_harness import ReceiverHarness as ReceiverHarness

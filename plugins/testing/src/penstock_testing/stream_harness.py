@@ -13,7 +13,8 @@ from typing import Any
 from pyspark import RDD, SparkContext
 
 from penstock import BatchCompleted, DStream, StreamingContext
-from penstock.spi import DStreamGraph, InputDStream, ManualClock
+from penstock.spi import DStreamGraph, InputDStream
+from penstock_testing.manual_clock import ManualClock
 
 Batches = Sequence[Sequence[Any]]
 

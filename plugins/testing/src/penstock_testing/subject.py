@@ -27,7 +27,6 @@ from penstock.spi import (
     HOOK_OF,
     KINDS,
     LoadedPlugin,
-    ManualClock,
     Plugins,
     encode,
     options_of,
@@ -38,6 +37,7 @@ from penstock_testing.capabilities import Capabilities
 from penstock_testing.check import Check, NotApplicable, fail, scale
 from penstock_testing.feeder import Feeder
 from penstock_testing.leaks import LeakMeter
+from penstock_testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite

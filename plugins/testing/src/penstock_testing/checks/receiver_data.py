@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from penstock.spi import ManualClock
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.feeder import Feeder
+from penstock_testing.manual_clock import ManualClock
 from penstock_testing.receiver_harness import ReceiverHarness
 from penstock_testing.receiver_subject import ReceiverSubject
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
-from penstock.spi import ManualClock
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.feeder import Feeder
+from penstock_testing.manual_clock import ManualClock
 from penstock_testing.receiver_harness import ReceiverHarness
 from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.receiver_workers import ReceiverWorkers

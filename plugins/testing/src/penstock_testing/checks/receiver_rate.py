@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock.spi import ManualClock
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.feeder import Feeder
+from penstock_testing.manual_clock import ManualClock
 from penstock_testing.receiver_harness import ReceiverHarness
 from penstock_testing.receiver_subject import ReceiverSubject
 

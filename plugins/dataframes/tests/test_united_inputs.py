@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.graph.batch_input import BlocksInput
+from penstock.spi import BlocksInput
+from penstock_dataframes.united_inputs import unite
 
 READ: Any = "reads blocks"
 
@@ -23,10 +24,10 @@ def blocks_input(partitions: Sequence[Sequence[int]], hosts: Sequence[Sequence[s
 
 def test_small_batches_of_a_window_share_partitions() -> None:
     tiny = [blocks_input([[n]], [("a",)], 9) for n in range(60)]
-    assert BlocksInput.united(tiny, 1000) == blocks_input([range(60)], [("a",)], 540)
+    assert unite(tiny, 1000) == blocks_input([range(60)], [("a",)], 540)
     # Below twice the minimum.
     halves = [blocks_input([[n]], [("a",)], 500) for n in range(5)]
-    assert BlocksInput.united(halves, 1000) == blocks_input([[0, 1, 2], [3, 4]], [("a",)] * 2, 2500)
+    assert unite(halves, 1000) == blocks_input([[0, 1, 2], [3, 4]], [("a",)] * 2, 2500)
 
 
 def test_batches_of_several_partitions_or_other_hosts_keep_theirs() -> None:
@@ -37,7 +38,7 @@ def test_batches_of_several_partitions_or_other_hosts_keep_theirs() -> None:
         blocks_input([[4], [5]], [("b",), ("b",)], 1),
         blocks_input([[6]], [("b",)], 1),
     ]
-    united = BlocksInput.united(inputs, 1000)
+    united = unite(inputs, 1000)
     assert [pickle.loads(each) for each in united.references] == [(n,) for n in range(7)]
     assert united.hosts == (("a",), *[("b",)] * 6)
     assert united.num_bytes == 5
@@ -52,7 +53,7 @@ def test_united_inputs_keep_every_block_in_order_on_its_host(batches: list[tuple
         blocks_input([[next(numbers)] for _ in range(partitions)], [(host,)] * partitions, size)
         for size, host, partitions in batches
     ]
-    united = BlocksInput.united(inputs, least)
+    united = unite(inputs, least)
     assert located(united) == list(itertools.chain.from_iterable(map(located, inputs)))
     assert united.num_bytes == sum(size for size, _, _ in batches)
 
