@@ -48,7 +48,9 @@ class RunningListener:
     """
 
     def __init__(self, subject: ListenerSubject, context: FakeListenerContext, probe: ListenerProbe) -> None:
-        self._subject, self.context, self.probe = subject, context, probe
+        self._subject = subject
+        self.context = context
+        self.probe = probe
         self.delivered = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.initial_commands = len(context.commands)

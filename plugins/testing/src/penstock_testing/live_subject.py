@@ -89,7 +89,8 @@ class LiveRun:
     """
 
     def __init__(self, subject: Subject, folder: Path) -> None:
-        self._subject, self.folder = subject, folder
+        self._subject = subject
+        self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         subject.on_close(self.kill)
 
