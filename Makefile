@@ -13,6 +13,7 @@ SCRIPTS := $(DOCS)/mermaid.min.js $(DOCS)/iframe-worker.js
 DIST := .venv/dist
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+OURS := penstock-core penstock-spark $(patsubst plugins/%,penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
 LOCKS := requirements/build.txt requirements/dev.txt
 CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 LEFT_BY_SPARK := artifacts derby.log metastore_db spark-warehouse
@@ -113,17 +114,18 @@ $(ARCHIVE): $(READY) tests/helpers/java_options.py
 
 # Installed as a user does it, in environments of their own: what this folder holds is not to be found from there. The
 # programs check their results. The second environment has the core and one receiver plugin, which bring no Java.
+# Without the refresh uv installs the wheel of an earlier run, which has the same name and version.
+FROM_WHEELS = $(UV) pip install --quiet --find-links $(DIST)/wheels --constraint requirements/dev.txt \
+	--build-constraints requirements/build.txt $(OURS:%=--refresh-package %)
 JAVA := import os; from penstock_cli.java import ensure_java; ensure_java(); print(os.environ.get("JAVA_HOME", ""))
 dist-test: $(READY) $(UV_HERE)  ## build every wheel; from them alone install and run penstock-spark, then the core and one plugin
 	rm -rf $(DIST)
 	for each in $(DISTRIBUTIONS); do \
 		(cd $$each && '$(CURDIR)/$(BIN)/python' -m hatchling build -t wheel -d '$(CURDIR)/$(DIST)/wheels') || exit 1; done
 	$(UV) venv --quiet --python '$(python)' $(DIST)/environment
-	$(UV) pip install --quiet --python $(DIST)/environment/bin/python --find-links $(DIST)/wheels \
-		--constraint requirements/dev.txt --build-constraints requirements/build.txt 'penstock-spark[java]'
+	$(FROM_WHEELS) --python $(DIST)/environment/bin/python 'penstock-spark[java]'
 	$(UV) venv --quiet --python '$(python)' $(DIST)/core-alone
-	$(UV) pip install --quiet --python $(DIST)/core-alone/bin/python --find-links $(DIST)/wheels \
-		--constraint requirements/dev.txt --build-constraints requirements/build.txt penstock-core penstock-synthetic
+	$(FROM_WHEELS) --python $(DIST)/core-alone/bin/python penstock-core penstock-synthetic
 	cp tests/packaging/program.py tests/packaging/core_alone.py $(DIST)
 	cd $(DIST) && environment/bin/penstock plugins list && environment/bin/penstock doctor
 	cd $(DIST) && environment/bin/penstock demo --batches 2 --rate 100 | tee demo.out \
@@ -159,7 +161,7 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group uv --output-file requirements/uv.txt
 	$(LOCK) $(ARGS) --group build --output-file requirements/build.txt
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
-		--no-emit-package penstock-core $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
+		$(patsubst %,--no-emit-package %,$(filter-out penstock-spark,$(OURS)))
 	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 	$(LOCK) $(ARGS) --group coverage --output-file requirements/coverage.txt
 	$(LOCK) $(ARGS) --group docs --output-file requirements/docs.txt

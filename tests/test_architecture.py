@@ -70,8 +70,8 @@ def test_the_search_sees_no_more(source: str) -> None:
 
 REPOSITORY = Path(__file__).parents[1]
 PUBLIC_MODULES = {"penstock", "penstock.spi", "penstock_testing"}
-# As `allowed_importers` of the contract "plugins-use-public-names".
-EXEMPT = ("plugins/testing/",)
+# Tests of the kit compare it with the engine.
+EXEMPT = ("plugins/testing/tests/",)
 
 
 def imported_core_modules(source: str) -> Iterator[str]:
@@ -249,3 +249,29 @@ def test_undocumented_methods_are_neither_overrides_nor_properties() -> None:
 def test_no_two_files_of_the_core_share_a_name() -> None:
     names = Counter(file.name for file in CORE.rglob("*.py"))
     assert [name for name, number in names.items() if number > 1] == ["__init__.py"]
+
+
+def attributes_on_one_line(source: str) -> list[int]:
+    """Lines of the statements that assign several attributes at once."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign)
+        and sum(isinstance(part, ast.Attribute) for target in node.targets for part in parts(target)) > 1
+    ]
+
+
+def parts(target: ast.expr) -> list[ast.expr]:
+    return target.elts if isinstance(target, ast.Tuple) else [target]
+
+
+def test_a_line_sets_one_attribute() -> None:
+    lines = {
+        str(file.relative_to(CORE)): attributes_on_one_line(file.read_text("utf-8")) for file in CORE.rglob("*.py")
+    }
+    assert {file: numbers for file, numbers in lines.items() if numbers} == {}
+
+
+@pytest.mark.parametrize("source", ["self.a, self.b = 1, 2", "self.a = self.b = 1"])
+def test_the_search_sees_several_attributes_on_one_line(source: str) -> None:
+    assert attributes_on_one_line(source) == [1]

@@ -94,7 +94,7 @@ class Program:
 
 def run_the_page() -> dict[str, Any]:
     """Execute all Python of the page, in order; return its names."""
-    page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
+    page = Path(__file__).parents[3] / "docs" / "writing-a-receiver.md"
     names: dict[str, Any] = {"ssc": Program(), "rows": [], "ReceiverHost": ReceiverHost}
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
         # Ends at the receiver's end otherwise, which does not come.

@@ -82,5 +82,5 @@ sys.settrace(trace)
 from {__name__} import test_blocked_thread_ends_when_it_wakes
 test_blocked_thread_ends_when_it_wakes()
 """
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120, cwd=root)

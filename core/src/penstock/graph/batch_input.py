@@ -28,7 +28,14 @@ _SENT_WITH_TASKS_BYTES = 1 << 18
 
 @frozen
 class BlocksInput:
-    """The blocks of a batch of receiver streams: pickled references and preferred hosts per partition."""
+    """The blocks of one batch of receiver streams, in partitions.
+
+    Attributes:
+        references: the pickled block references, one item per partition.
+        hosts: the preferred locations, one item per partition.
+        num_bytes: size of the blocks.
+        read: reads block references in tasks.
+    """
 
     references: tuple[bytes, ...]
     hosts: tuple[tuple[str, ...], ...]

@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 class InputDStream(Node):
-    """A stream without parents. Ids number the input streams in the order in which the program creates them."""
+    """A stream without parents.
+
+    Attributes:
+        id: number of the input stream, in the order in which the program creates them.
+        receiver: the receiver of a receiver stream, else ``None``.
+    """
 
     role = "input"
     receiver: Any = None

@@ -64,6 +64,9 @@ class Node(OnDriver):
         parents: the streams from which this one is computed.
         window_ms: length of the window of parents' RDDs from which an RDD is computed; 0 without a window.
         slide_ms: milliseconds between two RDDs; by default the slide of the parents, or the batch interval.
+
+    Raises:
+        ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
     role: ClassVar[Role] = "transformation"

@@ -151,10 +151,10 @@ class UnionDStream(Node):
 
 
 class TransformedDStream(Node):
-    """The RDDs that a function of the program (if foreign) or of an operator returns for the RDDs of the parents.
+    """The RDDs that a function returns for the RDDs of the parents.
 
-    The function gets the batch's datetime and the RDDs, an empty one for a parent without an RDD. ``None`` as a result
-    means no RDD for this batch, as in PySpark.
+    The function is an operator's, or if it is foreign the program's. It gets the batch's datetime and the RDDs, with an
+    empty RDD for a parent without one. ``None`` as a result means no RDD for this batch, as in PySpark.
     """
 
     runs_foreign_code = False

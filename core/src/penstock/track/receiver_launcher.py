@@ -59,7 +59,9 @@ class ReceiverJob:
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self.task = task
-        self._sc, self._hosts, self._on_end = sc, hosts, on_end
+        self._sc = sc
+        self._hosts = hosts
+        self._on_end = on_end
         #: The job group.
         self.group = f"penstock-receiver-{task.run_id}-{task.stream_id}-{task.epoch}"
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)

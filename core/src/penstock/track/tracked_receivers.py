@@ -104,7 +104,10 @@ class TrackedReceivers:
         self._jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
         # completed batch, which is written by the thread that completes it.
-        self._started_ms = self._rebalanced_ms = self._serve_asked_ms = self._batch_ms = 0.0
+        self._started_ms = 0.0
+        self._rebalanced_ms = 0.0
+        self._serve_asked_ms = 0.0
+        self._batch_ms = 0.0
         self._limit_rates(self.rate_limits.limits())
 
     # -- on any thread --

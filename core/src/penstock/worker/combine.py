@@ -40,7 +40,7 @@ _HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
 
 @frozen
 class Combiner:
-    """PySpark's functions to combine the values of a key, and the memory (MB) from which on the worker spills."""
+    """The functions that combine the values of a key, as PySpark names them. Above the limit the worker spills."""
 
     createCombiner: Callable[[Any], Any]
     mergeValue: Callable[[Any, Any], Any]

@@ -27,7 +27,7 @@ _LONGEST = 1000
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition: the number of its keys, and the messages of the first."""
+    """The errors of a state function in one partition: their number, and the messages of the first ones."""
 
     count: int = 0
     messages: list[str] = field(factory=list)

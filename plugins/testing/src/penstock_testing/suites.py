@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from penstock import ConfigurationError
-from penstock.spi import GlobalState, UnknownNameError
+from penstock.spi import UnknownNameError
 from penstock_testing.block_store_subject import BlockStoreSubject
 from penstock_testing.capabilities import Capabilities
 from penstock_testing.check import PINNED, Check, Kind, check_of
@@ -38,6 +38,7 @@ from penstock_testing.checks.receiver_rate import ReceiverRateChecks
 from penstock_testing.listener_subject import ListenerSubject
 from penstock_testing.live_subject import LiveSubject
 from penstock_testing.packaging_subject import PackagingSubject
+from penstock_testing.process_state import process_state
 from penstock_testing.rate_estimator_subject import RateEstimatorSubject
 from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.subject import Subject
@@ -117,7 +118,7 @@ class ConformanceSuite:
         """The plugin under test, for one check. What it changed in the process is restored at the end."""
         self.refuse_incomplete()
         check: Check = request.node.get_closest_marker("conformance").args[0]
-        state = GlobalState()
+        state = process_state()
         with tempfile.TemporaryDirectory(prefix="penstock-check-", ignore_cleanup_errors=True) as folder:
             temporary, work = Path(folder) / "tmp", Path(folder) / "work"
             temporary.mkdir()

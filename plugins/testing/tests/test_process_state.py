@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.global_state import GlobalState
+from penstock_testing.process_state import process_state
 
 
 def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    state, path = GlobalState(), list(sys.path)
+    state, path = process_state(), list(sys.path)
     os.environ["ADDED_BY_A_TEST"] = "secret"
     os.chdir(tmp_path)
     sys.path.insert(0, "added")
@@ -43,7 +43,7 @@ def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_filter_for_the_warnings_of_one_library_is_no_change() -> None:
-    state = GlobalState()
+    state = process_state()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="numpy.dtype size changed")
         assert state.changes() == []
@@ -53,7 +53,7 @@ def test_additions_are_kept_behind_what_was_there(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "path", ["first", "last"])
     monkeypatch.setenv("CHANGED_BY_A_TEST", "was")
     monkeypatch.delenv("ADDED_BY_A_TEST", raising=False)
-    state = GlobalState()
+    state = process_state()
     sys.path[:] = ["added", "last"]
     os.environ.update(CHANGED_BY_A_TEST="changed", ADDED_BY_A_TEST="added")
     state.restore(keep_additions=True)
@@ -66,7 +66,7 @@ def test_deleted_working_directory_is_tolerated(monkeypatch: pytest.MonkeyPatch,
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    state = GlobalState()
+    state = process_state()
     folder.rmdir()
     assert state.changed() == ["the working directory"]
     state.restore()
