@@ -12,8 +12,9 @@ from typing import Any
 from tests.helpers.waiting import wait_for
 
 from penstock.runtime import clock
+from penstock_testing import manual_clock
 
-_WAITING = {threading.__file__, queue.__file__, clock.__file__}
+_WAITING = {threading.__file__, queue.__file__, clock.__file__, manual_clock.__file__}
 
 
 def await_blocked(function: Callable[..., Any], threads: int = 1, *, inside: bool = False) -> None:

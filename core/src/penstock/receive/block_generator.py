@@ -108,12 +108,13 @@ class BlockGenerator:
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._listener = listener
-        self._bounds = bounds
+        self._max_records = bounds.records
+        self._max_bytes = bounds.num_bytes
         self._clock = clock
         self._hold = hold
         self._state = GeneratorState.Initialized
-        # Whether add_data fails although the generator is active.
-        self._refuses = False
+        #: Whether records may be stored now: the generator is active and refuses none.
+        self.accepts_data = False
         self._buffer = _Block()
         # The last block that was cut; blocks are done in the order of their cuts.
         self._last_cut = _Block(done=True)
@@ -143,11 +144,6 @@ class BlockGenerator:
         return self._state
 
     @property
-    def accepts_data(self) -> bool:
-        """Whether records may be stored now."""
-        return self._state is GeneratorState.Active and not self._refuses
-
-    @property
     def pending_bytes(self) -> int:
         """The size of the records that are not accepted yet, as ``Bounds`` counts it."""
         return self._pending_bytes
@@ -155,6 +151,7 @@ class BlockGenerator:
     def start(self) -> None:
         """Start to accept records and to generate blocks."""
         self._state = GeneratorState.Active
+        self.accepts_data = True
         self._timer.start(self._timer.start_time_ms())
         for thread in self._threads:
             thread.start()
@@ -171,12 +168,14 @@ class BlockGenerator:
         """
         num_bytes = sys.getsizeof(record)
         with self._room:
-            if self._pending_records and self._is_full(num_bytes):
+            pending = self._pending_records
+            # Not a call of _is_full: this is done per record.
+            if pending and (pending >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes):
                 with self._hold():
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
                         self._room.wait()
-            if self._state is not GeneratorState.Active or self._refuses:
+            if not self.accepts_data:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
             buffer = self._buffer
             if on_stored is not None:
@@ -191,7 +190,7 @@ class BlockGenerator:
     def refuse(self, refuses: bool) -> None:
         """Refuse new records for the time being, or accept them again."""
         with self._room:
-            self._refuses = refuses
+            self.accepts_data = self._state is GeneratorState.Active and not refuses
             self._room.notify_all()
 
     def flush(self) -> None:
@@ -206,6 +205,7 @@ class BlockGenerator:
         with self._room:
             is_active = self._state is GeneratorState.Active
             self._state = GeneratorState.StoppedAddingData if is_active else GeneratorState.StoppedAll
+            self.accepts_data = False
             self._room.notify_all()
         if not is_active:
             return
@@ -218,7 +218,7 @@ class BlockGenerator:
         self._state = GeneratorState.StoppedAll
 
     def _is_full(self, num_bytes: int) -> bool:
-        return self._pending_records >= self._bounds.records or self._pending_bytes + num_bytes > self._bounds.num_bytes
+        return self._pending_records >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes
 
     def _on_tick(self) -> None:
         self._listener.on_generate_block()

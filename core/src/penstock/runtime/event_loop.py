@@ -62,9 +62,6 @@ class EventLoop(Generic[E]):
             if self._stopped:
                 return
             heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, next(self._order), event))
-            # If it is set, the loop has not looked at the heap since, and is awake or being woken.
-            if self._changed.is_set():
-                return
             self._changed.set()
         self._clock.wake()
 
