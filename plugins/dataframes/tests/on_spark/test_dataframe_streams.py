@@ -17,7 +17,7 @@ from penstock_dataframes.frame_nodes import SourceFrames
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
