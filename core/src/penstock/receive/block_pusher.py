@@ -20,7 +20,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, ErrorOccurred, Event
+from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, Event, Report
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -129,7 +129,7 @@ class BlockPusher:
             records = [record for number, record in enumerate(records) if number not in left_out]
             count, kind = len(left_out), type(first).__name__
             what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
-            self._take(ErrorOccurred(what, error))
+            self._take(Report(what, error))
             if not records:
                 return PushedBlock(self, self._next, None, left_out)
             table = arrow_form.encode(records)

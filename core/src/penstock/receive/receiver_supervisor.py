@@ -35,7 +35,7 @@ from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
 from penstock.receive.restart_events import Effect, Event, Intake
 from penstock.receive.restart_lifecycle import step, with_error
-from penstock.receive.running_receiver import RestartPolicy, RunningReceiver, Terminated, new_receiver
+from penstock.receive.running_receiver import RunningReceiver, Terminated, new_receiver
 from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
@@ -82,9 +82,7 @@ class ReceiverSupervisor:
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
-        self._state = new_receiver(
-            launch.stream_id, RestartPolicy.of(settings), f"{self.application_id}/{launch.epoch}"
-        )
+        self._state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
         # Guards the state, and the order of the effects that return at once.
         self._lock = threading.Lock()
         # Set to wake who waits: for a restart, and for the end.
@@ -171,21 +169,11 @@ class ReceiverSupervisor:
 
     def obey(self, desired: UpdateRateLimit) -> None:
         """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
-        self.take(events.DesiredState(desired.number, desired.rate, desired.paused))
-
-    def update(self, number: int = 0, *, rate: float | None = 0.0, paused: bool | None = None) -> None:
-        """Apply a desired state unless one with a higher number was applied before.
-
-        Args:
-            number: the desired state's number; 0 where the caller keeps the order itself.
-            rate: records/s, ``None`` for no limit; a rate of 0 or less leaves it unchanged.
-            paused: hold every store; ``None`` leaves that unchanged.
-        """
-        self.take(events.DesiredState(number, rate, paused))
+        self.take(desired)
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
-        self.take(events.ErrorOccurred(message, error))
+        self.take(events.Report(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way.
