@@ -165,11 +165,11 @@ def test_awaited_store_does_not_block_the_event_loop(
         # The block timer and the store, which the pause holds.
         await asyncio.to_thread(clock.await_waiters, 2)
         log.add("loop runs")
-        supervisor.obey(UpdateRateLimit(0.0, 2))
+        supervisor.take(UpdateRateLimit(0.0, 2))
         await storing
 
     supervisor = supervise(Scripted(log, receive))
-    supervisor.obey(UpdateRateLimit(0.0, 1, True))
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     supervisor.start()
     log.await_count("returned")
     supervisor.stop("enough")

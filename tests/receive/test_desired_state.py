@@ -21,8 +21,8 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 def test_a_late_pause_does_not_hold_stores(supervise: Supervise, receiver: Noting, background: Background) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.obey(UpdateRateLimit(0.0, 2))
-    supervisor.obey(UpdateRateLimit(0.0, 1, True))
+    supervisor.take(UpdateRateLimit(0.0, 2))
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     background(lambda: receiver.store_all(["a"])).result(timeout=10)
 
 
@@ -31,21 +31,21 @@ def test_a_late_resume_does_not_end_a_pause(
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.obey(UpdateRateLimit(0.0, 2, True))
-    supervisor.obey(UpdateRateLimit(0.0, 1))
+    supervisor.take(UpdateRateLimit(0.0, 2, True))
+    supervisor.take(UpdateRateLimit(0.0, 1))
     storing = background(lambda: receiver.store_all(["a"]))
     # It waits in the limiter, which the clock shows: nothing lets it pass but the resume that follows.
     clock.await_waiters(2)
     assert not driver.blocks
-    supervisor.obey(UpdateRateLimit(0.0, 3))
+    supervisor.take(UpdateRateLimit(0.0, 3))
     storing.result(timeout=10)
 
 
 def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.obey(UpdateRateLimit(20.0, 5))
-    supervisor.obey(UpdateRateLimit(10.0, 4))
+    supervisor.take(UpdateRateLimit(20.0, 5))
+    supervisor.take(UpdateRateLimit(10.0, 4))
     assert receiver.rate_limit == 20.0
     assert [name for name in log.names if name.startswith("rate")] == ["rate 20.0"]
 
@@ -53,10 +53,10 @@ def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: Eve
 def test_rate_and_pause_share_one_number(supervise: Supervise, receiver: Noting) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.obey(UpdateRateLimit(0.0, 6))
-    supervisor.obey(UpdateRateLimit(30.0, 5, True))
+    supervisor.take(UpdateRateLimit(0.0, 6))
+    supervisor.take(UpdateRateLimit(30.0, 5, True))
     assert receiver.rate_limit is None
-    supervisor.obey(UpdateRateLimit(30.0, 7))
+    supervisor.take(UpdateRateLimit(30.0, 7))
     assert receiver.rate_limit == 30.0
 
 
@@ -66,7 +66,7 @@ def test_a_rate_that_arrives_during_registration_precedes_the_older_one_of_the_a
     supervisor = supervise(receiver)
     driver.rate = 10.0
     driver.on_message = lambda message: (
-        supervisor.obey(UpdateRateLimit(20.0, 1)) if isinstance(message, RegisterReceiver) else None
+        supervisor.take(UpdateRateLimit(20.0, 1)) if isinstance(message, RegisterReceiver) else None
     )
     supervisor.start()
     assert receiver.rate_limit == 20.0

@@ -117,11 +117,11 @@ def test_driver_and_full_disk_pause_independently(
     store.failures, store.error = 1, FULL[0]
     storing = background(lambda: receiver.store_all([1]))
     log.await_count(ReportError)
-    supervisor.obey(UpdateRateLimit(0.0, 1, True))
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     drive(storing)
     waiting = background(lambda: receiver.store_all([2]))
     await_blocked(RateLimiter.acquire)
-    supervisor.obey(UpdateRateLimit(0.0, 1))
+    supervisor.take(UpdateRateLimit(0.0, 1))
     drive(waiting)
 
 

@@ -86,7 +86,7 @@ def test_stop_returns_though_the_queue_is_held(
     monkeypatch.setattr(store_queue, "_STOP_S", 0.01)
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.obey(UpdateRateLimit(0.0, 1, True))
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     queue: StoreQueue[int] = StoreQueue(receiver)
     queue.put(1)
     await_blocked(RateLimiter.acquire)

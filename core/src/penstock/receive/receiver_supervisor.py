@@ -27,7 +27,6 @@ from penstock.receive.messages import (
     Registered,
     RegisterReceiver,
     ReportError,
-    UpdateRateLimit,
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
@@ -52,15 +51,9 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Run one receiver. The listener of its block generator.
+    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
 
-    Args:
-        receiver: a new instance for each supervisor.
-        launch: the message that registers the receiver, also after each restart.
-        settings: the application's.
-        driver: accepts the receiver and its blocks, and gets its errors.
-        blocks: stores blocks, and deletes those that the driver did not accept.
-        clock: the system's by default.
+    ``launch`` registers the receiver, also after each restart.
     """
 
     def __init__(
@@ -167,22 +160,12 @@ class ReceiverSupervisor:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
 
-    def obey(self, desired: UpdateRateLimit) -> None:
-        """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
-        self.take(desired)
-
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
         self.take(events.Report(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
-        """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way.
-
-        Args:
-            message: why.
-            error: the cause.
-            delay_ms: between stop and start; by default ``spark.streaming.receiverRestartDelay``, doubling.
-        """
+        """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way."""
         self.take(events.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
@@ -265,7 +248,9 @@ class ReceiverSupervisor:
                 case events.Flush():
                     self.take(self._flush(is_final=effect.is_final))
                 case events.CallOnDrained():
-                    self.take(self._call_on_drained())
+                    overrides = type(self._receiver).on_drained is not Receiver.on_drained
+                    method = self._receiver.on_drained
+                    self.take(self._call("on_drained", method) if overrides else events.CallReturned())
                 case events.Deregister():
                     self.take(self._deregister(effect))
                 case events.AwaitRestart():
@@ -298,11 +283,6 @@ class ReceiverSupervisor:
             return events.OnStartReturned(error)
         return events.OnStartReturned()
 
-    def _call_on_drained(self) -> Event:
-        if type(self._receiver).on_drained is Receiver.on_drained:
-            return events.CallReturned()
-        return self._call("on_drained", self._receiver.on_drained)
-
     def _call(self, name: str, method: Callable[[], object]) -> Event:
         """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
         over = threading.Event()
@@ -318,15 +298,11 @@ class ReceiverSupervisor:
                 self._clock.wake()
 
         EngineThread(f"receiver {name}", call).start()
-        self._wait(over, self._stop_timeout_ms)
-        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
-
-    def _wait(self, event: threading.Event, timeout_ms: float) -> None:
-        """Wait for an event; a timeout of 0 is none."""
-        if timeout_ms and not event.is_set():
-            self._clock.wait_for(timeout_ms, event)
+        if self._stop_timeout_ms and not over.is_set():
+            self._clock.wait_for(self._stop_timeout_ms, over)
         else:
-            event.wait()
+            over.wait()
+        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
         if not is_final:

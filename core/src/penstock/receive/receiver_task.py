@@ -206,7 +206,7 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._supervisor.obey(message),
+            UpdateRateLimit: lambda message: self._supervisor.take(message),
             CleanUpBlocks: on_clean_up,
         }
 
