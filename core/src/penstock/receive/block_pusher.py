@@ -53,15 +53,12 @@ class _Group:
 
 @define(eq=False)
 class PushedBlock:
-    """A stored block that waits for a report.
-
-    Attributes:
-        left_out: the errors of records that were left out, by position.
-    """
+    """A stored block that waits for a report."""
 
     _pusher: BlockPusher
     _group: _Group
     _stored: StoredBlock | None
+    # The errors of records that were left out, by position.
     left_out: Mapping[int, BaseException] = field(factory=dict)
 
     def await_accepted(self) -> None:
@@ -79,15 +76,10 @@ class PushedBlock:
 
 
 class BlockPusher:
-    """Push the blocks of one launch of a receiver.
+    """Pushes the blocks of one launch of a receiver.
 
-    Args:
-        launch: has the id of the input stream and the epoch.
-        settings: has the numbers of retries.
-        blocks: stores blocks.
-        report: reports stored blocks to the driver and returns its answer.
-        clock: times the delays between retries.
-        take: gives an event to the receiver's life cycle; must not block for long.
+    ``report`` sends stored blocks to the driver; ``take``, which must not block for long, gives an event to the
+    receiver's life cycle.
     """
 
     def __init__(
@@ -136,13 +128,7 @@ class BlockPusher:
         return evolve(self.push_table(table, len(records), None, arrival_ms), left_out=left_out)
 
     def push_table(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> PushedBlock:
-        """Store a block. Waits while the disk is full.
-
-        Args:
-            table: the records in their Arrow form.
-            count: number of records.
-            metadata: JSON values that the receiver gave with the records.
-            arrival_ms: when the receiver got the earliest of the records, ms since the epoch.
+        """Store a block of ``count`` records, the first of which arrived at ``arrival_ms``, and wait for disk space.
 
         Raises:
             StoreError: all retries failed.

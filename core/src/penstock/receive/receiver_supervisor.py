@@ -102,17 +102,14 @@ class ReceiverSupervisor:
 
     @property
     def state(self) -> RunningReceiver:
-        """The record of the receiver."""
         return self._state
 
     @property
     def is_started(self) -> bool:
-        """Whether ``onStart`` was called and the receiver was not stopped since."""
         return self._state.is_started
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the receiver was stopped, for good or until a restart."""
         return self._state.is_stopped
 
     @property
@@ -127,12 +124,10 @@ class ReceiverSupervisor:
 
     @property
     def stored_records(self) -> int:
-        """The number of records that were stored and accepted."""
         return self._state.stored_records
 
     @property
     def rate_limit(self) -> float | None:
-        """Records/s in force, ``None`` for no limit."""
         return self._state.rate
 
     def await_end(self, timeout_s: float | None = None) -> bool:
