@@ -75,7 +75,7 @@ def main() -> int:
     reports = []
     for suite in suites():
         report = run_suite(type(suite.__name__, (suite,), {"isolated": True}))
-        print(f"{suite.__name__}: {report.summary()}", flush=True)
+        print(report.summary(), flush=True)
         for result in report.failed:
             print(result.text(), flush=True)
         reports.append((suite, report))

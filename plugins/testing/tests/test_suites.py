@@ -23,6 +23,7 @@ from penstock_testing import (
     Result,
     checks_for,
     run_checks,
+    run_suite,
 )
 from penstock_testing.check import Kind
 
@@ -141,6 +142,21 @@ def test_suite_that_lost_a_check_fails_the_run(
     ended, output = run("1.0", option, more="def make(self, _interval): pytest.skip('not made')")
     assert words in output, output
     assert ended == status
+
+
+def test_suite_may_have_tests_of_its_own(run: Callable[..., tuple[int, str]]) -> None:
+    own = "def test_constancy(self): assert self.make().compute(0, 1, 1, 0) == 1.0"
+    status, output = run("1.0", "-k=RE_01 or constancy", more=own)
+    assert "2 passed" in output
+    assert status == 0
+
+    class Own(RateEstimatorSuite):
+        make = SteadyEstimator
+
+        def test_own(self) -> None:
+            raise AssertionError("not a check")
+
+    assert [result.id for result in run_suite(Own, ["RE-01"]).results] == ["RE-01"]
 
 
 class _Kills(SteadyEstimator):

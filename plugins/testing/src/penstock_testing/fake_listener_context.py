@@ -84,7 +84,8 @@ class FakeListenerContext(ListenerContext):
         restored: Mapping[str, Any] | None = None,
     ) -> None:
         self._configuration = MappingProxyType(dict(configuration or {}))
-        self._interval_ms, self._streams = batch_interval_ms, tuple(streams)
+        self._interval_ms = batch_interval_ms
+        self._streams = tuple(streams)
         self._restored = dict(restored or {})
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
@@ -239,7 +240,8 @@ class FakeListenerContext(ListenerContext):
         return True
 
     def publish_ui(self, url: str, batch_page: str = "") -> None:
-        self.ui_url, self.batch_page = url, batch_page
+        self.ui_url = url
+        self.batch_page = batch_page
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
         self._stop_callbacks.append(callback)

@@ -29,11 +29,13 @@ class FileFeeder(Feeder):
 
     def __init__(self, *, growing: bool = True) -> None:
         self._root = tempfile.TemporaryDirectory(prefix="penstock-feeder-")
-        self._growing, self._numbers = growing, itertools.count()
+        self._growing = growing
+        self._numbers = itertools.count()
         self.folder = Path(self._root.name, "source")
         self.folder.mkdir()
         # The folder's present path, and its path during a cut.
-        self._at, self._away = self.folder, Path(self._root.name, "away")
+        self._at = self.folder
+        self._away = Path(self._root.name, "away")
 
     def options(self) -> Mapping[str, Any]:
         return {"path": str(self.folder)}

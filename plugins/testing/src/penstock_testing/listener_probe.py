@@ -76,4 +76,5 @@ class ListenerProbe:
     ) -> None:
         several = isinstance(listeners, Iterable) and not isinstance(listeners, str)
         self.listeners: list[object] = list(listeners) if several else [listeners]  # type: ignore[call-overload]
-        self.snapshot, self.backend = snapshot, backend
+        self.snapshot = snapshot
+        self.backend = backend

@@ -37,7 +37,7 @@ class RunningListener:
     """Listeners with their context. Delivers events one at a time, to PySpark-style listeners as views.
 
     Args:
-        subject: the kit of the running check.
+        subject: the subject of the running check.
         context: the context that ``make`` got.
         probe: the listeners.
 
@@ -48,7 +48,9 @@ class RunningListener:
     """
 
     def __init__(self, subject: ListenerSubject, context: FakeListenerContext, probe: ListenerProbe) -> None:
-        self._subject, self.context, self.probe = subject, context, probe
+        self._subject = subject
+        self.context = context
+        self.probe = probe
         self.delivered = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.initial_commands = len(context.commands)
@@ -120,7 +122,7 @@ class RunningListener:
 
 
 class ListenerSubject(Subject):
-    """The kit of the listener checks."""
+    """The listeners under test."""
 
     def context(self, streams: Sequence[int] = (0, 1)) -> FakeListenerContext:
         """A new context with the suite's configuration."""

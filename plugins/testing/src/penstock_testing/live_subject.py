@@ -89,7 +89,8 @@ class LiveRun:
     """
 
     def __init__(self, subject: Subject, folder: Path) -> None:
-        self._subject, self.folder = subject, folder
+        self._subject = subject
+        self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         subject.on_close(self.kill)
 
@@ -216,7 +217,7 @@ _finished: dict[Any, LiveResult | CheckFailure] = {}
 
 
 class LiveSubject(ReceiverSubject):
-    """The kit of the live checks. Finished runs are shared by the checks of one subject."""
+    """The plugin under test in programs on Spark. Finished runs are shared by the checks of one subject."""
 
     def needs_plugin(self) -> None:
         """Refuse a subject that another process cannot load."""

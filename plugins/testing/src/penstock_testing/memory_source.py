@@ -78,7 +78,9 @@ class MemoryConnection:
     """A connection to a ``MemorySource``. A cut of the source breaks it; ``close`` wakes a blocked ``read``."""
 
     def __init__(self, source: MemorySource, position: int) -> None:
-        self._source, self.position, self._closed = source, position, False
+        self._source = source
+        self.position = position
+        self._closed = False
 
     def read(self, at_most: int = 1000, timeout_s: float | None = None) -> list[tuple[int, Any]]:
         """Wait for records and return them with their positions; an empty list at the end of the source.

@@ -13,20 +13,19 @@ import json
 import logging
 import os
 import pickle
-import select
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import attrs
 from attrs import frozen
 
 from penstock.spi import API_VERSION, GROUP, KINDS, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
+from penstock_testing.forked import HUNG, in_fork
 from penstock_testing.leaks import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
@@ -170,54 +169,31 @@ def main() -> None:
 def _serve(request: dict[str, Any]) -> dict[str, Any]:
     """Answer a request in a forked process; ``{"end": reason}`` when the process does not answer."""
     with tempfile.TemporaryDirectory(prefix="penstock-probe-") as folder:
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            _fork(request, Path(folder), writer)
-        os.close(writer)
-        data, deadline, hung = b"", time.monotonic() + request["limit_s"], False
-        while not hung:
-            ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
-            hung = not ready
-            if hung:
-                os.kill(pid, signal.SIGKILL)
-            elif chunk := os.read(reader, 65536):
-                data += chunk
-            else:
-                break
-        os.close(reader)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if hung:
+        data, ended = in_fork(lambda: json.dumps(_answer(request, Path(folder))).encode(), request["limit_s"])
+        if data is not None:
+            answer: dict[str, Any] = json.loads(data)
+            return answer
+        if ended == HUNG:
             return {"end": f"it did not load within {request['limit_s']:g} s"}
-        if not data:
-            said = Path(folder, "output").read_text(errors="replace").strip().splitlines()
-            killed = f"its process was killed by {signal.Signals(-status).name}" if status < 0 else ""
-            end = killed or f"it ended the process with exit status {status}"
-            return {"end": end + (f": {said[-1]}" if said else "")}
-        answer: dict[str, Any] = json.loads(data)
-        return answer
+        output = Path(folder, "output").read_text(errors="replace").strip().splitlines()
+        end = f"its process {ended}" if "killed" in ended else f"it {ended.replace('ended', 'ended the process')}"
+        return {"end": end + (f": {output[-1]}" if output else "")}
 
 
-def _fork(request: dict[str, Any], folder: Path, writer: int) -> NoReturn:
-    """Answer in this forked process, with its own folders and output, then end the process."""
-    try:
-        for name in ("work", "temporary"):
-            (folder / name).mkdir()
-        os.chdir(folder / "work")
-        tempfile.tempdir = str(folder / "temporary")
-        output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        for descriptor in (1, 2):
-            os.dup2(output, descriptor)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.path[:] = request["path"]
-        if "pickle" in request:
-            answer = _unpickled(base64.b64decode(request["pickle"]))
-        else:
-            answer = _loaded(folder / "output", *request["entry"])
-        os.write(writer, json.dumps(answer).encode())
-    finally:
-        # Threads and exit handlers of a plugin do not delay the end.
-        os._exit(0)
+def _answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Answer in this forked process, with its own folders and output."""
+    for name in ("work", "temporary"):
+        (folder / name).mkdir()
+    os.chdir(folder / "work")
+    tempfile.tempdir = str(folder / "temporary")
+    output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.path[:] = request["path"]
+    if "pickle" in request:
+        return _unpickled(base64.b64decode(request["pickle"]))
+    return _loaded(folder / "output", *request["entry"])
 
 
 def _unpickled(pickled: bytes) -> dict[str, Any]:

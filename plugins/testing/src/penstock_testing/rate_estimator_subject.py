@@ -10,7 +10,7 @@ from penstock_testing.workload_run import WorkloadRun, simulate
 
 
 class RateEstimatorSubject(Subject):
-    """The kit of the rate estimator checks."""
+    """The rate estimator under test."""
 
     def make(self, batch_interval_ms: int = 1000) -> RateEstimator:
         """A new estimator."""

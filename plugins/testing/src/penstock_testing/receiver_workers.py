@@ -32,7 +32,8 @@ class ReceiverWorkers:
     """
 
     def __init__(self, receiver: Receiver[Any], *, can_end: bool = False) -> None:
-        self._receiver, self._can_end = receiver, can_end
+        self._receiver = receiver
+        self._can_end = can_end
         self._threads: list[threading.Thread] = []
         # A thread pool catches the errors of its tasks: they do not end its threads.
         self._pooled: list[threading.Thread] = []

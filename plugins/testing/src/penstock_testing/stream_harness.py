@@ -34,7 +34,9 @@ class StreamHarness:
     def __init__(
         self, sc: SparkContext, batch_interval_s: float = 1.0, checkpoint_directory: str | None = None
     ) -> None:
-        self._sc, self._batch_interval_s, self._checkpoint_directory = sc, batch_interval_s, checkpoint_directory
+        self._sc = sc
+        self._batch_interval_s = batch_interval_s
+        self._checkpoint_directory = checkpoint_directory
 
     def run(
         self, operation: Callable[..., DStream[Any]], *inputs: Batches, num_batches: int | None = None

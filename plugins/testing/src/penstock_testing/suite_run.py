@@ -96,6 +96,8 @@ def run_suite(
     with _timer_of_the_caller(), pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)
         status = pytest.main([*_OPTIONS, f"--rootdir={Path(__file__).parent}", __file__], plugins=[run])
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
     if status not in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}:
         raise RuntimeError(f"pytest ended with {status!r} and ran {len(run.results)} of {len(checks)} checks")
     results = tuple(run.results[check.id] for check in checks if check.id in run.results)
@@ -119,7 +121,9 @@ class _Run:
         return module
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if item.get_closest_marker("conformance").args[0].id in self._checks]  # type: ignore[union-attr]  # each is a check
+        # A suite may have tests of its own, which are no checks.
+        marked = [(item, marker) for item in items for marker in item.iter_markers("conformance")]
+        items[:] = [item for item, marker in marked if marker.args[0].id in self._checks]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         found = result_in(report)

@@ -50,10 +50,12 @@ class TcpFeeder(Feeder):
         self._wake_receiver.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         # All bytes that were put, and the offset at which each record ends.
-        self._data, self._ends = bytearray(), [0]
+        self._data = bytearray()
+        self._ends = [0]
         # Bytes sent so far, on all connections together.
         self._sent = self._connections = 0
-        self._state, self._open = "up", True
+        self._state = "up"
+        self._open = True
         self._peers: set[socket.socket] = set()
         self._listener = _bound(0)
         self.port: int = self._listener.getsockname()[1]

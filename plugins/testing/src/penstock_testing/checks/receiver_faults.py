@@ -165,7 +165,8 @@ class _Attempts:
     """Counts attempts to connect: polls of the source or reported errors, whichever are more."""
 
     def __init__(self, feeder: Feeder, harness: ReceiverHarness) -> None:
-        self._feeder, self._harness = feeder, harness
+        self._feeder = feeder
+        self._harness = harness
         #: When each was seen, in real seconds.
         self.moments_s: list[float] = []
 

@@ -28,7 +28,9 @@ class _Limited:
     """A receiver on a manual clock, whose source has more records than the rate limit permits."""
 
     def __init__(self, subject: ReceiverSubject, count: int, conf: Mapping[str, str]) -> None:
-        self.subject, self.clock, self.count = subject, ManualClock(_BEGIN_MS), count
+        self.subject = subject
+        self.clock = ManualClock(_BEGIN_MS)
+        self.count = count
         self.feeder = None if subject.suite.feeder is None else subject.feeder()
         self.harness = subject.run(subject.make(self.feeder), self.clock, {**_CONF, **conf})
         self.put(count)
