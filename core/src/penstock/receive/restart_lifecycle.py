@@ -274,7 +274,7 @@ class _Transition:
         if not self.receiver.is_registered:
             # Nobody else reports it: the driver does not know the receiver.
             self._log("warning", "receiver stopped before its start", reason=message)
-            self._terminate(then, is_deregistered=False)
+            self._become(Terminated(then.task_error), events.EndAwaitTermination())
             return
         counts = {"stored": self.receiver.stored_records, "flushed": flushed, "dropped": dropped}
         self._log("info", "receiver stopped", reason=message, **counts)
@@ -287,12 +287,9 @@ class _Transition:
         if isinstance(state.then, Restart):
             self._become(AwaitingRestart(), events.AwaitRestart(state.then.delay_ms))
         elif state.is_final:
-            self._terminate(state.then, is_deregistered=event.is_delivered)
+            self._become(Terminated(state.then.task_error, event.is_delivered), events.EndAwaitTermination())
         else:
             self._flush(state.then)
-
-    def _terminate(self, stop: Stop, *, is_deregistered: bool) -> None:
-        self._become(Terminated(stop.task_error, is_deregistered), events.EndAwaitTermination())
 
     # -- rate and pause --
 
