@@ -47,7 +47,8 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
     serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
-    return type(record.state), serves, is_lost, record.refusals, len(record.failures_ms), record.policy.max_failures
+    failures = len(record.failures_ms), record.policy.settings.max_restarts
+    return type(record.state), serves, is_lost, record.refusals, *failures
 
 
 def relaunch_transitions() -> set[tuple[str, str]]:

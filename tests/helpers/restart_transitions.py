@@ -9,13 +9,14 @@ from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.receive import restart_events as events
+from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.restart_lifecycle import step
-from penstock.receive.running_receiver import RestartPolicy, RunningReceiver, new_receiver
+from penstock.receive.running_receiver import RunningReceiver, new_receiver
 
 _ERROR = OSError("reset by peer")
 # Every step is later than both timeouts.
 _STEP_MS = 10_000
-_SETTINGS = evolve(RestartPolicy.of(Settings.parse({})), start_timeout_ms=5000, stop_timeout_ms=5000)
+_SETTINGS = evolve(Settings.parse({}), start_timeout_ms=5000, stop_timeout_ms=5000)
 
 
 def _events() -> Iterator[events.Event]:
@@ -33,11 +34,11 @@ def _events() -> Iterator[events.Event]:
     yield events.Flushed()
     yield events.RestartDelayOver()
     yield events.Tick()
-    yield events.DesiredState(1, 10.0, True)
+    yield UpdateRateLimit(10.0, 1, True)
     yield events.DiskFull(_ERROR)
     yield events.DiskWaitOver()
     yield events.BlocksAccepted(1)
-    yield events.ErrorOccurred("lost", _ERROR)
+    yield events.Report("lost", _ERROR)
 
 
 def _essence(receiver: RunningReceiver) -> object:

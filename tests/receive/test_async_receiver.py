@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import AsyncReceiver
-from penstock.receive.messages import ReportError
+from penstock.receive.messages import ReportError, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
@@ -165,11 +165,11 @@ def test_awaited_store_does_not_block_the_event_loop(
         # The block timer and the store, which the pause holds.
         await asyncio.to_thread(clock.await_waiters, 2)
         log.add("loop runs")
-        supervisor.update(2, paused=False)
+        supervisor.take(UpdateRateLimit(0.0, 2))
         await storing
 
     supervisor = supervise(Scripted(log, receive))
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     supervisor.start()
     log.await_count("returned")
     supervisor.stop("enough")

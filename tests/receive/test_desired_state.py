@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from penstock.receive.messages import RegisterReceiver
+from penstock.receive.messages import RegisterReceiver, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
@@ -21,8 +21,8 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 def test_a_late_pause_does_not_hold_stores(supervise: Supervise, receiver: Noting, background: Background) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(2, paused=False)
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 2))
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     background(lambda: receiver.store_all(["a"])).result(timeout=10)
 
 
@@ -31,21 +31,21 @@ def test_a_late_resume_does_not_end_a_pause(
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(2, paused=True)
-    supervisor.update(1, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 2, True))
+    supervisor.take(UpdateRateLimit(0.0, 1))
     storing = background(lambda: receiver.store_all(["a"]))
     # It waits in the limiter, which the clock shows: nothing lets it pass but the resume that follows.
     clock.await_waiters(2)
     assert not driver.blocks
-    supervisor.update(3, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 3))
     storing.result(timeout=10)
 
 
 def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(5, rate=20.0)
-    supervisor.update(4, rate=10.0)
+    supervisor.take(UpdateRateLimit(20.0, 5))
+    supervisor.take(UpdateRateLimit(10.0, 4))
     assert receiver.rate_limit == 20.0
     assert [name for name in log.names if name.startswith("rate")] == ["rate 20.0"]
 
@@ -53,10 +53,10 @@ def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: Eve
 def test_rate_and_pause_share_one_number(supervise: Supervise, receiver: Noting) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(6, paused=False)
-    supervisor.update(5, rate=30.0, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 6))
+    supervisor.take(UpdateRateLimit(30.0, 5, True))
     assert receiver.rate_limit is None
-    supervisor.update(7, rate=30.0)
+    supervisor.take(UpdateRateLimit(30.0, 7))
     assert receiver.rate_limit == 30.0
 
 
@@ -66,7 +66,7 @@ def test_a_rate_that_arrives_during_registration_precedes_the_older_one_of_the_a
     supervisor = supervise(receiver)
     driver.rate = 10.0
     driver.on_message = lambda message: (
-        supervisor.update(1, rate=20.0) if isinstance(message, RegisterReceiver) else None
+        supervisor.take(UpdateRateLimit(20.0, 1)) if isinstance(message, RegisterReceiver) else None
     )
     supervisor.start()
     assert receiver.rate_limit == 20.0

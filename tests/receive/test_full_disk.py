@@ -13,7 +13,7 @@ from tests.helpers import await_blocked
 
 from penstock import Block
 from penstock.errors import StoreError
-from penstock.receive.messages import DeregisterReceiver, ReportError
+from penstock.receive.messages import DeregisterReceiver, ReportError, UpdateRateLimit
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
@@ -117,11 +117,11 @@ def test_driver_and_full_disk_pause_independently(
     store.failures, store.error = 1, FULL[0]
     storing = background(lambda: receiver.store_all([1]))
     log.await_count(ReportError)
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     drive(storing)
     waiting = background(lambda: receiver.store_all([2]))
     await_blocked(RateLimiter.acquire)
-    supervisor.update(1, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 1))
     drive(waiting)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from penstock import Block
 from penstock.errors import ReceiverStoppedError
+from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
@@ -107,7 +108,7 @@ def test_over_several_busy_and_idle_times_no_form_of_store_exceeds_it(
     supervisor = supervise(receiver, {"spark.streaming.receiver.maxRate": str(RATE)})
     supervisor.start()
     # No estimate lifts the maximum.
-    supervisor.update(1, rate=10 * RATE)
+    supervisor.take(UpdateRateLimit(10 * RATE, 1))
     storing = [background(partial(releases.keep_storing, receiver, form)) for form in forms]
     while clock.now_ms() < SECONDS * 1000:
         # Who stores, and the timer that cuts blocks.

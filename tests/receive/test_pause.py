@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.messages import RegisterReceiver
+from penstock.receive.messages import RegisterReceiver, UpdateRateLimit
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
@@ -46,7 +46,7 @@ def test_pause_holds_every_form_of_store_until_resume(
 ) -> None:
     supervisor = supervise(receiver, conf)
     supervisor.start()
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     storing = background(lambda: STORES[form](receiver))
     await_blocked(RateLimiter.acquire)
     # However long it takes.
@@ -54,7 +54,7 @@ def test_pause_holds_every_form_of_store_until_resume(
         clock.advance(1000)
     await_blocked(RateLimiter.acquire)
     assert records() == []
-    supervisor.update(1, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 1))
     drive(storing)
     supervisor.stop("done")
     assert records() == ["a"]
@@ -72,7 +72,7 @@ def test_a_stop_ends_the_wait_and_nothing_was_stored(
 ) -> None:
     supervisor = supervise(receiver, conf)
     supervisor.start()
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     storing = background(lambda: STORES[form](receiver))
     await_blocked(RateLimiter.acquire)
     supervisor.stop("enough")
@@ -87,7 +87,7 @@ def test_records_stored_before_a_pause_are_reported_during_it(
     supervisor = supervise(receiver)
     supervisor.start()
     receiver.store("a")
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     clock.await_waiters()
     clock.advance(1000)
     wait_for(records, "the record of before the pause")
@@ -101,7 +101,7 @@ def test_records_stored_in_onStop_are_accepted_during_a_pause(
     receiver.on_stop = lambda: receiver.store_all(["last"])
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     supervisor.stop("enough")
     assert records() == ["last"]
 
@@ -114,7 +114,7 @@ def test_receiver_registering_during_a_pause_is_paused(
     supervisor.start()
     storing = background(lambda: receiver.store_all(["a"]))
     await_blocked(RateLimiter.acquire)
-    supervisor.update(1, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 1))
     storing.result(timeout=10)
 
 
@@ -126,7 +126,7 @@ def test_pause_during_registration_precedes_the_older_one_of_the_answer(
 
     def told_meanwhile(message: object) -> None:
         if isinstance(message, RegisterReceiver):
-            supervisor.update(1, paused=paused)
+            supervisor.take(UpdateRateLimit(0.0, 1, paused=paused))
 
     driver.on_message, driver.paused = told_meanwhile, not paused
     supervisor.start()
@@ -143,14 +143,14 @@ def test_pause_survives_a_restart(
     supervisor = supervise(receiver, {"spark.streaming.receiverRestartDelay": "100"})
     supervisor.start()
     driver.paused = True
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     supervisor.restart("again")
     clock.await_waiters(2)
     clock.advance(1000)
     log.await_count("onStart", 2)
     storing = background(lambda: receiver.store_all(["a"]))
     await_blocked(RateLimiter.acquire)
-    supervisor.update(1, paused=False)
+    supervisor.take(UpdateRateLimit(0.0, 1))
     storing.result(timeout=10)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.messages import ReportError
+from penstock.receive.messages import ReportError, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
@@ -56,7 +56,7 @@ def test_receiver_is_notified_of_a_changed_rate(supervise: Supervise, receiver: 
     supervisor = supervise(receiver, {MAX_RATE: "50"})
     supervisor.start()
     for rate in (20.0, 20.0, 0.0, -1.0, float("nan"), 1000.0, 60.0):
-        supervisor.update(1, rate=rate)
+        supervisor.take(UpdateRateLimit(rate, 1))
     assert receiver.rate_limit == 50
     assert [entry for entry in log.names if entry.startswith("rate")] == ["rate 20.0", "rate 50.0"]
 
@@ -70,7 +70,7 @@ def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
     supervisor = supervise(receiver)
     supervisor.start()
     monkeypatch.setattr(receiver, "on_rate_change", fail)
-    supervisor.update(1, rate=5)
+    supervisor.take(UpdateRateLimit(5, 1))
     assert receiver.rate_limit == 5
     (reported,) = log.of(ReportError)
     assert "cannot slow down" in reported.error
@@ -149,7 +149,7 @@ def test_new_rate_wakes_waiting_callers(
     receiver.store(0)
     storing = background(lambda: receiver.store(1))
     clock.await_waiters(2)
-    supervisor.update(1, rate=1_000_000)
+    supervisor.take(UpdateRateLimit(1_000_000, 1))
     clock.await_waiters(2)
     clock.advance(1)
     storing.result(timeout=10)

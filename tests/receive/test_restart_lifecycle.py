@@ -23,7 +23,6 @@ from penstock.receive.running_receiver import (
     Interrupted,
     Receiving,
     Registering,
-    RestartPolicy,
     Starting,
     Stopping,
     Terminated,
@@ -32,11 +31,11 @@ from penstock.receive.running_receiver import (
 
 E = TypeVar("E")
 SETTINGS = evolve(
-    RestartPolicy.of(Settings.parse({})),
+    Settings.parse({}),
     start_timeout_ms=60_000,
     stop_timeout_ms=5000,
-    delay_ms=1000,
-    max_delay_ms=8000,
+    receiver_restart_delay_ms=1000,
+    max_relaunch_delay_ms=8000,
 )
 BOOM, LOST = ValueError("boom"), OSError("connection lost")
 ACCEPTED, RETURNED, LATE = events.RegistrationAnswered(), events.CallReturned(), events.CallReturned(in_time=False)
@@ -385,7 +384,7 @@ def test_error_of_a_thread_that_a_stop_ended_is_not_reported() -> None:
 )
 def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float) -> None:
     first, second = numbers
-    life = Life(*RUN, events.DesiredState(first, 10.0, True), events.DesiredState(second, 20.0, False))
+    life = Life(*RUN, UpdateRateLimit(10.0, first, True), UpdateRateLimit(20.0, second))
     assert life.receiver.rate == rate
     assert life.receiver.is_paused is (rate == 10.0)
     assert life.of(events.SetRate)[-1] == events.SetRate(rate)
@@ -393,20 +392,20 @@ def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
 def test_rate_that_is_no_rate_changes_nothing(rate: float | None) -> None:
-    life = Life(*RUN, events.DesiredState(1, 10.0), events.DesiredState(2, rate))
+    life = Life(*RUN, UpdateRateLimit(10.0, 1), UpdateRateLimit(rate, 2))
     assert (life.receiver.rate, life.effects) == (10.0, ())
 
 
 def test_rate_is_bounded_and_notified_when_it_changes() -> None:
-    life = Life(*RUN, initial_rate=50.0, max_rate=50.0)
+    life = Life(*RUN, initial_rate_per_s=50.0, max_rate_per_s=50.0)
     assert life.receiver.rate == 50.0
-    life.take(events.DesiredState(1, 20.0))
+    life.take(UpdateRateLimit(20.0, 1))
     assert life.effects == (events.SetRate(20.0), events.NotifyRate())
-    life.take(events.DesiredState(2, 20.0))
+    life.take(UpdateRateLimit(20.0, 2))
     assert not life.effects
-    life.take(events.DesiredState(3, 1000.0))
+    life.take(UpdateRateLimit(1000.0, 3))
     assert life.effects == (events.SetRate(50.0), events.NotifyRate())
-    life.take(events.DesiredState(4, 20.0), events.DesiredState(5, None))
+    life.take(UpdateRateLimit(20.0, 4), UpdateRateLimit(None, 5))
     assert life.effects == (events.SetRate(50.0), events.NotifyRate())
 
 
@@ -427,7 +426,7 @@ def test_rate_of_the_registration_is_in_force_though_a_stop_came_meanwhile() -> 
 
 
 def test_outdated_desired_state_of_a_registration_is_ignored() -> None:
-    life = Life(events.StartRequested(), events.DesiredState(5, 10.0, True))
+    life = Life(events.StartRequested(), UpdateRateLimit(10.0, 5, True))
     life.take(events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)), events.OnStartReturned())
     assert (life.receiver.rate, life.receiver.is_paused) == (10.0, True)
 
@@ -443,8 +442,8 @@ def test_receiver_is_held_while_any_block_waits_for_the_disk() -> None:
 
 @pytest.mark.parametrize("resumes_first", [True, False])
 def test_driver_and_full_disk_pause_independently(resumes_first: bool) -> None:
-    life = Life(*RUN, events.DiskFull(LOST), events.DesiredState(1, paused=True))
-    ends: list[Event] = [events.DesiredState(2, paused=False), events.DiskWaitOver()]
+    life = Life(*RUN, events.DiskFull(LOST), UpdateRateLimit(0.0, 1, True))
+    ends: list[Event] = [UpdateRateLimit(0.0, 2), events.DiskWaitOver()]
     first, second = ends if resumes_first else reversed(ends)
     assert life.take(first).of(events.SetPause) == [events.SetPause(True)]
     assert life.take(second).of(events.SetPause) == [events.SetPause(True), events.SetPause(False)]
@@ -456,7 +455,7 @@ def test_driver_and_full_disk_pause_independently(resumes_first: bool) -> None:
 def test_error_is_reported_in_every_state(taken: tuple[Event, ...]) -> None:
     life = Life(*taken)
     before = life.receiver
-    life.take(events.ErrorOccurred("odd record", BOOM))
+    life.take(events.Report("odd record", BOOM))
     assert (life.receiver, life.effects) == (before, (events.Report("odd record", BOOM),))
 
 

@@ -23,19 +23,18 @@ from penstock.receive.running_receiver import (
     Interrupted,
     Receiving,
     Restart,
-    RestartPolicy,
     Starting,
     Terminated,
     new_receiver,
 )
 
-SETTINGS = RestartPolicy.of(Settings.parse({}))
+SETTINGS = Settings.parse({})
 TRANSITIONS = restart_transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     start_timeout_ms=st.sampled_from([0, 5000]),
     stop_timeout_ms=st.sampled_from([0, 2000]),
-    max_rate=st.sampled_from([15.0, None]),
+    max_rate_per_s=st.sampled_from([15.0, None]),
 )
 ACTIVITIES = (
     events.Register,
@@ -139,7 +138,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     # -- the owner --
 
     @initialize(policy=POLICIES)
-    def configure(self, policy: RestartPolicy) -> None:
+    def configure(self, policy: Settings) -> None:
         self.receiver = new_receiver(0, policy)
         self.rate = self.receiver.rate
         self.is_configured = True
@@ -173,16 +172,16 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @rule(
         number=st.integers(0, 6),
         rate=st.sampled_from([None, 0.0, 10.0, 20.0]),
-        paused=st.sampled_from([None, True, False]),
+        paused=st.booleans(),
     )
-    def desire(self, number: int, rate: float | None, paused: bool | None) -> None:
+    def desire(self, number: int, rate: float | None, paused: bool) -> None:
         self.note_desired(number, rate, paused)
-        self.take(events.DesiredState(number, rate, paused))
+        self.take(UpdateRateLimit(rate, number, paused=paused))
 
-    def note_desired(self, number: int, rate: float | None, paused: bool | None) -> None:
+    def note_desired(self, number: int, rate: float | None, paused: bool) -> None:
         if number >= self.desired[0]:
             self.desired = (number, self.desired[1] if rate == 0.0 else rate)
-            self.driver_pauses = self.driver_pauses if paused is None else paused
+            self.driver_pauses = paused
 
     # -- the driver --
 
@@ -310,8 +309,8 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @invariant()
     def rate_is_that_of_the_newest_desired_state(self) -> None:
         assert self.rate == self.receiver.rate
-        policy, rate = self.receiver.policy, self.desired[1]
-        assert self.rate == lowest(policy.initial_rate if rate == 0.0 else rate, policy.max_rate)
+        policy, rate = self.receiver.settings, self.desired[1]
+        assert self.rate == lowest(policy.initial_rate_per_s if rate == 0.0 else rate, policy.max_rate_per_s)
 
     @invariant()
     def stores_are_held_while_there_is_a_reason(self) -> None:

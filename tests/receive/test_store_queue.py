@@ -10,6 +10,7 @@ from tests.helpers import await_blocked
 
 from penstock import ReceiverStoppedError
 from penstock.receive import store_queue
+from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.spi import StoreQueue
@@ -85,7 +86,7 @@ def test_stop_returns_though_the_queue_is_held(
     monkeypatch.setattr(store_queue, "_STOP_S", 0.01)
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update(1, paused=True)
+    supervisor.take(UpdateRateLimit(0.0, 1, True))
     queue: StoreQueue[int] = StoreQueue(receiver)
     queue.put(1)
     await_blocked(RateLimiter.acquire)

@@ -44,7 +44,7 @@ def test_batches_and_rates_do_not_depend_on_the_clock_of_a_receivers_host(
     supervisor = ReceiverSupervisor(
         receiver, registration, Settings.parse({}), client, LocalBlockHandler(tmp_path), there
     )
-    obey: Callable[[Any], object] = supervisor.obey
+    obey: Callable[[Any], object] = supervisor.take
     process.on_message = obey
     try:
         supervisor.start_soon()

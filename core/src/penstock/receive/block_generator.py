@@ -61,16 +61,12 @@ class BlockGeneratorListener(Protocol):
 
 @frozen
 class Bounds:
-    """The most that waits to be accepted.
-
-    Attributes:
-        records: number of records.
-        num_bytes: their size as ``sys.getsizeof`` counts it; a single record may exceed it.
-        blocks: number of generated blocks, and of stored ones.
-    """
+    """The most that waits to be accepted."""
 
     records: int
+    # Their size as ``sys.getsizeof`` counts it; a single record may exceed it.
     num_bytes: int
+    # Number of generated blocks, and of stored ones.
     blocks: int
 
 
@@ -89,14 +85,9 @@ class _Block:
 
 
 class BlockGenerator:
-    """Buffers records, generates blocks of them and has the listener push these.
+    """Buffers records, generates blocks of them every ``interval_ms`` and has the listener push these.
 
-    Args:
-        listener: stores blocks.
-        interval_ms: time between two cuts of the buffer.
-        bounds: at which ``add_data`` waits.
-        clock: drives the timer that cuts.
-        hold: entered by a caller of ``add_data`` while it waits.
+    ``hold`` is entered by a caller of ``add_data`` while it waits.
     """
 
     def __init__(
@@ -140,7 +131,6 @@ class BlockGenerator:
 
     @property
     def state(self) -> GeneratorState:
-        """Position in the life cycle."""
         return self._state
 
     @property
@@ -159,9 +149,7 @@ class BlockGenerator:
     def add_data(self, record: Any, on_stored: OnStored | None = None) -> None:
         """Buffer one record; wait while the bounds are reached.
 
-        Args:
-            record: any object.
-            on_stored: called once on the reporting thread, when the record is accepted or lost.
+        ``on_stored`` is called once on the reporting thread, when the record is accepted or lost.
 
         Raises:
             ReceiverStoppedError: the generator is not running; the record was not buffered.

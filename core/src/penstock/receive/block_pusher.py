@@ -20,7 +20,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, ErrorOccurred, Event
+from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, Event, Report
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -53,15 +53,12 @@ class _Group:
 
 @define(eq=False)
 class PushedBlock:
-    """A stored block that waits for a report.
-
-    Attributes:
-        left_out: the errors of records that were left out, by position.
-    """
+    """A stored block that waits for a report."""
 
     _pusher: BlockPusher
     _group: _Group
     _stored: StoredBlock | None
+    # The errors of records that were left out, by position.
     left_out: Mapping[int, BaseException] = field(factory=dict)
 
     def await_accepted(self) -> None:
@@ -79,15 +76,10 @@ class PushedBlock:
 
 
 class BlockPusher:
-    """Push the blocks of one launch of a receiver.
+    """Pushes the blocks of one launch of a receiver.
 
-    Args:
-        launch: has the id of the input stream and the epoch.
-        settings: has the numbers of retries.
-        blocks: stores blocks.
-        report: reports stored blocks to the driver and returns its answer.
-        clock: times the delays between retries.
-        take: gives an event to the receiver's life cycle; must not block for long.
+    ``report`` sends stored blocks to the driver; ``take``, which must not block for long, gives an event to the
+    receiver's life cycle.
     """
 
     def __init__(
@@ -129,20 +121,14 @@ class BlockPusher:
             records = [record for number, record in enumerate(records) if number not in left_out]
             count, kind = len(left_out), type(first).__name__
             what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
-            self._take(ErrorOccurred(what, error))
+            self._take(Report(what, error))
             if not records:
                 return PushedBlock(self, self._next, None, left_out)
             table = arrow_form.encode(records)
         return evolve(self.push_table(table, len(records), None, arrival_ms), left_out=left_out)
 
     def push_table(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> PushedBlock:
-        """Store a block. Waits while the disk is full.
-
-        Args:
-            table: the records in their Arrow form.
-            count: number of records.
-            metadata: JSON values that the receiver gave with the records.
-            arrival_ms: when the receiver got the earliest of the records, ms since the epoch.
+        """Store a block of ``count`` records, the first of which arrived at ``arrival_ms``, and wait for disk space.
 
         Raises:
             StoreError: all retries failed.

@@ -1,4 +1,7 @@
-"""Messages between the driver and its receivers. Each may arrive twice, so handlers are idempotent."""
+"""Messages between the driver and its receivers. Each may arrive twice, so handlers are idempotent.
+
+``stream_id`` is the id of the input stream, ``epoch`` the number of the launch.
+"""
 
 from __future__ import annotations
 
@@ -29,126 +32,95 @@ class ReceiverDriver(Protocol):
 
 @frozen
 class RegisterReceiver:
-    """Receiver to driver: a receiver is about to start, for the first time or again.
-
-    Attributes:
-        stream_id: id of the input stream.
-        epoch: number of the launch.
-        receiver_type: name of the receiver's class.
-        port: port of the receiver's endpoint.
-        host: address of that endpoint.
-        directory: directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
-        disk_bytes: size of the disk with the blocks, 0 if unknown.
-        plugin: distribution and version of the receiver's plugin there; empty if it belongs to none.
-    """
+    """Receiver to driver: a receiver is about to start, for the first time or again."""
 
     stream_id: int
     epoch: int
+    # Name of the receiver's class.
     receiver_type: str
+    # Port of the receiver's endpoint.
     port: int
+    # Address of that endpoint.
     host: str = "127.0.0.1"
+    # Directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
     directory: str = ""
+    # Size of the disk with the blocks, 0 if unknown.
     disk_bytes: int = 0
+    # Distribution and version of the receiver's plugin there; empty if it belongs to none.
     plugin: str = ""
 
 
 @frozen
 class UpdateRateLimit:
-    """Driver to receiver: the desired state. A receiver ignores one with a lower number than it has seen.
+    """Driver to receiver: the desired state. A receiver ignores one with a lower number than it has seen."""
 
-    Attributes:
-        rate: records/s; ``None`` for no limit.
-        number: grows with every change of the desired state.
-        paused: store nothing.
-    """
-
+    # Records/s; ``None`` for no limit.
     rate: float | None
+    # Grows with every change of the desired state.
     number: int
+    # Store nothing.
     paused: bool = False
 
 
 @frozen
 class Registered(Reply):
-    """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state.
+    """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state."""
 
-    Attributes:
-        desired: rate limit and pause; ``None`` where the driver sets neither: those in force stay.
-    """
-
+    # Rate limit and pause; ``None`` where the driver sets neither: those in force stay.
     desired: UpdateRateLimit | None = None
 
 
 @frozen
 class AddBlocks:
-    """Receiver to driver: these blocks are stored. The driver accepts all or none.
-
-    Attributes:
-        stream_id: id of the input stream.
-        epoch: number of the launch.
-        blocks: the blocks.
-        buffered_bytes: size of the records in the receiver's buffer that are in no accepted block yet.
-    """
+    """Receiver to driver: these blocks are stored. The driver accepts all or none."""
 
     stream_id: int
     epoch: int
     blocks: list[StoredBlock]
+    # Size of the records in the receiver's buffer that are in no accepted block yet.
     buffered_bytes: int = 0
 
 
 @frozen
 class ReportError:
-    """Receiver to driver: an error after which the receiver continues.
-
-    Attributes:
-        stream_id: id of the input stream.
-        epoch: number of the launch.
-        message: one line.
-        error: the traceback; empty if there is none.
-        log_lines: the last lines of the process's log, without secrets.
-    """
+    """Receiver to driver: an error after which the receiver continues."""
 
     stream_id: int
     epoch: int
+    # One line.
     message: str
+    # The traceback; empty if there is none.
     error: str
+    # The last lines of the process's log, without secrets.
     log_lines: list[str] = field(factory=list)
 
 
 @frozen
 class DeregisterReceiver:
-    """Receiver to driver: the receiver has stopped.
-
-    Attributes:
-        stream_id: id of the input stream.
-        epoch: number of the launch.
-        message: why it stopped.
-        error: the traceback if an error was the reason; else empty.
-        flushed: number of records that were buffered at the stop and are stored.
-        dropped: number of records that were buffered at the stop and are lost.
-        ended: it does not restart by itself, and every record that it took is stored or lost.
-        log_lines: the last lines of the process's log if an error was the reason, without secrets.
-    """
+    """Receiver to driver: the receiver has stopped."""
 
     stream_id: int
     epoch: int
+    # Why it stopped.
     message: str
+    # The traceback if an error was the reason; else empty.
     error: str
+    # Number of records that were buffered at the stop and are stored.
     flushed: int = 0
+    # Number of records that were buffered at the stop and are lost.
     dropped: int = 0
+    # It does not restart by itself, and every record that it took is stored or lost.
     ended: bool = False
+    # The last lines of the process's log if an error was the reason, without secrets.
     log_lines: list[str] = field(factory=list)
 
 
 @frozen
 class StopReceiver:
-    """Driver to receiver: stop, flush, deregister.
-
-    Attributes:
-        message: why.
-        serve_ms: how long to serve blocks afterwards, unless ``ReleaseReceiver`` comes earlier.
-    """
+    """Driver to receiver: stop, flush, deregister."""
 
     message: str
+    # How long to serve blocks afterwards, unless ``ReleaseReceiver`` comes earlier.
     serve_ms: int = 0
 
 

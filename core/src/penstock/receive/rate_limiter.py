@@ -24,28 +24,21 @@ _ROUNDING = 1e-6
 
 @define(eq=False)
 class _Request:
-    """Permits that a caller waits for.
+    """Permits that a caller waits for."""
 
-    Attributes:
-        count: number of permits.
-        ticket: total of permits earned since the start at which the request passes.
-        granted: number of permits it got; 0 if the limiter was stopped first, ``None`` while it waits.
-    """
-
+    # Number of permits.
     count: int
+    # Total of permits earned since the start at which the request passes.
     ticket: float
+    # Number of permits it got; 0 if the limiter was stopped first, ``None`` while it waits.
     granted: int | None = None
 
 
 class RateLimiter:
     """A token bucket with a queue: each request reserves its permits and waits until they are earned.
 
-    Args:
-        clock: its monotonic time counts.
-        max_rate: records/s that no update exceeds; ``None`` for no limit.
-        initial_rate: records/s until the first update; ``None`` for no limit.
-        burst_ms: permits are saved for this long; at least one record may always pass.
-        hold: entered by a caller while it waits.
+    Rates are in records/s, ``None`` for no limit; no update exceeds ``max_rate``. Permits are saved for ``burst_ms``,
+    at least one. ``hold`` is entered by a caller while it waits.
     """
 
     def __init__(

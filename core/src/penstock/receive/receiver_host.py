@@ -60,13 +60,7 @@ class BlockSink(ReceivedBlockHandler, Protocol):
 
 @frozen
 class TrackedLaunch:
-    """The sink of a receiver's Spark task: a driver elsewhere accepts blocks and gets reports.
-
-    Attributes:
-        registration: the message that registers the launch.
-        driver: answers the receiver's messages.
-        blocks: stores blocks.
-    """
+    """The sink of a receiver's Spark task: a driver elsewhere accepts blocks and gets reports."""
 
     registration: RegisterReceiver
     driver: ReceiverDriver
@@ -133,7 +127,7 @@ class ReceiverHost(Generic[T]):
         self._make = None if isinstance(receiver, Receiver) else receiver
         if self._make is not None and self._settings.is_set("log_level"):
             set_level(self._settings.log_level)
-        self._policy = RelaunchPolicy.of(self._settings)
+        self._policy = RelaunchPolicy(self._settings)
         self._failures_ms: tuple[float, ...] = ()
         self._failure = ""
         self._stopping = threading.Event()
@@ -290,7 +284,7 @@ class ReceiverHost(Generic[T]):
             desired, supervisor = self._desired, self._supervisor
         # A supervisor ignores one that another call has overtaken.
         if supervisor is not None:
-            supervisor.obey(desired)
+            supervisor.take(desired)
 
     def _answer_supervisor(self, message: object) -> Reply:
         """Answer a message of the supervisor that concerns no blocks."""
@@ -368,7 +362,8 @@ class ReceiverHost(Generic[T]):
         """Count a failure; give the receiver up if it was one too many."""
         now_ms, policy = self._clock.monotonic_ms(), self._policy
         self._failures_ms = policy.with_failure(self._failures_ms, now_ms)
-        relaunches_always = self._settings.is_set("on_receiver_failure") and policy.on_failure == "restart"
+        settings = self._settings
+        relaunches_always = settings.is_set("on_receiver_failure") and settings.on_receiver_failure == "restart"
         if self._failure or relaunches_always or not policy.is_exceeded(self._failures_ms, now_ms):
             return
         self._failure = f"the receiver is given up: {policy.exceeded_message(message)}"

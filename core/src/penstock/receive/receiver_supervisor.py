@@ -27,7 +27,6 @@ from penstock.receive.messages import (
     Registered,
     RegisterReceiver,
     ReportError,
-    UpdateRateLimit,
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
@@ -35,7 +34,7 @@ from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
 from penstock.receive.restart_events import Effect, Event, Intake
 from penstock.receive.restart_lifecycle import step, with_error
-from penstock.receive.running_receiver import RestartPolicy, RunningReceiver, Terminated, new_receiver
+from penstock.receive.running_receiver import RunningReceiver, Terminated, new_receiver
 from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
@@ -52,15 +51,9 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Run one receiver. The listener of its block generator.
+    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
 
-    Args:
-        receiver: a new instance for each supervisor.
-        launch: the message that registers the receiver, also after each restart.
-        settings: the application's.
-        driver: accepts the receiver and its blocks, and gets its errors.
-        blocks: stores blocks, and deletes those that the driver did not accept.
-        clock: the system's by default.
+    ``launch`` registers the receiver, also after each restart.
     """
 
     def __init__(
@@ -82,9 +75,7 @@ class ReceiverSupervisor:
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
-        self._state = new_receiver(
-            launch.stream_id, RestartPolicy.of(settings), f"{self.application_id}/{launch.epoch}"
-        )
+        self._state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
         # Guards the state, and the order of the effects that return at once.
         self._lock = threading.Lock()
         # Set to wake who waits: for a restart, and for the end.
@@ -111,17 +102,14 @@ class ReceiverSupervisor:
 
     @property
     def state(self) -> RunningReceiver:
-        """The record of the receiver."""
         return self._state
 
     @property
     def is_started(self) -> bool:
-        """Whether ``onStart`` was called and the receiver was not stopped since."""
         return self._state.is_started
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the receiver was stopped, for good or until a restart."""
         return self._state.is_stopped
 
     @property
@@ -136,12 +124,10 @@ class ReceiverSupervisor:
 
     @property
     def stored_records(self) -> int:
-        """The number of records that were stored and accepted."""
         return self._state.stored_records
 
     @property
     def rate_limit(self) -> float | None:
-        """Records/s in force, ``None`` for no limit."""
         return self._state.rate
 
     def await_end(self, timeout_s: float | None = None) -> bool:
@@ -169,32 +155,12 @@ class ReceiverSupervisor:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
 
-    def obey(self, desired: UpdateRateLimit) -> None:
-        """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
-        self.take(events.DesiredState(desired.number, desired.rate, desired.paused))
-
-    def update(self, number: int = 0, *, rate: float | None = 0.0, paused: bool | None = None) -> None:
-        """Apply a desired state unless one with a higher number was applied before.
-
-        Args:
-            number: the desired state's number; 0 where the caller keeps the order itself.
-            rate: records/s, ``None`` for no limit; a rate of 0 or less leaves it unchanged.
-            paused: hold every store; ``None`` leaves that unchanged.
-        """
-        self.take(events.DesiredState(number, rate, paused))
-
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
-        self.take(events.ErrorOccurred(message, error))
+        self.take(events.Report(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
-        """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way.
-
-        Args:
-            message: why.
-            error: the cause.
-            delay_ms: between stop and start; by default ``spark.streaming.receiverRestartDelay``, doubling.
-        """
+        """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way."""
         self.take(events.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
@@ -277,7 +243,9 @@ class ReceiverSupervisor:
                 case events.Flush():
                     self.take(self._flush(is_final=effect.is_final))
                 case events.CallOnDrained():
-                    self.take(self._call_on_drained())
+                    overrides = type(self._receiver).on_drained is not Receiver.on_drained
+                    method = self._receiver.on_drained
+                    self.take(self._call("on_drained", method) if overrides else events.CallReturned())
                 case events.Deregister():
                     self.take(self._deregister(effect))
                 case events.AwaitRestart():
@@ -310,11 +278,6 @@ class ReceiverSupervisor:
             return events.OnStartReturned(error)
         return events.OnStartReturned()
 
-    def _call_on_drained(self) -> Event:
-        if type(self._receiver).on_drained is Receiver.on_drained:
-            return events.CallReturned()
-        return self._call("on_drained", self._receiver.on_drained)
-
     def _call(self, name: str, method: Callable[[], object]) -> Event:
         """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
         over = threading.Event()
@@ -330,15 +293,11 @@ class ReceiverSupervisor:
                 self._clock.wake()
 
         EngineThread(f"receiver {name}", call).start()
-        self._wait(over, self._stop_timeout_ms)
-        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
-
-    def _wait(self, event: threading.Event, timeout_ms: float) -> None:
-        """Wait for an event; a timeout of 0 is none."""
-        if timeout_ms and not event.is_set():
-            self._clock.wait_for(timeout_ms, event)
+        if self._stop_timeout_ms and not over.is_set():
+            self._clock.wait_for(self._stop_timeout_ms, over)
         else:
-            event.wait()
+            over.wait()
+        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
         if not is_final:

@@ -60,39 +60,29 @@ _TLS_ADVICE = (
 
 @frozen
 class Driver:
-    """How receivers reach the driver.
+    """How receivers reach the driver."""
 
-    Attributes:
-        location: ``grpc://host:port`` of the tracker's endpoint.
-        token: the application's.
-        process: the driver's process if it is on this machine.
-    """
-
+    # ``grpc://host:port`` of the tracker's endpoint.
     location: str
     token: Token
+    # The driver's process if it is on this machine.
     process: block_directories.Process | None = None
 
 
 @frozen
 class ReceiverTask:
-    """One launch of a receiver, as it travels to the executor.
+    """One launch of a receiver, as it travels to the executor."""
 
-    Attributes:
-        receiver: a pickled copy of the program's instance.
-        stream_id: id of the input stream.
-        epoch: number of the launch.
-        run_id: names the directory of the run's blocks; differs between contexts.
-        driver: reports of the receiver go there.
-        settings: the application's.
-        log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
-    """
-
+    # A pickled copy of the program's instance.
     receiver: Receiver[Any]
     stream_id: int
     epoch: int
+    # Names the directory of the run's blocks; differs between contexts.
     run_id: str
+    # Reports of the receiver go there.
     driver: Driver
     settings: Settings = field(repr=False)
+    # Path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
@@ -206,7 +196,7 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._supervisor.obey(message),
+            UpdateRateLimit: lambda message: self._supervisor.take(message),
             CleanUpBlocks: on_clean_up,
         }
 

@@ -36,12 +36,7 @@ _MIN_SECRET = 4
 
 
 class RecentLines:
-    """Standard error of a process, whose last lines are kept.
-
-    Args:
-        stream: everything is written to it.
-        secrets: returns the texts to replace; called whenever lines are asked for.
-    """
+    """Standard error of a process, whose last lines are kept. ``secrets`` returns the texts to replace in ``lines``."""
 
     def __init__(self, stream: TextIO, secrets: Callable[[], Iterable[str]]) -> None:
         self._stream = stream

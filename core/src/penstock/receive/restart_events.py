@@ -1,6 +1,7 @@
 """What goes into the life cycle of a running receiver, events, and what comes out of it, effects.
 
-``message`` is one line everywhere, and ``error`` the exception that caused it. Rates are in records/s.
+``message`` is one line everywhere, and ``error`` the exception that caused it. Rates are in records/s, ``None`` for no
+limit. A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class ThreadFailed:
 
 
 @frozen
-class ErrorOccurred:
-    """An error after which the receiver continues."""
+class Report:
+    """Report an error to the driver; the receiver continues."""
 
     message: str
     error: BaseException | None = None
@@ -99,27 +100,12 @@ class RestartDelayOver:
     """The delay of a restart has passed, or was cut short by a stop."""
 
 
-# -- events: clock, driver, disk --
+# -- events: clock, disk, driver --
 
 
 @frozen
 class Tick:
     """Time has passed: check the deadlines of ``onStart``."""
-
-
-@frozen
-class DesiredState:
-    """The driver, or the host, sets rate limit and pause.
-
-    Attributes:
-        number: an event with a lower number than one before is outdated and ignored.
-        rate: ``None`` for no limit; zero, a negative number or NaN leaves the rate unchanged.
-        paused: hold every store; ``None`` leaves that unchanged.
-    """
-
-    number: int
-    rate: float | None = 0.0
-    paused: bool | None = None
 
 
 @frozen
@@ -141,24 +127,9 @@ class BlocksAccepted:
     records: int
 
 
-Event = (
-    StartRequested
-    | RestartRequested
-    | StopRequested
-    | ThreadFailed
-    | ErrorOccurred
-    | RegistrationAnswered
-    | OnStartReturned
-    | CallReturned
-    | Flushed
-    | Deregistered
-    | RestartDelayOver
-    | Tick
-    | DesiredState
-    | DiskFull
-    | DiskWaitOver
-    | BlocksAccepted
-)
+_Request = StartRequested | RestartRequested | StopRequested | ThreadFailed | Report | UpdateRateLimit
+_End = RegistrationAnswered | OnStartReturned | CallReturned | Flushed | Deregistered | RestartDelayOver
+Event = _Request | _End | Tick | DiskFull | DiskWaitOver | BlocksAccepted
 
 
 # -- effects that return at once; carried out before the next event is handled --
@@ -184,7 +155,7 @@ class SetIntake:
 
 @frozen
 class SetRate:
-    """Apply a rate limit; ``None`` for none."""
+    """Apply a rate limit."""
 
     rate: float | None
 
@@ -264,14 +235,6 @@ class AwaitRestart:
 @frozen
 class NotifyRate:
     """Call ``on_rate_change``."""
-
-
-@frozen
-class Report:
-    """Report an error to the driver."""
-
-    message: str
-    error: BaseException | None = None
 
 
 @frozen

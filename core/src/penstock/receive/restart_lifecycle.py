@@ -21,6 +21,7 @@ from penstock.errors import (
 )
 from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
+from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.restart_events import Effect, Event, Intake
 from penstock.receive.running_receiver import (
     AwaitingRestart,
@@ -42,12 +43,9 @@ from penstock.receive.running_receiver import (
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
-    """Return the record after an event, and the effects to carry out in this order.
+    """Return the record after an event, and the effects to carry out in this order; ``now_ms`` is monotonic.
 
-    Args:
-        receiver: the record before the event.
-        event: the event. The end of an activity that was superseded changes nothing.
-        now_ms: monotonic time.
+    The end of an activity that was superseded changes nothing.
     """
     transition = _Transition(receiver, now_ms)
     transition.take(event)
@@ -89,21 +87,20 @@ class _Transition:
                 self._become(Registering(), events.Register())
             case events.Tick():
                 self._tick()
-            case events.DesiredState():
-                if self._desire(event.number, event.rate, event.paused):
+            case UpdateRateLimit():
+                if self._desire(event):
                     self._do(events.NotifyRate())
             case events.DiskFull() | events.DiskWaitOver():
                 self._disk(event)
             case events.BlocksAccepted():
                 self._set(stored_records=self.receiver.stored_records + event.records, restarts=0)
-            case events.ErrorOccurred():
-                self._do(events.Report(event.message, event.error))
+            case events.Report():
+                self._do(event)
 
     # -- start --
 
     def _registered(self, state: Registering, event: events.RegistrationAnswered) -> None:
-        desired = event.desired
-        notifies_rate = desired is not None and self._desire(desired.number, desired.rate, desired.paused)
+        notifies_rate = event.desired is not None and self._desire(event.desired)
         if event.error is None:
             self._set(is_registered=True)
         if state.stop is not None:
@@ -136,16 +133,16 @@ class _Transition:
     def _tick(self) -> None:
         """Notice an ``onStart`` that exceeds a timeout. Only a stop cannot wait for one that stores."""
         state = self.receiver.state
-        policy = self.receiver.policy
+        settings = self.receiver.settings
         if isinstance(state, Interrupted) and self._now_ms >= state.deadline_ms:
-            what = not_returned("onStart", policy.stop_timeout_ms, after_stop=True)
+            what = not_returned("onStart", settings.stop_timeout_ms, after_stop=True)
             self._abandon(f"{what}; it must only start what receives")
         start = state.start if isinstance(state, Interrupted) else state
-        if not isinstance(start, Starting) or start.is_overdue or not policy.start_timeout_ms:
+        if not isinstance(start, Starting) or start.is_overdue or not settings.start_timeout_ms:
             return
-        if self._now_ms - start.began_ms < policy.start_timeout_ms:
+        if self._now_ms - start.began_ms < settings.start_timeout_ms:
             return
-        message = f"{not_returned('onStart', policy.start_timeout_ms)}; it must only start what receives"
+        message = f"{not_returned('onStart', settings.start_timeout_ms)}; it must only start what receives"
         if self.receiver.stored_records == start.stored_before:
             self._abandon(message)
         elif state is start:
@@ -171,9 +168,8 @@ class _Transition:
             return
         delay_ms = event.delay_ms
         if delay_ms is None:
-            restarts, seed = self.receiver.restarts, f"{self.receiver.jitter_seed}/{self.receiver.stream_id}"
-            delay_ms = self.receiver.policy.back_off_ms(restarts, f"{seed}/{restarts}")
-            self._set(restarts=restarts + 1)
+            delay_ms = self.receiver.back_off_ms()
+            self._set(restarts=self.receiver.restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
             self._become(Interrupted(restart, state), events.SetIntake(Intake.CLOSED))
@@ -204,7 +200,7 @@ class _Transition:
                 self._become(Registering(stop))
             case Starting() | Interrupted():
                 start = state.start if isinstance(state, Interrupted) else state
-                timeout_ms = self.receiver.policy.stop_timeout_ms or math.inf
+                timeout_ms = self.receiver.settings.stop_timeout_ms or math.inf
                 self._become(Interrupted(stop, start, self._now_ms + timeout_ms), events.SetIntake(Intake.CLOSED))
             case Stopping() | Flushing() | Draining() | Deregistering():
                 # A restart ends its run: the stop takes its place.
@@ -229,7 +225,7 @@ class _Transition:
                 self._do(events.Report("onStop failed", event.error))
             self._flush(then, calls_on_drained=True)
             return
-        what = not_returned("onStop", self.receiver.policy.stop_timeout_ms)
+        what = not_returned("onStop", self.receiver.settings.stop_timeout_ms)
         stuck = ReceiverStuckError(f"{what}: does it wake what receives, and that end?")
         self._do(events.Report(str(stuck), stuck))
         # Its threads may still receive. Failing the task ends the worker process and with it these threads.
@@ -258,7 +254,7 @@ class _Transition:
 
     def _drained(self, state: Draining, event: events.CallReturned) -> None:
         if not event.in_time:
-            what = not_returned("on_drained", self.receiver.policy.stop_timeout_ms)
+            what = not_returned("on_drained", self.receiver.settings.stop_timeout_ms)
             stuck = ReceiverStuckError(f"{what}: it must return promptly")
             self._do(events.Report(str(stuck), stuck))
         elif event.error is not None:
@@ -278,7 +274,7 @@ class _Transition:
         if not self.receiver.is_registered:
             # Nobody else reports it: the driver does not know the receiver.
             self._log("warning", "receiver stopped before its start", reason=message)
-            self._terminate(then, is_deregistered=False)
+            self._become(Terminated(then.task_error), events.EndAwaitTermination())
             return
         counts = {"stored": self.receiver.stored_records, "flushed": flushed, "dropped": dropped}
         self._log("info", "receiver stopped", reason=message, **counts)
@@ -291,26 +287,21 @@ class _Transition:
         if isinstance(state.then, Restart):
             self._become(AwaitingRestart(), events.AwaitRestart(state.then.delay_ms))
         elif state.is_final:
-            self._terminate(state.then, is_deregistered=event.is_delivered)
+            self._become(Terminated(state.then.task_error, event.is_delivered), events.EndAwaitTermination())
         else:
             self._flush(state.then)
 
-    def _terminate(self, stop: Stop, *, is_deregistered: bool) -> None:
-        self._become(Terminated(stop.task_error, is_deregistered), events.EndAwaitTermination())
-
     # -- rate and pause --
 
-    def _desire(self, number: int, rate: float | None, paused: bool | None) -> bool:
+    def _desire(self, desired: UpdateRateLimit) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""
-        if number < self.receiver.desired_number:
+        if desired.number < self.receiver.desired_number:
             return False
-        self._set(desired_number=number)
-        if paused is not None:
-            self._pause("driver", is_paused=paused)
-        if rate is not None and not rate > 0:
-            return False
-        rate = lowest(rate, self.receiver.policy.max_rate)
-        if rate == self.receiver.rate:
+        self._set(desired_number=desired.number)
+        self._pause("driver", is_paused=desired.paused)
+        rate = lowest(desired.rate, self.receiver.settings.max_rate_per_s)
+        # Zero, a negative number and NaN leave the rate unchanged.
+        if rate == self.receiver.rate or (desired.rate is not None and not desired.rate > 0):
             return False
         self._set(rate=rate)
         self._do(events.SetRate(rate))

@@ -60,32 +60,25 @@ class Registering:
 
 @frozen
 class Starting:
-    """``onStart`` runs.
+    """``onStart`` runs."""
 
-    Attributes:
-        began_ms: when it was called, monotonic.
-        stored_before: records stored before that.
-        notifies_rate: the registration changed the rate limit; ``on_rate_change`` follows ``onStart``.
-        is_overdue: the start timeout has passed and was reported.
-    """
-
+    # Monotonic.
     began_ms: float
+    # Records stored before that.
     stored_before: int
+    # The registration changed the rate limit: ``on_rate_change`` follows.
     notifies_rate: bool = False
+    # The start timeout has passed and was reported.
     is_overdue: bool = False
 
 
 @frozen
 class Interrupted:
-    """``onStart`` runs, and its stores fail, so that it ends: a restart or stop was requested meanwhile.
-
-    Attributes:
-        start: the state that was interrupted.
-        deadline_ms: when a stop abandons ``onStart``, monotonic.
-    """
+    """``onStart`` runs, and its stores fail, so that it ends: a restart or stop was requested meanwhile."""
 
     then: Restart | Stop
     start: Starting
+    # When a stop abandons ``onStart``, monotonic.
     deadline_ms: float = math.inf
 
 
@@ -103,15 +96,12 @@ class Stopping:
 
 @frozen
 class Flushing:
-    """The buffered records are stored and reported.
-
-    Attributes:
-        is_final: no further record is accepted; only before the end.
-        calls_on_drained: ``on_drained`` follows, because ``onStop`` has returned.
-    """
+    """The buffered records are stored and reported."""
 
     then: Restart | Stop
+    # No further record is accepted; only before the end.
     is_final: bool
+    # ``onStop`` has returned: ``on_drained`` follows.
     calls_on_drained: bool
 
 
@@ -151,77 +141,29 @@ State = Created | Registering | Starting | Interrupted | Receiving | _Ending | A
 
 
 @frozen
-class RestartPolicy:
-    """The configuration of a receiver's restarts, and of the calls of its methods.
-
-    Attributes:
-        delay_ms: delay before the first restart.
-        max_delay_ms: maximum delay.
-        start_timeout_ms: timeout of ``onStart``; 0 for none.
-        stop_timeout_ms: timeout of ``onStop`` and ``on_drained``, and of an interrupted ``onStart``; 0 for none.
-        initial_rate: records/s before the first desired state; ``None`` for no limit.
-        max_rate: records/s that no desired state exceeds; ``None`` for no limit.
-    """
-
-    delay_ms: int
-    max_delay_ms: int
-    start_timeout_ms: int
-    stop_timeout_ms: int
-    initial_rate: float | None
-    max_rate: float | None
-
-    @classmethod
-    def of(cls, settings: Settings) -> RestartPolicy:
-        """Return the configured policy."""
-        return cls(
-            delay_ms=settings.receiver_restart_delay_ms,
-            max_delay_ms=settings.max_relaunch_delay_ms,
-            start_timeout_ms=settings.start_timeout_ms,
-            stop_timeout_ms=settings.stop_timeout_ms,
-            initial_rate=settings.initial_rate_per_s,
-            max_rate=settings.max_rate_per_s,
-        )
-
-    def back_off_ms(self, restarts: int, seed: str) -> float:
-        """Return the delay before a restart: it doubles with each restart until a block is accepted.
-
-        Args:
-            restarts: restarts since a block was accepted.
-            seed: seeds the jitter.
-        """
-        return delay_ms_after(restarts, self.delay_ms, self.max_delay_ms, random.Random(seed))
-
-
-@frozen
 class RunningReceiver:
-    """All that a receiver's task knows of the receiver.
-
-    Attributes:
-        stream_id: id of the input stream.
-        policy: the timeouts, the delays of restarts and the maximum rate.
-        rate: records/s in force, ``None`` for no limit.
-        state: position in the life cycle.
-        is_registered: the driver has accepted this launch once.
-        start_error: the error that ``onStart`` raised.
-        stored_records: records stored and accepted.
-        restarts: restarts with the default delay since a block was accepted: the exponent of the restart back-off.
-        desired_number: number of the last desired state that was applied.
-        is_paused: the driver pauses the receiver.
-        disk_waits: blocks that wait for disk space; the receiver pauses while there are any.
-        jitter_seed: seeds the jitter of restart delays; differs between receivers, so that they do not restart in step.
-    """
+    """All that a receiver's task knows of the receiver."""
 
     stream_id: int
-    policy: RestartPolicy
+    settings: Settings
+    # Records/s in force, ``None`` for no limit.
     rate: float | None
     state: State = Created()
+    # The driver has accepted this launch once.
     is_registered: bool = False
+    # What ``onStart`` raised.
     start_error: BaseException | None = None
+    # Records stored and accepted.
     stored_records: int = 0
+    # Restarts with the default delay since a block was accepted: the exponent of the back-off.
     restarts: int = 0
+    # Of the last desired state that was applied.
     desired_number: int = 0
+    # By the driver.
     is_paused: bool = False
+    # Blocks that wait for disk space; the receiver pauses while there are any.
     disk_waits: int = 0
+    # Differs between receivers, so that they do not restart in step.
     jitter_seed: str = ""
 
     @property
@@ -247,7 +189,14 @@ class RunningReceiver:
         state = self.state
         return state.deadline_ms if isinstance(state, Interrupted) and math.isfinite(state.deadline_ms) else None
 
+    def back_off_ms(self) -> float:
+        """Return the delay before a restart: it doubles with each restart until a block is accepted."""
+        first_ms, longest_ms = self.settings.receiver_restart_delay_ms, self.settings.max_relaunch_delay_ms
+        jitter = random.Random(f"{self.jitter_seed}/{self.stream_id}/{self.restarts}")
+        return delay_ms_after(self.restarts, first_ms, longest_ms, jitter)
 
-def new_receiver(stream_id: int, policy: RestartPolicy, jitter_seed: str = "") -> RunningReceiver:
+
+def new_receiver(stream_id: int, settings: Settings, jitter_seed: str = "") -> RunningReceiver:
     """The record of a receiver that was not started."""
-    return RunningReceiver(stream_id, policy, lowest(policy.initial_rate, policy.max_rate), jitter_seed=jitter_seed)
+    rate = lowest(settings.initial_rate_per_s, settings.max_rate_per_s)
+    return RunningReceiver(stream_id, settings, rate, jitter_seed=jitter_seed)

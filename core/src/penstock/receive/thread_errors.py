@@ -26,9 +26,7 @@ _previous: Callable[[Any], object] = threading.__excepthook__
 class ThreadErrors:
     """Watches the threads of one receiver from ``start`` to ``stop``, both idempotent.
 
-    Args:
-        receiver: its threads are watched.
-        on_error: called with the name of the thread and the exception, on the thread that ends.
+    ``on_error`` is called with the name of the thread and the exception, on the thread that ends.
     """
 
     def __init__(self, receiver: Receiver[Any], on_error: Callable[[str, BaseException], object]) -> None:

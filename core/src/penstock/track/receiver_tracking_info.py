@@ -268,4 +268,4 @@ class ReceiverTrackingInfo:
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
     """The record of a receiver that was never launched in this run."""
-    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy.of(settings), **fields)
+    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy(settings), **fields)
