@@ -42,8 +42,10 @@ class Allocations:
         self.known_bytes = 0
         # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._last_allocated_ms = -1
-        self._epochs: dict[int, int] = {}
+        #: The last batch time that was allocated; -1 for none.
+        self.last_allocated_ms = -1
+        #: The number of each receiver's last launch, by stream id.
+        self.epochs: dict[int, int] = {}
         self._lock = threading.Lock()
 
     # -- changes --
@@ -71,7 +73,7 @@ class Allocations:
                     self._allocate_lost(zero, interval, last, ids)
                 case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
                     self._note_epochs(_by_number(epochs))
-                    self._last_allocated_ms = last_allocated_ms
+                    self.last_allocated_ms = last_allocated_ms
                     self._gone = OrderedDict.fromkeys(gone)
                 case _:
                     raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
@@ -100,14 +102,14 @@ class Allocations:
             if not queue:
                 # A dictionary does not shrink.
                 self._unallocated.pop(stream_id, None)
-        self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
+        self.last_allocated_ms = max(self.last_allocated_ms, time_ms)
 
     def _allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
         """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
 
         A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
         """
-        before_ms = self._last_allocated_ms
+        before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
         if first_ms <= last_time_ms:
             self._allocate(
@@ -128,7 +130,7 @@ class Allocations:
     def _note_epochs(self, epochs: Mapping[int, int]) -> None:
         """Note launches by stream, unless a later one is known."""
         for stream_id, epoch in epochs.items():
-            self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
+            self.epochs[stream_id] = max(self.epochs.get(stream_id, 0), epoch)
 
     def _forget(self, stream_ids: Iterable[int]) -> None:
         """Forget streams and their blocks."""
@@ -137,15 +139,15 @@ class Allocations:
             for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
                 self._known.difference_update(block.block_id for block in blocks)
                 self.known_bytes -= sum(block.num_bytes for block in blocks)
-            self._epochs.pop(stream_id, None)
+            self.epochs.pop(stream_id, None)
 
     def events(self) -> list[Event]:
         """Events that restore this state from an empty one."""
         with self._lock:
             batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
             queues = [list(queue.values()) for queue in self._unallocated.values()]
-            summary = {"what": "summary", "allocated": self._last_allocated_ms, "gone": list(self._gone)}
-            events = [summary | {"epochs": _by_text(self._epochs)}]
+            summary = {"what": "summary", "allocated": self.last_allocated_ms, "gone": list(self._gone)}
+            events = [summary | {"epochs": _by_text(self.epochs)}]
         for time_ms, batch in batches.items():
             for blocks in batch.values():
                 events += _additions(blocks)
@@ -208,17 +210,6 @@ class Allocations:
     def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival; takes no lock."""
         return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
-
-    @property
-    def last_allocated_ms(self) -> int:
-        """The last batch time that was allocated; -1 for none."""
-        with self._lock:
-            return self._last_allocated_ms
-
-    def last_epoch(self, stream_id: int) -> int:
-        """The number of a receiver's last launch; 0 for none."""
-        with self._lock:
-            return self._epochs.get(stream_id, 0)
 
 
 def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:

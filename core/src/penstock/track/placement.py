@@ -16,17 +16,7 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_tracking_info import (
-    Active,
-    Ending,
-    Moving,
-    Overdue,
-    ReceiverTrackingInfo,
-    Refused,
-    Restarting,
-    Scheduled,
-    Stopping,
-)
+from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, Registered, Unregistered
 
 log = get_logger("placement")
 
@@ -59,8 +49,7 @@ class Placement:
         places = {
             record.stream_id: record.location.executor_id
             for record in records
-            if record.location is not None
-            and isinstance(record.state, Active | Moving | Restarting | Stopping | Ending)
+            if record.location is not None and isinstance(record.state, Registered)
         }
         if not places:
             return []
@@ -129,7 +118,7 @@ def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
     """Where a receiver runs, or may be launched."""
     if record.is_active and record.location is not None:
         return [record.location]
-    return record.candidates if isinstance(record.state, Scheduled | Overdue | Refused) else ()
+    return record.candidates if isinstance(record.state, Unregistered) else ()
 
 
 # -- the policy --

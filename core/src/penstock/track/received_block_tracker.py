@@ -181,7 +181,7 @@ class ReceivedBlockTracker:
 
     def last_epoch(self, stream_id: int) -> int:
         """The number of a receiver's last launch; 0 for none."""
-        return self._state.last_epoch(stream_id)
+        return self._state.epochs.get(stream_id, 0)
 
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""

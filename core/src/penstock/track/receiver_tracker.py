@@ -201,7 +201,7 @@ class ReceiverTracker:
         log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
         job = self._tracked.job(stream_id, self._tracked.records[stream_id].epoch)
         if job is not None:
-            self._launcher.cancel(job)
+            job.cancel()
             self._tracked.await_end(stream_id, 5.0)
 
     def release(self) -> None:
@@ -216,7 +216,7 @@ class ReceiverTracker:
         for job in running:
             if not job.finish(max(deadline - time.monotonic(), 0.01)):
                 log.warning("receiver job not ended after release, cancelled", stream_id=job.task.stream_id)
-                self._launcher.cancel(job)
+                job.cancel()
                 job.finish(_RELEASE_S)
         # The endpoint first: its calls are answered on the loop.
         self._endpoint.stop()

@@ -156,8 +156,9 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
-_Launched = Scheduled | Overdue | Refused | Active | Moving | Restarting | Stopping | Ending
-State = Waiting | _Launched | BackingOff | GivenUp | Stopped
+Unregistered = Scheduled | Overdue | Refused
+Registered = Active | Moving | Restarting | Stopping | Ending
+State = Waiting | Unregistered | Registered | BackingOff | GivenUp | Stopped
 
 
 _NO_ERROR = PastError(-1, "")

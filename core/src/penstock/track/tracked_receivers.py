@@ -165,7 +165,7 @@ class TrackedReceivers:
                     self._jobs[stream_id, effect.epoch] = job
                     job.start()
                 case lifecycle.CancelJob():
-                    self._launcher.cancel(self._jobs[stream_id, effect.epoch])
+                    self._jobs[stream_id, effect.epoch].cancel()
                 case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
