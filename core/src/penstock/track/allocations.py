@@ -25,7 +25,7 @@ Event = dict[str, Any]
 _GONE_REMEMBERED = 10_000
 # Maximum number of blocks in one event.
 _BLOCKS_PER_EVENT = 1000
-_FIELDS = [(each.name, each.default) for each in fields(StoredBlock)]
+_FIELDS = [(attribute.name, attribute.default) for attribute in fields(StoredBlock)]
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
@@ -36,8 +36,8 @@ class Allocations:
         # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        # Blocks added and not cleaned up: they make additions idempotent.
-        self._known: set[str] = set()
+        #: Ids of blocks added and not cleaned up: they make additions idempotent.
+        self.known_ids: set[str] = set()
         #: The size of these blocks in bytes.
         self.known_bytes = 0
         # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
@@ -60,7 +60,7 @@ class Allocations:
         with self._lock:
             match event:
                 case {"what": "blocks added", "blocks": blocks}:
-                    self._add([StoredBlock(**each) for each in blocks])
+                    self._add([StoredBlock(**block) for block in blocks])
                 case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
                     self._allocate(time_ms, _by_number(block_ids))
                 case {"what": "batches cleaned", "before": before_ms}:
@@ -82,9 +82,9 @@ class Allocations:
         """Queue blocks, in order. A block that was added before is ignored."""
         for block in blocks:
             block_id, stream_id = block.block_id, block.stream_id
-            if block_id in self._known or block_id in self._gone:
+            if block_id in self.known_ids or block_id in self._gone:
                 continue
-            self._known.add(block_id)
+            self.known_ids.add(block_id)
             self.known_bytes += block.num_bytes
             self._unallocated.setdefault(stream_id, {})[block_id] = block
             launched = _BLOCK_ID.fullmatch(block_id)
@@ -96,9 +96,9 @@ class Allocations:
         batch = self._allocated.setdefault(time_ms, {})
         for stream_id, ids in block_ids.items():
             queue = self._unallocated.get(stream_id, {})
-            found = [queue.pop(block_id) for block_id in ids if block_id in queue]
+            taken = [queue.pop(block_id) for block_id in ids if block_id in queue]
             # Replaced, not extended: ``blocks`` reads it without the lock.
-            batch[stream_id] = [*batch.get(stream_id, ()), *found]
+            batch[stream_id] = [*batch.get(stream_id, ()), *taken]
             if not queue:
                 # A dictionary does not shrink.
                 self._unallocated.pop(stream_id, None)
@@ -118,10 +118,10 @@ class Allocations:
 
     def _clean(self, before_ms: int) -> None:
         """Forget batches strictly older than a time."""
-        for time_ms in [each for each in self._allocated if each < before_ms]:
+        for time_ms in [time_ms for time_ms in self._allocated if time_ms < before_ms]:
             for queue in self._allocated.pop(time_ms).values():
                 for block in queue:
-                    self._known.discard(block.block_id)
+                    self.known_ids.discard(block.block_id)
                     self.known_bytes -= block.num_bytes
                     self._gone[block.block_id] = None
         while len(self._gone) > _GONE_REMEMBERED:
@@ -137,7 +137,7 @@ class Allocations:
         for stream_id in stream_ids:
             gone = self._unallocated.pop(stream_id, {}).values()
             for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
-                self._known.difference_update(block.block_id for block in blocks)
+                self.known_ids.difference_update(block.block_id for block in blocks)
                 self.known_bytes -= sum(block.num_bytes for block in blocks)
             self.epochs.pop(stream_id, None)
 
@@ -162,7 +162,9 @@ class Allocations:
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """The blocks that were never added."""
         with self._lock:
-            return [block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone]
+            return [
+                block for block in blocks if block.block_id not in self.known_ids and block.block_id not in self._gone
+            ]
 
     def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """The blocks that were processed and cleaned up."""
@@ -189,11 +191,6 @@ class Allocations:
         with self._lock:
             batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]
             return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
-
-    @property
-    def num_known(self) -> int:
-        """How many blocks are not cleaned up."""
-        return len(self._known)
 
     @property
     def times(self) -> list[int]:

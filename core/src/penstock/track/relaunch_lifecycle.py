@@ -59,11 +59,7 @@ def step(
 ) -> tuple[ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
     """Return the record after an event, and the effects to carry out in this order.
 
-    Args:
-        record: the record before the event.
-        event: the event.
-        now_ms: monotonic time, for delays and budgets.
-        wall_ms: milliseconds since 1970, for what users see.
+    Delays and budgets use ``now_ms``, monotonic. Users see ``wall_ms``, milliseconds since 1970.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)

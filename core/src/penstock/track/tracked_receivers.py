@@ -45,16 +45,7 @@ _SERVE_AGAIN_MS = 30_000
 
 
 class TrackedReceivers:
-    """Run the life cycle of receivers.
-
-    Args:
-        blocks: knows and saves the numbers of launches.
-        post: gives an event to the listeners.
-        fail_application: called with the error of a receiver that stops the application.
-
-    Attributes:
-        locations: where the blocks of all launches are.
-    """
+    """Run the life cycle of receivers; ``blocks`` saves the numbers of their launches."""
 
     def __init__(
         self,
@@ -83,6 +74,7 @@ class TrackedReceivers:
         self._blocks = blocks
         self._clock = clock
         self._launcher = launcher
+        #: Where the blocks of all launches are.
         self.locations = BlockLocations(launcher)
         self._connections = self.locations.connections
         self._post = post
