@@ -16,7 +16,7 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, Registered, Unregistered
+from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, RegisteredOnce, Unregistered
 
 log = get_logger("placement")
 
@@ -49,7 +49,7 @@ class Placement:
         places = {
             record.stream_id: record.location.executor_id
             for record in records
-            if record.location is not None and isinstance(record.state, Registered)
+            if record.location is not None and isinstance(record.state, RegisteredOnce)
         }
         if not places:
             return []

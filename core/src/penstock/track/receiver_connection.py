@@ -23,7 +23,7 @@ log = get_logger("receiver_connection")
 
 
 class ReceiverConnection:
-    """Send messages to one launch. ``undelivered`` is called on a sending thread with each that did not arrive."""
+    """Send messages to one launch. ``undelivered`` is called on a sending thread with lost messages."""
 
     def __init__(
         self,

@@ -294,7 +294,7 @@ class ReceiverTracker:
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks that a batch has from some streams, as partitions of references."""
-        blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
+        blocks = [block for stream_id in stream_ids for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
         return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:
