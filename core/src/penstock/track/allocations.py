@@ -1,11 +1,9 @@
 """``Allocations``: which block belongs to which batch, as the events of blocks and batches add up to it.
 
-The events are JSON objects, as the driver write-ahead log holds them. ``Allocations`` owns a queue of unallocated
-blocks per stream, the blocks of every batch that is remembered, and the number of each receiver's last launch. Its
-methods are short and, but for ``blocks``, hold one lock. They are called on the endpoint's threads, the generator's
-loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything. The lock is not
-fair: while many receivers report, the generator's loop may wait for it for long. A batch therefore takes it a few
-times, however many streams there are.
+The events are JSON objects, as in the driver write-ahead log. Methods are called on the endpoint's threads, the
+generator's loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything.
+The lock is not fair: while many receivers report, the generator's loop may wait long for it. A batch therefore takes it
+a few times only, however many streams there are.
 """
 
 from __future__ import annotations
@@ -250,7 +248,7 @@ def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, str
 
 
 def _by_text(values: Mapping[int, int]) -> dict[str, int]:
-    """The same with text keys, for JSON."""
+    """JSON has text keys only."""
     return {str(key): value for key, value in values.items()}
 
 

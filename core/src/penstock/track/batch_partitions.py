@@ -1,10 +1,8 @@
 """How many partitions a batch of a receiver stream has, and which blocks are in each. Pure functions.
 
-A partition costs a task, and each task sends its own share of a reduction through the shuffle; too few partitions leave
-slots idle. A batch has one partition per free slot, unless they would be smaller than a minimum: a small batch is one
-partition, which needs no shuffle at all. Only batches that would exceed the maximum have more, in full waves of slots.
-A large block is cut between partitions: with three whole blocks, one of two slots would have twice the work of the
-other.
+A batch has one partition per free slot, unless they would be smaller than a minimum: a small batch is one partition,
+which needs no shuffle at all. Only batches that would exceed the maximum have more, in full waves of slots. A large
+block is cut between partitions: with three whole blocks, one of two slots would have twice the work of the other.
 """
 
 from __future__ import annotations

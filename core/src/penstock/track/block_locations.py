@@ -1,8 +1,7 @@
 """``BlockLocations``: where each needed block is and which launch serves it; the deletion of all other blocks.
 
-Never reads a block. An endpoint serves all of the run's blocks on its host, whichever receiver and launch stored them:
-a block is read and deleted through the launch that runs there now. With the receivers' write-ahead log on, all blocks
-are in the log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
+A block is read and deleted through the launch that runs on its host now, whichever launch stored it. With the
+receivers' write-ahead log, hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
 ``forget`` on the generator's loop, all else on the tracker's loop.
 """
 

@@ -1,8 +1,7 @@
 """``Placement``: where each receiver is launched, and whether one should move.
 
-``Placement`` applies the policy to the executors that Spark has now, and waits for enough of them at the start. On
-``local[n]`` there is nothing to choose. Called on the tracker's loop. The policy consists of pure functions: the
-rules of Spark's ReceiverSchedulingPolicy, and when a receiver should move.
+``Placement`` applies the policy to the executors that Spark has now; on ``local[n]`` there is nothing to choose. Called
+on the tracker's loop. The policy consists of pure functions after Spark's ReceiverSchedulingPolicy.
 """
 
 from __future__ import annotations
@@ -72,10 +71,9 @@ class Placement:
         *,
         goes_back: bool,
     ) -> list[TaskLocation]:
-        """Choose the candidates of one receiver that is relaunched.
+        """Choose the candidates of one receiver that is relaunched: its last ones, if it has not registered since.
 
-        They are its last candidates as far as they are still there, if it has not registered since. With ``goes_back``,
-        because blocks are needed where it ran last, it returns there if that executor still lives.
+        With ``goes_back``, because blocks are needed where it ran last, it returns there if that executor still lives.
         """
         executors = self._executors()
         still_there = [place for place in record.candidates if not place.executor_id or place in executors]

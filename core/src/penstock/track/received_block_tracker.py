@@ -1,8 +1,8 @@
 """``ReceivedBlockTracker``: which blocks were received, and which batch each belongs to.
 
-Owns the decisions: which blocks are new, which ones a batch gets, what is cleaned up. With a write-ahead log, a
-decision is written there first, outside every lock that additions need, and takes effect once it is committed; one that
-cannot be written has no effect. Never reads a block. Called on the endpoint's threads and the generator's loop.
+With a write-ahead log, a decision is written there first, outside every lock that additions need, and takes effect
+once it is committed; one that cannot be written has no effect. Called on the endpoint's threads and the generator's
+loop.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
-Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
-of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the loop steps records; before
-it starts, the thread that creates the tracker does.
+Carries out the effects of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the
+loop steps records; before it starts, the thread that creates the tracker does.
 """
 
 from __future__ import annotations
