@@ -41,6 +41,10 @@ class Seen:
         return collect
 
 
+def temporary_views(spark: SparkSession) -> set[str]:
+    return {row.viewName for row in spark.sql("SHOW VIEWS").collect() if row.isTemporary}
+
+
 @pytest.fixture(scope="module")
 def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What one program with all of them sees."""
@@ -86,6 +90,8 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         (files / ".new").rename(files / "new")
 
     run, spark = Run(sc, folder), SparkSession.builder.getOrCreate()
+    # Tests of other programs share this session, and may have left views of their own.
+    views = {*temporary_views(spark), "batch"}
     spark.range(7).createOrReplaceTempView("batch")
     jobs = SparkJobs(sc)
     first_job = max((job["jobId"] for job in jobs.since(0, 1000, wait_s=10)), default=-1) + 1
@@ -94,7 +100,7 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     # The program's own view of that name.
     assert spark.table("batch").columns == ["id"]
     assert jobs.since(first_job, 1, wait_s=10)[0]["description"] == "Preparation of DataFrames before the first batch"
-    assert [row.viewName for row in spark.sql("SHOW VIEWS").collect() if row.isTemporary] == ["batch"]
+    assert temporary_views(spark) == views
     spark.catalog.dropTempView("batch")
     return found
 
