@@ -62,7 +62,7 @@ class DueBatches:
     @property
     def is_first_skippable(self) -> bool:
         """Whether the oldest due batch may be skipped if it has no data."""
-        return bool(self._due) and self._due[0] in self._skippable
+        return self.first in self._skippable
 
     def skip_first(self) -> int:
         """Remove the oldest due batch without generating it; return its time in ms."""

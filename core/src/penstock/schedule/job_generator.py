@@ -86,11 +86,9 @@ class RecoveredBatches:
 
 
 class JobGenerator:
-    """Generates batches.
+    """Generates batches, and saves a checkpoint when one is generated or completes.
 
-    Args:
-        on_error: called with errors outside of a batch.
-        checkpoints: saved when a batch is generated or completes; ``None`` for no checkpoints.
+    ``on_error`` is called with errors outside of a batch.
     """
 
     def __init__(
@@ -134,8 +132,7 @@ class JobGenerator:
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
 
-        A recovered run keeps the earlier run's zero time. It first generates the pending batches and those of the
-        downtime.
+        A recovered run keeps its zero time, and first generates the pending batches and those of the downtime.
         """
         start_ms = self._timer.start_time_ms()
         if recovered is None:

@@ -49,10 +49,8 @@ JobProperties = Callable[[int, int], object]
 class JobScheduler:
     """Runs jobs.
 
-    Args:
-        set_properties: called on the job's thread before a job.
-        on_error: called with the error of every failed job.
-        on_give_up: called with the reason when the program must stop.
+    ``set_properties`` is called on the job's thread, ``on_error`` with the error of every failed job, and
+    ``on_give_up`` with the reason when the program must stop.
     """
 
     def __init__(

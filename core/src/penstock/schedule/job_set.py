@@ -14,9 +14,7 @@ from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputIn
 class JobSet:
     """The jobs of one batch. After the submission, only the scheduler's loop changes it.
 
-    Attributes:
-        final_info: returns the input info when all jobs have ended.
-        has_begun: whether a job has started; guarded by the scheduler's lock.
+    ``final_info`` returns the input info when all jobs have ended. The scheduler's lock guards ``has_begun``.
     """
 
     time_ms: int

@@ -1,11 +1,9 @@
 """``Allocations``: which block belongs to which batch, as the events of blocks and batches add up to it.
 
-The events are JSON objects, as the driver write-ahead log holds them. ``Allocations`` owns a queue of unallocated
-blocks per stream, the blocks of every batch that is remembered, and the number of each receiver's last launch. Its
-methods are short and, but for ``blocks``, hold one lock. They are called on the endpoint's threads, the generator's
-loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything. The lock is not
-fair: while many receivers report, the generator's loop may wait for it for long. A batch therefore takes it a few
-times, however many streams there are.
+The events are JSON objects, as in the driver write-ahead log. Methods are called on the endpoint's threads, the
+generator's loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything.
+The lock is not fair: while many receivers report, the generator's loop may wait long for it. A batch therefore takes it
+a few times only, however many streams there are.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ Event = dict[str, Any]
 _GONE_REMEMBERED = 10_000
 # Maximum number of blocks in one event.
 _BLOCKS_PER_EVENT = 1000
-_FIELDS = [(each.name, each.default) for each in fields(StoredBlock)]
+_FIELDS = [(attribute.name, attribute.default) for attribute in fields(StoredBlock)]
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
@@ -36,14 +34,16 @@ class Allocations:
         # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        # Blocks added and not cleaned up: they make additions idempotent.
-        self._known: set[str] = set()
+        #: Ids of blocks added and not cleaned up: they make additions idempotent.
+        self.known_ids: set[str] = set()
         #: The size of these blocks in bytes.
         self.known_bytes = 0
         # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._last_allocated_ms = -1
-        self._epochs: dict[int, int] = {}
+        #: The last batch time that was allocated; -1 for none.
+        self.last_allocated_ms = -1
+        #: The number of each receiver's last launch, by stream id.
+        self.epochs: dict[int, int] = {}
         self._lock = threading.Lock()
 
     # -- changes --
@@ -58,7 +58,7 @@ class Allocations:
         with self._lock:
             match event:
                 case {"what": "blocks added", "blocks": blocks}:
-                    self._add([StoredBlock(**each) for each in blocks])
+                    self._add([StoredBlock(**block) for block in blocks])
                 case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
                     self._allocate(time_ms, _by_number(block_ids))
                 case {"what": "batches cleaned", "before": before_ms}:
@@ -71,7 +71,7 @@ class Allocations:
                     self._allocate_lost(zero, interval, last, ids)
                 case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
                     self._note_epochs(_by_number(epochs))
-                    self._last_allocated_ms = last_allocated_ms
+                    self.last_allocated_ms = last_allocated_ms
                     self._gone = OrderedDict.fromkeys(gone)
                 case _:
                     raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
@@ -80,9 +80,9 @@ class Allocations:
         """Queue blocks, in order. A block that was added before is ignored."""
         for block in blocks:
             block_id, stream_id = block.block_id, block.stream_id
-            if block_id in self._known or block_id in self._gone:
+            if block_id in self.known_ids or block_id in self._gone:
                 continue
-            self._known.add(block_id)
+            self.known_ids.add(block_id)
             self.known_bytes += block.num_bytes
             self._unallocated.setdefault(stream_id, {})[block_id] = block
             launched = _BLOCK_ID.fullmatch(block_id)
@@ -94,20 +94,20 @@ class Allocations:
         batch = self._allocated.setdefault(time_ms, {})
         for stream_id, ids in block_ids.items():
             queue = self._unallocated.get(stream_id, {})
-            found = [queue.pop(block_id) for block_id in ids if block_id in queue]
+            taken = [queue.pop(block_id) for block_id in ids if block_id in queue]
             # Replaced, not extended: ``blocks`` reads it without the lock.
-            batch[stream_id] = [*batch.get(stream_id, ()), *found]
+            batch[stream_id] = [*batch.get(stream_id, ()), *taken]
             if not queue:
                 # A dictionary does not shrink.
                 self._unallocated.pop(stream_id, None)
-        self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
+        self.last_allocated_ms = max(self.last_allocated_ms, time_ms)
 
     def _allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
         """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
 
         A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
         """
-        before_ms = self._last_allocated_ms
+        before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
         if first_ms <= last_time_ms:
             self._allocate(
@@ -116,10 +116,10 @@ class Allocations:
 
     def _clean(self, before_ms: int) -> None:
         """Forget batches strictly older than a time."""
-        for time_ms in [each for each in self._allocated if each < before_ms]:
+        for time_ms in [time_ms for time_ms in self._allocated if time_ms < before_ms]:
             for queue in self._allocated.pop(time_ms).values():
                 for block in queue:
-                    self._known.discard(block.block_id)
+                    self.known_ids.discard(block.block_id)
                     self.known_bytes -= block.num_bytes
                     self._gone[block.block_id] = None
         while len(self._gone) > _GONE_REMEMBERED:
@@ -128,24 +128,24 @@ class Allocations:
     def _note_epochs(self, epochs: Mapping[int, int]) -> None:
         """Note launches by stream, unless a later one is known."""
         for stream_id, epoch in epochs.items():
-            self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
+            self.epochs[stream_id] = max(self.epochs.get(stream_id, 0), epoch)
 
     def _forget(self, stream_ids: Iterable[int]) -> None:
         """Forget streams and their blocks."""
         for stream_id in stream_ids:
             gone = self._unallocated.pop(stream_id, {}).values()
             for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
-                self._known.difference_update(block.block_id for block in blocks)
+                self.known_ids.difference_update(block.block_id for block in blocks)
                 self.known_bytes -= sum(block.num_bytes for block in blocks)
-            self._epochs.pop(stream_id, None)
+            self.epochs.pop(stream_id, None)
 
     def events(self) -> list[Event]:
         """Events that restore this state from an empty one."""
         with self._lock:
             batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
             queues = [list(queue.values()) for queue in self._unallocated.values()]
-            summary = {"what": "summary", "allocated": self._last_allocated_ms, "gone": list(self._gone)}
-            events = [summary | {"epochs": _by_text(self._epochs)}]
+            summary = {"what": "summary", "allocated": self.last_allocated_ms, "gone": list(self._gone)}
+            events = [summary | {"epochs": _by_text(self.epochs)}]
         for time_ms, batch in batches.items():
             for blocks in batch.values():
                 events += _additions(blocks)
@@ -160,7 +160,9 @@ class Allocations:
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """The blocks that were never added."""
         with self._lock:
-            return [block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone]
+            return [
+                block for block in blocks if block.block_id not in self.known_ids and block.block_id not in self._gone
+            ]
 
     def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """The blocks that were processed and cleaned up."""
@@ -189,11 +191,6 @@ class Allocations:
             return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
 
     @property
-    def num_known(self) -> int:
-        """How many blocks are not cleaned up."""
-        return len(self._known)
-
-    @property
     def times(self) -> list[int]:
         """Batches that are not cleaned up, in the order of their allocation."""
         with self._lock:
@@ -208,17 +205,6 @@ class Allocations:
     def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival; takes no lock."""
         return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
-
-    @property
-    def last_allocated_ms(self) -> int:
-        """The last batch time that was allocated; -1 for none."""
-        with self._lock:
-            return self._last_allocated_ms
-
-    def last_epoch(self, stream_id: int) -> int:
-        """The number of a receiver's last launch; 0 for none."""
-        with self._lock:
-            return self._epochs.get(stream_id, 0)
 
 
 def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
@@ -262,7 +248,7 @@ def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, str
 
 
 def _by_text(values: Mapping[int, int]) -> dict[str, int]:
-    """The same with text keys, for JSON."""
+    """JSON has text keys only."""
     return {str(key): value for key, value in values.items()}
 
 

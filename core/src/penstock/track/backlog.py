@@ -62,12 +62,12 @@ class Backlog:
     @property
     def by_executor(self) -> dict[str, int]:
         """The bytes whose blocks an executor stores, by its id; blocks in the write-ahead log belong to none."""
-        found = Counter[str]()
+        totals = Counter[str]()
         with self._lock:
             for _host, num_bytes, executor_id in self._blocks.values():
-                found[executor_id] += num_bytes
-        found.pop("", None)
-        return dict(found)
+                totals[executor_id] += num_bytes
+        totals.pop("", None)
+        return dict(totals)
 
     def add(self, host: str, blocks: Iterable[StoredBlock], executor_id: str = "") -> None:
         """Count stored blocks of a host once, and of the executor that stores them, if any."""
@@ -90,11 +90,9 @@ class Backlog:
         changes = []
         with self._lock:
             for host in hosts:
-                limit, num_bytes, was_full = (
-                    self._limit.of(self._disks.get(host, 0)),
-                    self._bytes[host],
-                    host in self._full,
-                )
+                limit = self._limit.of(self._disks.get(host, 0))
+                num_bytes = self._bytes[host]
+                was_full = host in self._full
                 is_full = limit is not None and num_bytes > (limit * _LOW if was_full else limit)
                 if is_full != was_full:
                     self._full ^= {host}

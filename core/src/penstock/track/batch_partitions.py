@@ -1,10 +1,8 @@
 """How many partitions a batch of a receiver stream has, and which blocks are in each. Pure functions.
 
-A partition costs a task, and each task sends its own share of a reduction through the shuffle; too few partitions leave
-slots idle. A batch has one partition per free slot, unless they would be smaller than a minimum: a small batch is one
-partition, which needs no shuffle at all. Only batches that would exceed the maximum have more, in full waves of slots.
-A large block is cut between partitions: with three whole blocks, one of two slots would have twice the work of the
-other.
+A batch has one partition per free slot, unless they would be smaller than a minimum: a small batch is one partition,
+which needs no shuffle at all. Only batches that would exceed the maximum have more, in full waves of slots. A large
+block is cut between partitions: with three whole blocks, one of two slots would have twice the work of the other.
 """
 
 from __future__ import annotations
@@ -26,12 +24,9 @@ Located = tuple[str, int, BlockReference]
 
 @frozen
 class PartitionBounds:
-    """The bounds of a batch's partitions.
+    """The sizes of a batch's partitions, or their configured number; with 0 the number follows from the sizes.
 
-    Attributes:
-        min_bytes: minimum size of a partition.
-        max_bytes: size of a partition above which there are more partitions than slots.
-        number: the configured number of partitions, whatever their size; 0: by size.
+    Partitions above the maximum size make the batch have more partitions than slots.
     """
 
     min_bytes: int
@@ -57,11 +52,11 @@ class Shares:
     number: int
 
     def at(self, position: int) -> int:
-        """Return the share that contains a byte."""
+        """The share that contains a byte."""
         return min(position * self.number // self.num_bytes, self.number - 1) if self.num_bytes else 0
 
     def first_byte(self, share: int) -> int:
-        """Return the position at which a share begins."""
+        """The position at which a share begins."""
         return -(-share * self.num_bytes // self.number)
 
 
@@ -70,10 +65,7 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
 
     Each partition gets an equal share of the batch. A block in which a share ends is cut there, unless a piece would be
     below the minimum. A partition also ends where the host changes, unless it is below the minimum: then its task
-    fetches the blocks of the other host.
-
-    Returns:
-        Partitions whose elements are tuples of references, each preferring the host that has most of its bytes.
+    fetches the blocks of the other host. Elements of a partition are references to blocks.
     """
     hosts = dict[str, int]()
     blocks = sorted(blocks, key=lambda block: hosts.setdefault(block[0], len(hosts)))
@@ -118,7 +110,7 @@ def _pieces(block: Located, position: int, shares: Shares, min_bytes: int) -> It
 
 
 def _preferred(partition: Sequence[Located]) -> tuple[str, ...]:
-    """Return the host that has most of a partition's bytes."""
+    """The host that has most of a partition's bytes."""
     bytes_at = Counter[str]()
     for host, num_bytes, _reference in partition:
         bytes_at[host] += num_bytes

@@ -1,8 +1,7 @@
 """``BlockLocations``: where each needed block is and which launch serves it; the deletion of all other blocks.
 
-Never reads a block. An endpoint serves all of the run's blocks on its host, whichever receiver and launch stored them:
-a block is read and deleted through the launch that runs there now. With the receivers' write-ahead log on, all blocks
-are in the log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
+A block is read and deleted through the launch that runs on its host now, whichever launch stored it. With the
+receivers' write-ahead log, hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
 ``forget`` on the generator's loop, all else on the tracker's loop.
 """
 
@@ -57,8 +56,8 @@ class BlockLocations:
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:
         """For each block: its host, its size in bytes, and where a task reads it now."""
-        connections = self.connections.by_location() if self._logs is None else {}
-        found = []
+        connections = self.connections.by_location if self._logs is None else {}
+        located = []
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
             connection = connections.get(location)
@@ -69,8 +68,8 @@ class BlockLocations:
             # Spark may have reported the host of only one of two launches at this location.
             host = location.host or ("" if connection is None else connection.location.host)
             # A remote file has no preferred host.
-            found.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
-        return found
+            located.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
+        return located
 
     def find(self, asked: FindBlock) -> BlockSource:
         """Where a block can be read now; it is gone when no launch serves its host and no executor is left there."""
@@ -84,8 +83,8 @@ class BlockLocations:
 
     def needs(self, connection: ReceiverConnection) -> bool:
         """Whether blocks are needed that are available through this connection alone."""
-        others = [each for each in self.connections.serving() if each is not connection]
-        return self._is_needed(connection.location) and all(each.location != connection.location for each in others)
+        others = [other.location for other in self.connections.serving() if other is not connection]
+        return self._is_needed(connection.location) and connection.location not in others
 
     def awaits(self, location: BlockLocation) -> bool:
         """Whether blocks are needed from a location that no launch serves."""
@@ -141,7 +140,7 @@ class BlockLocations:
         return not location.host or self._launcher.placement.has_executor(location.host)
 
     def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
-        return None if location is None else self.connections.by_location().get(location)
+        return None if location is None else self.connections.by_location.get(location)
 
     def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
         connection, block_ids = self._server(location), self._undeleted.pop(location, []) + block_ids

@@ -71,10 +71,8 @@ class BlockLogs:
     def remove_unknown(self, known: Iterable[StoredBlock], aside: str = "") -> None:
         """Remove blocks that an earlier run stored and the driver does not know, before a receiver is launched.
 
-        Args:
-            known: the blocks to leave.
-            aside: folder of each log to move the others to, when the driver write-ahead log is incomplete; empty to
-                delete them.
+        ``aside`` is the folder of each log to move them to, when the driver write-ahead log is incomplete; if empty,
+        they are deleted.
         """
         names = {file_name(block.block_id) for block in known}
         for block_log in self._logs.values():

@@ -1,8 +1,7 @@
 """``Placement``: where each receiver is launched, and whether one should move.
 
-``Placement`` applies the policy to the executors that Spark has now, and waits for enough of them at the start. On
-``local[n]`` there is nothing to choose. Called on the tracker's loop. The policy consists of pure functions: the
-rules of Spark's ReceiverSchedulingPolicy, and when a receiver should move.
+``Placement`` applies the policy to the executors that Spark has now; on ``local[n]`` there is nothing to choose. Called
+on the tracker's loop. The policy consists of pure functions after Spark's ReceiverSchedulingPolicy.
 """
 
 from __future__ import annotations
@@ -16,17 +15,7 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_tracking_info import (
-    Active,
-    Ending,
-    Moving,
-    Overdue,
-    ReceiverTrackingInfo,
-    Refused,
-    Restarting,
-    Scheduled,
-    Stopping,
-)
+from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, RegisteredOnce, Unregistered
 
 log = get_logger("placement")
 
@@ -59,8 +48,7 @@ class Placement:
         places = {
             record.stream_id: record.location.executor_id
             for record in records
-            if record.location is not None
-            and isinstance(record.state, Active | Moving | Restarting | Stopping | Ending)
+            if record.location is not None and isinstance(record.state, RegisteredOnce)
         }
         if not places:
             return []
@@ -83,13 +71,12 @@ class Placement:
         *,
         goes_back: bool,
     ) -> list[TaskLocation]:
-        """Choose the candidates of one receiver that is relaunched.
+        """Choose the candidates of one receiver that is relaunched: its last ones, if it has not registered since.
 
-        They are its last candidates as far as they are still there, if it has not registered since. With ``goes_back``,
-        because blocks are needed where it ran last, it returns there if that executor still lives.
+        With ``goes_back``, because blocks are needed where it ran last, it returns there if that executor still lives.
         """
         executors = self._executors()
-        still_there = [each for each in record.candidates if not each.executor_id or each in executors]
+        still_there = [place for place in record.candidates if not place.executor_id or place in executors]
         if still_there:
             return still_there
         if goes_back and record.location in executors:
@@ -99,13 +86,19 @@ class Placement:
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
         """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
         running = {stream_id: record for stream_id, record in records.items() if not record.is_given_up}
-        if self._local or not self._rebalance or any(not isinstance(each.state, Active) for each in running.values()):
+        if (
+            self._local
+            or not self._rebalance
+            or any(not isinstance(record.state, Active) for record in running.values())
+        ):
             return None
         executors = self._executors()
         if executors == self._settled:
             return None
-        places = {stream_id: each.location for stream_id, each in running.items() if each.location is not None}
-        preferred = {stream_id: each.preferred for stream_id, each in running.items() if each.preferred is not None}
+        places = {stream_id: record.location for stream_id, record in running.items() if record.location is not None}
+        preferred = {
+            stream_id: record.preferred for stream_id, record in running.items() if record.preferred is not None
+        }
         moved = receiver_to_move(places, preferred, executors)
         if moved is None:
             self._settled = executors
@@ -129,7 +122,7 @@ def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
     """Where a receiver runs, or may be launched."""
     if record.is_active and record.location is not None:
         return [record.location]
-    return record.candidates if isinstance(record.state, Scheduled | Overdue | Refused) else ()
+    return record.candidates if isinstance(record.state, Unregistered) else ()
 
 
 # -- the policy --
@@ -138,10 +131,9 @@ def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
 def schedule_receivers(
     preferred: Mapping[int, str | None], executors: Sequence[TaskLocation]
 ) -> dict[int, list[TaskLocation]]:
-    """Spread receivers over executors, before any of them runs.
+    """Spread receivers over executors, before any of them runs; return the candidates by stream id.
 
-    Returns:
-        The candidates by stream id: an executor, or a preferred host that has no executor. Empty: any executor.
+    A candidate is an executor, or a preferred host that has no executor. Without candidates, any executor will do.
     """
     if not executors:
         return {stream_id: _host(host) for stream_id, host in preferred.items()}
@@ -154,12 +146,11 @@ def schedule_receivers(
         scheduled[stream_id].append(chosen)
 
     for stream_id, host in preferred.items():
-        if host is not None:
-            on_host = [executor for executor in executors if executor.host == host]
-            if on_host:
-                assign(stream_id, on_host)
-            else:
-                scheduled[stream_id].append(TaskLocation(host, ""))
+        on_host = [executor for executor in executors if executor.host == host]
+        if on_host:
+            assign(stream_id, on_host)
+        else:
+            scheduled[stream_id] += _host(host)
     for stream_id, host in preferred.items():
         if host is None:
             assign(stream_id, executors)
@@ -188,7 +179,7 @@ def reschedule_receiver(
     chosen = [executor for executor in executors if weights[executor] == lightest]
     if preferred is None:
         return chosen
-    return [each for each in chosen if each.host == preferred] or [TaskLocation(preferred, ""), *chosen]
+    return [executor for executor in chosen if executor.host == preferred] or [TaskLocation(preferred, ""), *chosen]
 
 
 def receiver_to_move(

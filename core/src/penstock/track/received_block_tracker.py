@@ -1,8 +1,8 @@
 """``ReceivedBlockTracker``: which blocks were received, and which batch each belongs to.
 
-Owns the decisions: which blocks are new, which ones a batch gets, what is cleaned up. With a write-ahead log, a
-decision is written there first, outside every lock that additions need, and takes effect once it is committed; one that
-cannot be written has no effect. Never reads a block. Called on the endpoint's threads and the generator's loop.
+With a write-ahead log, a decision is written there first, outside every lock that additions need, and takes effect
+once it is committed; one that cannot be written has no effect. Called on the endpoint's threads and the generator's
+loop.
 """
 
 from __future__ import annotations
@@ -50,11 +50,7 @@ class ReceivedBlockTracker:
             log.warning("records of removed stream set aside", stream_id=stream_id, records=records)
 
     def start(self) -> None:
-        """Start the write-ahead log, if there is one.
-
-        Raises:
-            WriteAheadLogError: it cannot be written.
-        """
+        """Start the write-ahead log, if there is one."""
         if self._write_ahead_log is not None:
             self._write_ahead_log.start()
 
@@ -64,10 +60,9 @@ class ReceivedBlockTracker:
             self._write_ahead_log.close()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
+        """Queue blocks, in order, and return those that were already processed and cleaned up.
 
-        Returns:
-            The blocks that were already processed and cleaned up.
+        A block that was added before is ignored: its report was repeated.
 
         Raises:
             WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
@@ -144,7 +139,7 @@ class ReceivedBlockTracker:
 
     def stored(self) -> tuple[int, int]:
         """The number of all blocks that are not cleaned up, and their size in bytes."""
-        return self._state.num_known, self._state.known_bytes
+        return len(self._state.known_ids), self._state.known_bytes
 
     @property
     def log_bytes(self) -> int | None:
@@ -157,11 +152,7 @@ class ReceivedBlockTracker:
         return {stream_id: _records(blocks) for stream_id, blocks in self._state.queues(others).items()}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
-        """Forget the blocks of streams that the program has removed.
-
-        Raises:
-            WriteAheadLogError: the event could not be written.
-        """
+        """Forget the blocks of streams that the program has removed."""
         self._write(allocations.streams_forgotten(stream_ids))
 
     @property
@@ -181,7 +172,7 @@ class ReceivedBlockTracker:
 
     def last_epoch(self, stream_id: int) -> int:
         """The number of a receiver's last launch; 0 for none."""
-        return self._state.last_epoch(stream_id)
+        return self._state.epochs.get(stream_id, 0)
 
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""

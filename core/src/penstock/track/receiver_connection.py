@@ -23,11 +23,7 @@ log = get_logger("receiver_connection")
 
 
 class ReceiverConnection:
-    """Send messages to one launch.
-
-    Args:
-        undelivered: called on a sending thread with this connection and each message that did not arrive.
-    """
+    """Send messages to one launch. ``undelivered`` is called on a sending thread with lost messages."""
 
     def __init__(
         self,
@@ -50,7 +46,6 @@ class ReceiverConnection:
 
     @property
     def endpoint(self) -> str:
-        """The address of the launch's endpoint, ``grpc://host:port``."""
         return self.client.location
 
     def send(self, message: object, *, urgent: bool = False) -> None:
@@ -108,9 +103,8 @@ class Connections:
         self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
         # Epochs of launches that serve blocks no longer, by stream id; from the receivers' records.
         self._released: dict[int, frozenset[int]] = {}
-        # What `by_location` returns; None after a change.
-        self._index: dict[BlockLocation, ReceiverConnection] | None = None
-        self._index_lock = threading.Lock()
+        #: To the launches that serve blocks, the newest of each location. Replaced after a change, read on any thread.
+        self.by_location: Mapping[BlockLocation, ReceiverConnection] = {}
 
     def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
         """The connection to a launch, if there is one. On any thread."""
@@ -119,37 +113,31 @@ class Connections:
     def serving(self) -> list[ReceiverConnection]:
         """To the launches that serve blocks, in the order of their registration. On any thread."""
         launches = list(self._by_launch.items())
-        return [each for (stream_id, epoch), each in launches if epoch not in self._released.get(stream_id, ())]
-
-    def by_location(self) -> Mapping[BlockLocation, ReceiverConnection]:
-        """To the launches that serve blocks, the newest of each location. On any thread."""
-        with self._index_lock:
-            if self._index is None:
-                self._index = {each.location: each for each in self.serving()}
-            return self._index
+        return [
+            connection for (stream_id, epoch), connection in launches if epoch not in self._released.get(stream_id, ())
+        ]
 
     def note_released(self, stream_id: int, epochs: frozenset[int]) -> None:
         """These launches of a stream were sent a release: they serve blocks no longer."""
         if self._released.get(stream_id) != epochs:
             self._released[stream_id] = epochs
-            self._has_changed()
+            self._index()
 
     def add(self, epoch: int, connection: ReceiverConnection) -> None:
         """Use a connection to a launch from now on, in place of an earlier one."""
         self.end(connection.stream_id, epoch)
         self._by_launch[connection.stream_id, epoch] = connection
-        self._has_changed()
+        self._index()
 
     def end(self, stream_id: int, epoch: int) -> None:
         """Close the connection of a launch that has ended or registers again."""
         connection = self._by_launch.pop((stream_id, epoch), None)
         if connection is not None:
-            self._has_changed()
+            self._index()
             connection.close_after_flush()
 
-    def _has_changed(self) -> None:
-        with self._index_lock:
-            self._index = None
+    def _index(self) -> None:
+        self.by_location = {connection.location: connection for connection in self.serving()}
 
     def close(self) -> None:
         """Close all connections at once."""

@@ -44,11 +44,7 @@ _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 class ReceiverJob:
     """The Spark job of one launch; owns the thread that waits for it.
 
-    Args:
-        sc: runs the job.
-        task: runs the receiver.
-        hosts: preferred locations; none for anywhere.
-        on_end: called on the job's thread when it has ended: with ``None``, or with the error that it failed with.
+    ``hosts`` are preferred locations. ``on_end`` is called on the job's thread, with the error of a failed job.
     """
 
     def __init__(
@@ -71,8 +67,11 @@ class ReceiverJob:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Cancel the job."""
-        self._sc.cancelJobGroup(self.group)
+        """Cancel the job; a failure is logged."""
+        try:
+            self._sc.cancelJobGroup(self.group)
+        except Exception as error:
+            log.warning("receiver job not cancelled", stream_id=self.task.stream_id, reason=failure.reason(error))
 
     def finish(self, timeout_s: float) -> bool:
         """Wait for the end of the job; say whether it has ended."""
@@ -91,15 +90,7 @@ class ReceiverJob:
 
 
 class ReceiverLauncher:
-    """Make and cancel the jobs of receivers, and connect to them.
-
-    Args:
-        sc: runs the jobs.
-        receivers: by stream id.
-        settings: passed to the receivers' tasks.
-        run_id: names the directory of the blocks.
-        logs: the receivers' write-ahead log, when it is on.
-    """
+    """Make the jobs of receivers, by stream id, and connect to them. ``run_id`` names the directory of the blocks."""
 
     def __init__(
         self,
@@ -149,12 +140,7 @@ class ReceiverLauncher:
         self.driver_location = self.token.location(host, port)
 
     def check(self) -> None:
-        """Check, before the first launch, that every receiver can be launched.
-
-        Raises:
-            ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
-                would start second copies of them.
-        """
+        """Raise ``ConfigurationError`` for a receiver that cannot be launched."""
         _check_cores(self._sc, len(self.receivers))
         _check_speculation(self._sc)
         for stream_id, receiver in self.receivers.items():
@@ -174,13 +160,6 @@ class ReceiverLauncher:
         logs = "" if self.logs is None else self.logs.directory(stream_id)
         task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self._settings, logs)
         return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
-
-    def cancel(self, job: ReceiverJob) -> None:
-        """Cancel a job; a failure is logged."""
-        try:
-            job.cancel()
-        except Exception as error:
-            log.warning("receiver job not cancelled", stream_id=job.task.stream_id, reason=failure.reason(error))
 
     def location_of(self, job: ReceiverJob, stopping: threading.Event) -> TaskLocation | None:
         """The executor that runs a job's task; ``None`` when Spark does not report it. May take two seconds."""
@@ -208,11 +187,7 @@ class ReceiverLauncher:
 
 
 def _check_cores(sc: SparkContext, receivers: int) -> None:
-    """Refuse a master whose cores the receivers would all occupy.
-
-    Raises:
-        ConfigurationError: no core would remain for batches.
-    """
+    """Refuse a master whose cores the receivers would all occupy: none would remain for batches."""
     cores = cluster.fixed_cores(sc)
     if cores is not None and cores <= receivers:
         local = cluster.local_cores(sc) is not None
@@ -230,9 +205,6 @@ def _check_speculation(sc: SparkContext) -> None:
     """Refuse a configuration with which Spark starts second copies of receivers, which look like slow tasks.
 
     In a stage with a single task Spark speculates only if a threshold says from which duration on a task is slow.
-
-    Raises:
-        ConfigurationError: speculation is on, with such a threshold.
     """
     settings, threshold = conf_of(sc), "spark.speculation.task.duration.threshold"
     if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):

@@ -67,14 +67,10 @@ _REPORT_BACKLOG_S = 60
 
 
 class ReceiverTracker:
-    """Run the receivers of a context.
+    """Run the receivers of a context, by stream id.
 
-    Args:
-        receivers: by stream id.
-        post: gives an event to the listeners.
-        fail_application: called with the error of a receiver that stops the application.
-        checkpoint_directory: holds the receivers' write-ahead log; ``None`` without checkpoints.
-        write_ahead_log: events of blocks and batches; ``start`` starts it, ``close`` closes it.
+    ``fail_application`` is called with the error of a receiver that stops the application. ``checkpoint_directory``
+    holds the receivers' write-ahead log; ``write_ahead_log`` holds events of blocks and batches.
 
     Raises:
         ConfigurationError: the receivers' write-ahead log is on without a directory.
@@ -121,8 +117,7 @@ class ReceiverTracker:
         """Check that every receiver can be launched and open the endpoint; nothing is written.
 
         Raises:
-            ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
-                would start second copies of them.
+            ConfigurationError: a receiver cannot be launched.
             WireError: the driver's address is not this host's, or its port is in use.
         """
         if not self._receivers:
@@ -145,11 +140,9 @@ class ReceiverTracker:
         self._tracked.loop.start()
 
     def start(self) -> None:
-        """Launch every receiver once enough executors have joined.
+        """Start the write-ahead log, and launch every receiver once enough executors have joined.
 
-        Raises:
-            ConfigurationError: ``prepare`` raised it; ``start`` calls it unless it was called before.
-            WriteAheadLogError: the write-ahead log cannot be written.
+        Calls ``prepare`` first unless it was called before.
         """
         if self._endpoint is None:
             self.prepare()
@@ -166,12 +159,8 @@ class ReceiverTracker:
         """Stop every receiver, wait until the deadline for them to flush, then cancel their jobs.
 
         Blocks that arrive meanwhile are accepted, none afterwards. Accepted blocks are readable until ``release``; the
-        write-ahead log stays open for batches.
-
-        Args:
-            deadline: end of the whole stop, monotonic seconds.
-            drains: batches run afterwards: part of the time is left to them, and receivers on other hosts serve their
-                blocks meanwhile.
+        write-ahead log stays open for batches. The deadline is in monotonic seconds. With ``drains``, batches run
+        afterwards: part of the time is left to them, and receivers on other hosts serve their blocks meanwhile.
         """
         if self._stopping.is_set():
             return
@@ -201,7 +190,7 @@ class ReceiverTracker:
         log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
         job = self._tracked.job(stream_id, self._tracked.records[stream_id].epoch)
         if job is not None:
-            self._launcher.cancel(job)
+            job.cancel()
             self._tracked.await_end(stream_id, 5.0)
 
     def release(self) -> None:
@@ -216,7 +205,7 @@ class ReceiverTracker:
         for job in running:
             if not job.finish(max(deadline - time.monotonic(), 0.01)):
                 log.warning("receiver job not ended after release, cancelled", stream_id=job.task.stream_id)
-                self._launcher.cancel(job)
+                job.cancel()
                 job.finish(_RELEASE_S)
         # The endpoint first: its calls are answered on the loop.
         self._endpoint.stop()
@@ -305,7 +294,7 @@ class ReceiverTracker:
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks that a batch has from some streams, as partitions of references."""
-        blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
+        blocks = [block for stream_id in stream_ids for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
         return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:

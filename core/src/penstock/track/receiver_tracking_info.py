@@ -27,16 +27,13 @@ from penstock.spark.cluster import TaskLocation
 
 @frozen
 class BlockLocation:
-    """Where a receiver runs and stores its blocks. Two with the same address and directory are equal.
+    """Where a receiver runs and stores its blocks. Two with the same address and directory are equal."""
 
-    Attributes:
-        host: Spark's name of the host, for preferred locations; empty when Spark does not report it.
-        address: address that the receiver's endpoint listens on.
-        directory: directory of this run's blocks on that host; empty when blocks are in the write-ahead log.
-    """
-
+    # Spark's name of the host, for preferred locations; empty when Spark does not report it.
     host: str = field(default="", eq=False)
+    # The receiver's endpoint listens there.
     address: str = ""
+    # Of this run's blocks on that host; empty when blocks are in the write-ahead log.
     directory: str = ""
 
 
@@ -109,8 +106,7 @@ class Moving:
 class Restarting:
     """The receiver has deregistered; its task still runs and either registers again or ends.
 
-    Attributes:
-        error: traceback of the failure that stopped the receiver, already counted; empty if it stopped without one.
+    ``error`` is the traceback of the failure that stopped it, already counted; empty if it stopped without one.
     """
 
     launch: Launch
@@ -156,8 +152,10 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
-_Launched = Scheduled | Overdue | Refused | Active | Moving | Restarting | Stopping | Ending
-State = Waiting | _Launched | BackingOff | GivenUp | Stopped
+# The states of a launch that has not registered, and of one that has, even if it receives no more.
+Unregistered = Scheduled | Overdue | Refused
+RegisteredOnce = Active | Moving | Restarting | Stopping | Ending
+State = Waiting | Unregistered | RegisteredOnce | BackingOff | GivenUp | Stopped
 
 
 _NO_ERROR = PastError(-1, "")
@@ -172,7 +170,7 @@ class ReceiverTrackingInfo:
         name: ``<class>-<stream id>``.
         epoch: number of the last launch.
         pause_reasons: why the receiver pauses; none while it does not.
-        desired: the rate limit and pause that the receiver should obey.
+        desired: the rate limit and pause that the receiver should apply.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
         draining: epochs of launches that have stopped receiving and serve their blocks.
         released: epochs of those that were sent a release, because no batch needs their blocks.

@@ -36,6 +36,7 @@ from penstock.track.receiver_tracking_info import (
     Overdue,
     ReceiverTrackingInfo,
     Refused,
+    RegisteredOnce,
     Restarting,
     Scheduled,
     State,
@@ -59,11 +60,7 @@ def step(
 ) -> tuple[ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
     """Return the record after an event, and the effects to carry out in this order.
 
-    Args:
-        record: the record before the event.
-        event: the event.
-        now_ms: monotonic time, for delays and budgets.
-        wall_ms: milliseconds since 1970, for what users see.
+    Delays and budgets use ``now_ms``, monotonic. Users see ``wall_ms``, milliseconds since 1970.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)
@@ -142,7 +139,7 @@ class _Transition:
             return
         self._set(preferred=event.preferred)
         self._do(lifecycle.StartJob(launch.epoch, candidates))
-        preferred = {"preferred": [each.preference for each in candidates]} if candidates else {}
+        preferred = {"preferred": [candidate.preference for candidate in candidates]} if candidates else {}
         self._log("info", "receiver launched", **preferred)
 
     def _job_ended(self, event: lifecycle.JobEnded) -> None:
@@ -200,8 +197,8 @@ class _Transition:
         return "the receiver was scheduled to another executor" if isinstance(self.record.state, Refused) else ""
 
     def _accepts(self, state: Scheduled | Overdue, location: TaskLocation | None) -> bool:
-        executors = [each for each in state.candidates if each.executor_id]
-        hosts = {each.host for each in state.candidates if not each.executor_id}
+        executors = [candidate for candidate in state.candidates if candidate.executor_id]
+        hosts = {candidate.host for candidate in state.candidates if not candidate.executor_id}
         if location is None or not executors or location in executors or location.host in hosts:
             return True
         self._set(refusals=self.record.refusals + 1)
@@ -233,7 +230,8 @@ class _Transition:
                 self._set(last_end=evolve(self.record.last_end, message=message.message, error=""))
         accepted, state = was_active or message.ended, self.record.state
         if message.ended and (stops or launch.serve_ms or isinstance(state, GivenUp)):
-            self._drain(launch)
+            self._set(draining=self.record.draining | {launch.epoch})
+            self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
             if isinstance(state, GivenUp):
                 self._become(GivenUp())
             elif stops:
@@ -249,10 +247,6 @@ class _Transition:
             self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
         self._answer(Reply(accepted, reason))
-
-    def _drain(self, launch: Launch) -> None:
-        self._set(draining=self.record.draining | {launch.epoch})
-        self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
 
     def _report_error(self, message: ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
@@ -358,7 +352,7 @@ class _Transition:
     def _executor_lost(self) -> None:
         """Cancel the job of a registered launch: Spark ends it only after a retry, which may wait for a slot."""
         state, location = self.record.state, self.record.location
-        if not isinstance(state, Active | Moving | Restarting | Stopping | Ending) or state.launch.executor_lost:
+        if not isinstance(state, RegisteredOnce) or state.launch.executor_lost:
             return
         place = f"{location.executor_id} on {location.host}" if location else "of the receiver"
         message = f"the executor {place} is lost"
@@ -397,8 +391,8 @@ class _Transition:
             self._do(lifecycle.FailApplication(given_up))
 
     def _note_error(self, message: str, error: str = "") -> None:
-        noted = PastError(self._wall_ms, message, error)
-        self._set(last_end=noted, recent_errors=(*self.record.recent_errors, noted)[-_RECENT_ERRORS:])
+        end = PastError(self._wall_ms, message, error)
+        self._set(last_end=end, recent_errors=(*self.record.recent_errors, end)[-_RECENT_ERRORS:])
         self._do(lifecycle.Post(ReceiverError(self.record.info)))
 
     # -- the record --

@@ -1,8 +1,7 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
-Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
-of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the loop steps records; before
-it starts, the thread that creates the tracker does.
+Carries out the effects of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the
+loop steps records; before it starts, the thread that creates the tracker does.
 """
 
 from __future__ import annotations
@@ -45,16 +44,7 @@ _SERVE_AGAIN_MS = 30_000
 
 
 class TrackedReceivers:
-    """Run the life cycle of receivers.
-
-    Args:
-        blocks: knows and saves the numbers of launches.
-        post: gives an event to the listeners.
-        fail_application: called with the error of a receiver that stops the application.
-
-    Attributes:
-        locations: where the blocks of all launches are.
-    """
+    """Run the life cycle of receivers; ``blocks`` saves the numbers of their launches."""
 
     def __init__(
         self,
@@ -83,6 +73,7 @@ class TrackedReceivers:
         self._blocks = blocks
         self._clock = clock
         self._launcher = launcher
+        #: Where the blocks of all launches are.
         self.locations = BlockLocations(launcher)
         self._connections = self.locations.connections
         self._post = post
@@ -165,7 +156,7 @@ class TrackedReceivers:
                     self._jobs[stream_id, effect.epoch] = job
                     job.start()
                 case lifecycle.CancelJob():
-                    self._launcher.cancel(self._jobs[stream_id, effect.epoch])
+                    self._jobs[stream_id, effect.epoch].cancel()
                 case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
