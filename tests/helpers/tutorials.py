@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -86,6 +87,8 @@ class Walk:
                 end += 1
             body = "\n".join([*lines[:start], *new, *lines[end:], ""])
         file.write_text(body, encoding="utf-8")
+        # Python compares whole seconds and sizes: a change of the same size within a second would not be compiled.
+        shutil.rmtree(file.parent / "__pycache__", ignore_errors=True)
 
 
 def _key(line: str) -> str:
