@@ -110,7 +110,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
     spi: {
         "Receivers by name": ("receiver_spec", "make_receiver", "unpickled_copy"),
-        "Rate control": ("make_rate_estimator", "make_estimator", "guarded", "GuardedEstimator", "attributed_ms"),
+        "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
             "BlockServer",

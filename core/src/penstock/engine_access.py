@@ -20,7 +20,7 @@ from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, structure_options
 from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator, configured_first_rate
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
@@ -159,13 +159,12 @@ class EngineAccess(ListenerContext):
             return self._estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        inputs, took_ms = batch.streamIdToInputInfo, batch.processingDelay
-        if took_ms is None:
+        if batch.processingDelay is None:
             return None
         receivers = {stream.stream_id for stream in self.receiver_streams}
-        counts = {id_: max(info.numRecords, 0) for id_, info in inputs.items() if id_ in receivers}
-        busy = sum(count > 0 for count in counts.values())
-        return attributed_ms(took_ms, counts.get(stream_id, 0), sum(counts.values()), busy)
+        inputs = batch.streamIdToInputInfo.items()
+        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in receivers}
+        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         self.saved_values[name] = value
@@ -199,7 +198,7 @@ class EngineAccess(ListenerContext):
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         name = self._settings.rate_estimator
         on_fault = partial(_log_fault, name, stream_id)
-        estimator = configured_estimator(self._plugins, self._settings, self.batch_interval_ms, on_fault)
+        estimator = configured_estimator(name, self.batch_interval_ms, self._settings, self._plugins, {}, on_fault)
         saved = self.save(f"rate {name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):
             return estimator
@@ -210,8 +209,8 @@ class EngineAccess(ListenerContext):
                 stream_id=stream_id,
                 effect="it starts without the experience of the earlier run",
             )
-        if (first := configured_first_rate(self._settings)) is not None:
-            estimator.begin_with(first)
+        if self._settings.first_rate_per_s is not None:
+            estimator.begin_with(self._settings.first_rate_per_s)
         return estimator
 
 
