@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -36,12 +36,6 @@ T = TypeVar("T")
 class EngineAccess(ListenerContext):
     """The handle that listener plugins get. Any thread may use it.
 
-    Args:
-        program: the running program.
-        plugins: the source of rate estimators.
-        engine: the running engine.
-        recovery: holds the values that an earlier run saved; ``None`` without checkpoints.
-
     Attributes:
         saved_values: functions that return the values to save in each checkpoint, by name.
         ui_url: the address that a listener has published; ``None`` for none.
@@ -59,7 +53,6 @@ class EngineAccess(ListenerContext):
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
         self._spark_ui_url = str(program.sc.uiWebUrl or "")
-        self._jobs: SparkJobs | None = None
         self._stop_callbacks: list[Callable[[], object]] = []
         self.saved_values: dict[str, Callable[[], Any]] = {}
         self.ui_url: str | None = None
@@ -136,10 +129,11 @@ class EngineAccess(ListenerContext):
         return self._engine.bus.counts()
 
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        with self._lock:
-            if self._jobs is None:
-                self._jobs = SparkJobs(self._sc)
         return [_job(values) for values in self._jobs.since(first, most, wait_s)]
+
+    @cached_property
+    def _jobs(self) -> SparkJobs:
+        return SparkJobs(self._sc)
 
     def executor_backlogs(self) -> Mapping[str, int]:
         return self._engine.tracker.executor_backlogs()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
-    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
@@ -77,13 +76,10 @@ if TYPE_CHECKING:
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
-    from penstock.receive.from_plugin import make_receiver as make_receiver
-    from penstock.receive.from_plugin import receiver_spec as receiver_spec
     from penstock.receive.pickling import unpickled_copy as unpickled_copy
     from penstock.receive.store_queue import StoreQueue as StoreQueue
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
-    from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
