@@ -1,7 +1,5 @@
 """Break what can break below two receivers and count: every acknowledged record must be in exactly one batch.
 
-usage: python -m benchmarks.chaos [SECONDS] [SEED]
-
 Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60), and until each
 kind of fault has happened once. Each writes down which numbers `store_all` returned for; numbers that were begun are
 never used again. Meanwhile these faults happen, in an order and at times drawn from SEED: a receiver's Python worker
@@ -14,6 +12,7 @@ faults are seeded: what they hit differs from run to run.
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import itertools
 import json
@@ -376,16 +375,15 @@ def _numbers(path: Path) -> array[int]:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seconds", type=float, nargs="?", default=60.0, help="how long the receivers store")
+    parser.add_argument("seed", type=int, nargs="?", default=1, help="of the faults and their times")
+    options = parser.parse_args()
     ensure_java()
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
     try:
         with small_disk(folder / "disk") as disk:
-            went_well = run(
-                float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
-                int(sys.argv[2]) if len(sys.argv) > 2 else 1,
-                folder,
-                disk,
-            )
+            went_well = run(options.seconds, options.seed, folder, disk)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sys.exit(not went_well)

@@ -123,7 +123,7 @@ MUTANTS = [
         make=SharesStop,
         feeder=MemoryFeeder,
         capabilities=MEMORY_RECEIVER,
-        scale=0.2,
+        scale=0.6,
     ),
     Mutant(
         check="PK-14",

@@ -258,3 +258,18 @@ def test_mistake_of_the_command_line_is_one_clear_line(cli: Cli, arguments: tupl
     assert result.exit_code == 1
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.spark
+@pytest.mark.programs
+@pytest.mark.usefixtures("pysparks_daemon")
+def test_live_checks_run_a_receiver_by_name_and_one_whose_option_is_a_function(cli: Cli) -> None:
+    by_name = cli(
+        "plugins", "check", "socket", "--suite", "penstock_socket.conformance:SocketSuite", "--live", "--only", "XX-02"
+    )
+    assert by_name.exit_code == 0, by_name.output
+    assert "XX-02 swapped_by_config_alone (must): passed" in by_name.stdout
+    pickled = cli("plugins", "check", "socket-stream", "--live", "--only", "XX-01", "--only", "XX-02")
+    assert pickled.exit_code == 0, pickled.output
+    assert "XX-01 word_count_end_to_end (must): passed" in pickled.stdout
+    assert "XX-02 swapped_by_config_alone (must): not applicable, the option converter is a function" in pickled.stdout

@@ -22,6 +22,7 @@ import click
 from penstock import ConfigurationError
 from penstock.spi import GROUP, HOOK_OF, SUITES_GROUP, UnknownNameError, options_of, summary_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
+from penstock_cli.java import ensure_java
 from penstock_cli.shared import examples, option_pairs
 from penstock_testing.plugin_probe import Facts, installed, probe
 
@@ -93,6 +94,8 @@ def check(
             "live": suite.live or live,
             "isolated": True,
         }
+        if changed["live"]:
+            ensure_java()
         last = suite is suites[-1]
         reports.append(
             _run(type(suite.name or name, (suite,), changed), chosen, beside if last else (), as_json=as_json)

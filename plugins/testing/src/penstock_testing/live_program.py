@@ -22,7 +22,6 @@ import cattrs
 from attrs import frozen
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock_cli.java import ensure_java
 from penstock_testing.live_subject import LiveSpec
 
 _PAUSE_S = 0.005
@@ -53,7 +52,6 @@ def main(spec_file: str) -> None:
     from pyspark import SparkConf, SparkContext
 
     end_with_standard_input()
-    ensure_java()
     spec = cattrs.structure(json.loads(Path(spec_file).read_text()), LiveSpec)
     folder = Path(spec.folder)
 

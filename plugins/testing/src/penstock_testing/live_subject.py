@@ -252,7 +252,7 @@ class LiveSubject(ReceiverSubject):
         folder = Path(tempfile.mkdtemp(prefix="live", dir=self.folder))
         run = LiveRun(self, folder)
         feeder = self.feeder() if self.suite.kind == "receiver" else None
-        spec = self.spec(folder, feeder, by_name=with_neighbours)
+        spec = self.live_spec(folder, feeder, by_name=with_neighbours)
         site = self._site(folder) if with_neighbours else None
         run.start(attrs.evolve(spec, beside=with_neighbours and feeder is not None), site)
         if feeder is None:
@@ -281,12 +281,12 @@ class LiveSubject(ReceiverSubject):
         fed_last = Counter(map(repr, [] if with_neighbours else second))
         return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
-    def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
+    def live_spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
         subject = self.suite
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
         if subject.kind not in {"receiver", "rate-estimator"}:
             return LiveSpec(str(folder))
-        if subject.kind == "receiver" and not (by_name and subject.name):
+        if subject.kind == "receiver" and not (by_name and subject.name and not self.functions()):
             pickled = folder / "receiver.pickle"
             pickled.write_bytes(_pickled(self.make(feeder)))
             return LiveSpec(str(folder), pickled=str(pickled))
@@ -296,6 +296,10 @@ class LiveSubject(ReceiverSubject):
             return LiveSpec(str(folder), conf, receiver=subject.name)
         backpressure = {"enabled": "true", "rateEstimator": subject.name}
         return LiveSpec(str(folder), conf | {f"spark.streaming.backpressure.{k}": v for k, v in backpressure.items()})
+
+    def functions(self) -> list[str]:
+        """Names of the suite's options that are functions: no configuration can hold them."""
+        return [name for name, value in self.suite.options.items() if callable(value)]
 
     @staticmethod
     def _site(folder: Path) -> Path:

@@ -35,6 +35,8 @@ class LiveChecks:
         """Configuration alone chooses the plugin and sets its options."""
         if not subject.suite.name:
             raise NotApplicable("the suite names no installed plugin: set name")
+        if functions := subject.functions():
+            raise NotApplicable(f"the option {functions[0]} is a function, which no configuration can hold")
         result = subject.run_to_the_end(with_neighbours=True)
         _require_all(result)
 
@@ -58,7 +60,7 @@ class LiveChecks:
         folder = subject.folder / "killed"
         folder.mkdir()
         run = LiveRun(subject, folder)
-        spec = subject.spec(folder, feeder)
+        spec = subject.live_spec(folder, feeder)
         conf = {**spec.conf, "spark.streaming.receiver.writeAheadLog.enable": "true"}
         spec = attrs.evolve(spec, checkpoint=str(folder / "checkpoint"), conf=conf)
         fed: Counter[str] = Counter()
