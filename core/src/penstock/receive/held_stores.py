@@ -57,7 +57,7 @@ class HeldStores:
                     thread=thread.name,
                     held_ms=round(now_ms - since_ms),
                     advice="the rate limit or a full buffer holds it, so the client cannot answer its server: "
-                    "use penstock.spi.StoreQueue, or astore in an AsyncReceiver",
+                    "put a queue between the client and store, or use astore in an AsyncReceiver",
                 )
 
     def _has_other_duties(self, thread: threading.Thread) -> bool:

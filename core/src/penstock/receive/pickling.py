@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from penstock.errors import ConfigurationError, summary_of, text_of
+from penstock.errors import ConfigurationError, text_of
 from penstock.receive.receiver import Receiver
-
-R = TypeVar("R", bound=Receiver[Any])
 
 
 def check_picklable(receiver: Receiver[Any], owner: str = "") -> bytes:
@@ -38,18 +35,3 @@ def check_picklable(receiver: Receiver[Any], owner: str = "") -> bytes:
                 "it in onStart, not in __init__."
             ) from None
     raise ConfigurationError(f"{what}: {text_of(first)}") from None
-
-
-def unpickled_copy(receiver: R) -> R:
-    """Return the copy that an executor would run.
-
-    Raises:
-        ConfigurationError: it cannot be pickled, or its copy cannot be made.
-    """
-    data = check_picklable(receiver)
-    try:
-        return cast(R, pickle.loads(data))
-    except Exception as error:
-        raise ConfigurationError(
-            f"receiver {type(receiver).__name__} cannot be unpickled on an executor: {summary_of(error)}"
-        ) from error
