@@ -47,7 +47,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "ReceiverHost",
             "BlockSink",
         ),
-        "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
+        "Listeners": ("StreamingListener", "ListenerContext"),
         "Plugins": (
             "hookimpl",
             "ReceiverSpec",
