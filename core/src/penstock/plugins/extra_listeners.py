@@ -15,12 +15,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def extra_listeners(names: Iterable[str], plugins: Collection[str], context: object) -> list[RegisteredListener]:
-    """Import or create the listeners.
+    """Import or create the listeners; ``context`` goes to classes and functions that take an argument.
 
-    Args:
-        names: dotted paths (``package.module.Class``), or names of plugins, which have no dot.
-        plugins: the names of the plugins that offer listeners, which are on the bus already.
-        context: goes to classes and functions that take an argument.
+    The listeners of ``plugins``, whose names have no dot, are on the bus already.
 
     Raises:
         ConfigurationError: an object cannot be imported or created, or is no listener, or no plugin offers listeners

@@ -23,12 +23,12 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
-class ReceiverSpec:
-    """A receiver that programs choose by name.
+class Spec:
+    """What a plugin offers under a name.
 
     Attributes:
-        name: lowercase; usually the protocol.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
+        name: lowercase; of a receiver usually the protocol.
+        factory: called as ``factory(options)``, or as ``factory()`` without an options class.
         options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
@@ -40,20 +40,21 @@ class ReceiverSpec:
 
 
 @frozen
-class InputStreamSpec:
-    """An input source that the driver pulls from, chosen by name.
+class ReceiverSpec(Spec):
+    """A receiver that programs choose by name; its factory returns a ``Receiver``."""
 
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
+
+@frozen
+class InputStreamSpec(Spec):
+    """An input source that the driver pulls from, chosen by name; its factory returns an ``InputSource``."""
+
+
+@frozen
+class RateEstimatorSpec(Spec):
+    """A rate estimator that configuration chooses by name.
+
+    Its factory is called as ``factory(options, batch_interval_ms)``, without an options class with ``None``.
     """
-
-    name: str
-    factory: Callable[..., InputSource]
-    options: type | None = None
-    summary: str = ""
 
 
 class ArrowReader(Protocol):
@@ -145,23 +146,6 @@ class RecoverableSource(InputSource, Protocol):
         ...
 
 
-@frozen
-class RateEstimatorSpec:
-    """A rate estimator that configuration chooses by name.
-
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
-    """
-
-    name: str
-    factory: Callable[..., RateEstimator]
-    options: type | None = None
-    summary: str = ""
-
-
 class RateEstimator(ABC):
     """Estimates how many records/s a receiver stream should store, from what its last batch took.
 
@@ -199,9 +183,6 @@ class RateEstimator(ABC):
         Returns:
             Records/s, or ``None`` to leave the rate as it is.
         """
-
-
-Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
 
 
 @frozen
