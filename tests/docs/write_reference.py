@@ -193,7 +193,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "read_properties",
             "Property",
         ),
-        "Listeners": ("HOOK_OF", "Event", "register", "NotAListenerError"),
+        "Listeners": ("HOOK_OF", "Event", "register"),
         "The process": ("Clock", "EngineThread", "GlobalState"),
         "Public names": ("lazy_exports",),
         "Checkpoint directories": (

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
-from penstock.listen.registered_listener import NO_CALLBACK, NotAListenerError, RegisteredListener, register
+from penstock.listen.registered_listener import NO_CALLBACK, RegisteredListener, register
 
 _KEY = "spark.streaming.extraListeners"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -40,13 +40,14 @@ def _import_listener(path: str, context: object) -> RegisteredListener:
         target = getattr(import_module(module), attribute)
         if isinstance(target, type) or inspect.isroutine(target):
             target = target(context) if _needs_argument(target) else target()
-        return register(target, path)
-    except NotAListenerError:
-        raise ConfigurationError(f"{_KEY}={path}: {NO_CALLBACK}") from None
     except Exception as error:
         raise ConfigurationError(
             f"{_KEY}={path}: {summary_of(error)}; give package.module.Class of a module that the driver can import"
         ) from error
+    try:
+        return register(target, path)
+    except TypeError:
+        raise ConfigurationError(f"{_KEY}={path}: {NO_CALLBACK}") from None
 
 
 def _needs_argument(target: Any) -> bool:
