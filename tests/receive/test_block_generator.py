@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from tests.helpers import await_blocked, wait_for
 
+from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator, Bounds, GeneratorState
+from penstock.receive.block_generator import BlockGenerator, GeneratorState
 from penstock.runtime.clock import SystemClock
 from penstock_testing import ManualClock
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 INTERVAL_MS = 100
+SETTINGS = Settings.parse({"spark.streaming.blockInterval": f"{INTERVAL_MS}ms"})
 
 
 class PushedBlock:
@@ -43,7 +46,7 @@ class PushedBlock:
 class Listener:
     """Owns a generator, and records what it gets from it."""
 
-    def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
+    def __init__(self, clock: ManualClock | SystemClock, **bounds: Any) -> None:
         self.blocks: list[list[Any]] = []
         self.accepted: list[list[Any]] = []
         self.withdrawn: list[list[Any]] = []
@@ -53,7 +56,7 @@ class Listener:
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self.on_accept: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(self, INTERVAL_MS, bounds, clock)
+        self.generator = BlockGenerator(self, evolve(SETTINGS, **bounds), clock)
 
     def on_generate_block(self) -> None:
         self.states.append(self.generator.state)
@@ -89,7 +92,14 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
         blocks: int = 10,
         other_clock: ManualClock | SystemClock | None = None,
     ) -> Listener:
-        made.append(Listener(other_clock or clock, Bounds(records, num_bytes, blocks)))
+        made.append(
+            Listener(
+                other_clock or clock,
+                max_buffered_records=records,
+                max_buffered_bytes=num_bytes,
+                block_queue_size=blocks,
+            )
+        )
         made[-1].generator.start()
         return made[-1]
 
@@ -166,7 +176,7 @@ def test_after_stop_nothing_is_taken(make: Make) -> None:
 
 
 def test_before_start_nothing_is_taken(clock: ManualClock) -> None:
-    pushed = Listener(clock, Bounds(10, 1000, 10))
+    pushed = Listener(clock)
     with pytest.raises(ReceiverStoppedError, match="was not stored"):
         pushed.generator.add_data(1)
     pushed.generator.stop()
@@ -259,8 +269,8 @@ def test_failed_report_drops_its_block_and_those_stored_meanwhile(
     assert held.generator.dropped_records == 3
 
 
-def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock, gate: Gate) -> None:
-    unstarted = Listener(clock, Bounds(10, 1000, 10))
+def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock) -> None:
+    unstarted = Listener(clock)
     assert unstarted.generator.state is GeneratorState.Initialized
     pushed = make()
     clock.await_waiters()

@@ -14,15 +14,18 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.block_pusher import PushedBlock
 from penstock.runtime.clock import Clock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
+
+if TYPE_CHECKING:
+    from penstock.conf import Settings
 
 #: Called with ``None`` when a record is stored and accepted, with the error when it is lost.
 OnStored = Callable[[BaseException | None], object]
@@ -59,17 +62,6 @@ class BlockGeneratorListener(Protocol):
         ...
 
 
-@frozen
-class Bounds:
-    """The most that waits to be accepted."""
-
-    records: int
-    # Their size as ``sys.getsizeof`` counts it; a single record may exceed it.
-    num_bytes: int
-    # Number of generated blocks, and of stored ones.
-    blocks: int
-
-
 @define(eq=False)
 class _Block:
     records: list[Any] = field(factory=list)
@@ -85,7 +77,7 @@ class _Block:
 
 
 class BlockGenerator:
-    """Buffers records, generates blocks of them every ``interval_ms`` and has the listener push these.
+    """Buffers records, generates a block of them every block interval and has the listener push it.
 
     ``hold`` is entered by a caller of ``add_data`` while it waits.
     """
@@ -93,14 +85,14 @@ class BlockGenerator:
     def __init__(
         self,
         listener: BlockGeneratorListener,
-        interval_ms: int,
-        bounds: Bounds,
+        settings: Settings,
         clock: Clock,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._listener = listener
-        self._max_records = bounds.records
-        self._max_bytes = bounds.num_bytes
+        self._max_records = settings.max_buffered_records
+        # As ``sys.getsizeof`` counts it; a single record may exceed it.
+        self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
         self._hold = hold
         self._state = GeneratorState.Initialized
@@ -116,9 +108,9 @@ class BlockGenerator:
         # Held from taking the buffer to queueing it, so that blocks keep their order.
         self._cutting = threading.Lock()
         # None ends the thread that takes from a queue.
-        self._blocks_for_pushing: queue.Queue[_Block | None] = queue.Queue(bounds.blocks)
-        self._pushed_blocks: queue.Queue[_Block | None] = queue.Queue(bounds.blocks)
-        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", self._fail)
+        self._blocks_for_pushing: queue.Queue[_Block | None] = queue.Queue(settings.block_queue_size)
+        self._pushed_blocks: queue.Queue[_Block | None] = queue.Queue(settings.block_queue_size)
+        self._timer = RecurringTimer(clock, settings.block_interval_ms, self._tick, "BlockGenerator", self._fail)
         self._threads = [
             EngineThread("BlockGenerator storing", self._push_blocks),
             EngineThread("BlockGenerator reporting", self._await_pushed_blocks),
@@ -135,7 +127,7 @@ class BlockGenerator:
 
     @property
     def pending_bytes(self) -> int:
-        """The size of the records that are not accepted yet, as ``Bounds`` counts it."""
+        """The size of the records that are not accepted yet."""
         return self._pending_bytes
 
     def start(self) -> None:
@@ -208,7 +200,7 @@ class BlockGenerator:
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes
 
-    def _on_tick(self) -> None:
+    def _tick(self, _time_ms: int) -> None:
         self._listener.on_generate_block()
         self._cut()
 
