@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from penstock.json_converter import unstructure as unstructure
     from penstock.listen.events import HOOK_OF as HOOK_OF
     from penstock.listen.events import Event as Event
-    from penstock.listen.registered_listener import NotAListenerError as NotAListenerError
     from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME

@@ -19,7 +19,7 @@ from attrs import evolve
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
 from penstock.receive.block_generator import BlockGenerator
-from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
@@ -52,7 +52,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor.
+    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
 
     ``launch`` registers the receiver, also after each restart.
     """
@@ -88,9 +88,7 @@ class ReceiverSupervisor:
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(self._clock, self._state.rate, settings.burst_ms, self._held.hold)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
-        self._generator = BlockGenerator(
-            self._pusher.push_records, self._on_error, settings, self._clock, self._on_tick, self._held.hold
-        )
+        self._generator = BlockGenerator(self, settings, self._clock, self._held.hold)
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
         # The hot path of a record: no call in between.
         self.store = self._writer.store
@@ -160,13 +158,18 @@ class ReceiverSupervisor:
             self.take(events.Tick())
         self._terminated.wait()
 
-    # -- the block generator --
+    # -- the listener of the block generator --
 
-    def _on_tick(self) -> None:
+    def on_generate_block(self) -> None:
+        """Check what exceeds its time."""
         self._held.check()
         self.take(events.Tick())
 
-    def _on_error(self, message: str, error: BaseException, is_final: bool) -> None:
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store buffered records."""
+        return self._pusher.push_records(records, arrival_ms)
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
         """Report an error, and stop the receiver if records are lost."""
         if is_final:
             self.stop_soon(f"{message}: {text_of(error)}", error)

@@ -1,4 +1,4 @@
-"""The calling side of an endpoint. Messages are idempotent: a call that cannot reach it is retried until its timeout."""
+"""The calling side of an endpoint. A call that cannot reach it is retried until a timeout: messages are idempotent."""
 
 from __future__ import annotations
 
