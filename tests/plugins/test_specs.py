@@ -45,7 +45,7 @@ def test_options_are_described_with_readable_types() -> None:
     assert "derived" not in defaults
 
 
-@pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])  # type: ignore[arg-type]  # never called
+@pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])
 def test_spec_without_options_accepts_none(spec: ReceiverSpec) -> None:
     assert options_of(spec) == []
     assert read_options("receiver", spec, {}) is None

@@ -146,11 +146,10 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        candidates = entry_points
-        if candidates is None:
-            candidates = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
+        if entry_points is None:
+            entry_points = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
-        for entry_point in sorted(set(candidates), key=lambda candidate: (candidate.name, candidate.value)):
+        for entry_point in sorted(set(entry_points), key=lambda candidate: (candidate.name, candidate.value)):
             record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
@@ -238,7 +237,7 @@ class Plugins:
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-        for record in self._working():
+        for record in (each for each in self.loaded if each.is_working):
             for prefix, kind in record.options.items():
                 names[prefix] = [option.name for option in fields_of(kind)]
             if not record.options and "listeners" in record.hooks:
@@ -255,7 +254,7 @@ class Plugins:
         """
         listeners: list[RegisteredListener] = []
         offering: set[str] = set()
-        for record in self._working():
+        for record in (each for each in self.loaded if each.is_working):
             own = {hook: self._positional_caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
             offered = [register(record.plugin, record.origin, own)] if own else []
             offered += self._offered_listeners(record, context) if "listeners" in record.hooks else []
@@ -275,15 +274,11 @@ class Plugins:
             return []
         listeners = []
         for item in items:
-            # A third-party object may raise when it is asked for its methods.
             try:
                 listeners.append(register(item, record.origin))
-            except Exception:
+            except Exception:  # a third-party object may raise when it is asked for its methods
                 log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
         return listeners
-
-    def _working(self) -> list[LoadedPlugin]:
-        return [record for record in self.loaded if record.is_working]
 
     def _caller(self, record: LoadedPlugin, hook: str) -> Any:
         """Calls a hook of this plugin alone."""
@@ -299,8 +294,8 @@ class Plugins:
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
-        clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
-        if clash:
+        others = (other for other in self.loaded if other.is_working and other is not record)
+        if clash := next((other for other in others if other.name == record.name), None):
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")

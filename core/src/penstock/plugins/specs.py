@@ -23,12 +23,12 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
-class ReceiverSpec:
-    """A receiver that programs choose by name.
+class Spec:
+    """What a plugin offers under a name.
 
     Attributes:
-        name: lowercase; usually the protocol.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
+        name: lowercase; of a receiver usually the protocol.
+        factory: called as ``factory(options)``, or as ``factory()`` without an options class.
         options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
@@ -40,20 +40,21 @@ class ReceiverSpec:
 
 
 @frozen
-class InputStreamSpec:
-    """An input source that the driver pulls from, chosen by name.
+class ReceiverSpec(Spec):
+    """A receiver that programs choose by name; its factory returns a ``Receiver``."""
 
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
+
+@frozen
+class InputStreamSpec(Spec):
+    """An input source that the driver pulls from, chosen by name; its factory returns an ``InputSource``."""
+
+
+@frozen
+class RateEstimatorSpec(Spec):
+    """A rate estimator that configuration chooses by name.
+
+    Its factory is called as ``factory(options, batch_interval_ms)``, without an options class with ``None``.
     """
-
-    name: str
-    factory: Callable[..., InputSource]
-    options: type | None = None
-    summary: str = ""
 
 
 class ArrowReader(Protocol):
@@ -61,7 +62,6 @@ class ArrowReader(Protocol):
 
     def batches(self, partitions: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of all elements, in order."""
-        ...
 
 
 @frozen
@@ -106,23 +106,18 @@ class InputSource(Protocol):
 
     def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
         """Prepare for a program: once, on the program's thread, when the stream is made."""
-        ...
 
     def start(self) -> None:
         """Prepare for the first batch."""
-        ...
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
         """Make a batch. Called in the order of times, again for the same time only after an error. Must not block."""
-        ...
 
     def clean_up(self, before_ms: int) -> None:
         """Drop what belongs to batches older than a time."""
-        ...
 
     def stop(self) -> None:
         """Release what ``start`` acquired."""
-        ...
 
 
 @runtime_checkable
@@ -134,32 +129,12 @@ class RecoverableSource(InputSource, Protocol):
 
         May be called from ``open`` on, never while a batch is made. Must not block.
         """
-        ...
 
     def restore(self, position: Mapping[str, Any]) -> None:
         """Continue from the position of an earlier run. Called after ``open`` and before ``start``."""
-        ...
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
         """Make a batch of the earlier run again; ``None`` when it was empty."""
-        ...
-
-
-@frozen
-class RateEstimatorSpec:
-    """A rate estimator that configuration chooses by name.
-
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
-    """
-
-    name: str
-    factory: Callable[..., RateEstimator]
-    options: type | None = None
-    summary: str = ""
 
 
 class RateEstimator(ABC):
@@ -199,9 +174,6 @@ class RateEstimator(ABC):
         Returns:
             Records/s, or ``None`` to leave the rate as it is.
         """
-
-
-Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
 
 
 @frozen
@@ -258,7 +230,7 @@ def read_options(
         spec: has the options class.
         given: option → value; text is converted to the field's type.
         configured: option → text from the configuration; ``given`` overrides it.
-        prefix: start of the keys of ``configured``; errors name the full key.
+        prefix: start of the keys of ``configured``.
         way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
     Raises:
@@ -279,14 +251,10 @@ def read_options(
 def structure_options(
     what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING, advice: str = ""
 ) -> T:
-    """Make an instance of an options class.
+    """Make an instance of an options class from values by option; text is converted to the field's type.
 
-    Args:
-        what: name of their owner in messages.
-        options: an attrs class.
-        given: option → value; text is converted to the field's type.
-        keys: option → the configuration key that set it, for messages.
-        advice: how to give a missing option; ``{option}`` stands for its name.
+    The other arguments are for messages: the options' owner, option → configuration key that set it, and how to give a
+    missing option, in which ``{option}`` stands for its name.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
