@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.checkpoint.saved_logs import SavedLog as SavedLog
     from penstock.checkpoint.saved_logs import saved_logs as saved_logs
     from penstock.conf import KEYS as KEYS
-    from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
