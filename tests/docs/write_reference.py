@@ -109,7 +109,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Logging": ("throttle",),
     },
     spi: {
-        "Receivers": ("unpickled_copy",),
+        "Receivers": ("check_picklable",),
         "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
@@ -139,7 +139,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "with_time",
             "require_callable",
         ),
-        "Sources": ("StoreQueue", "split_lines", "LineRules", "ErrorCounts"),
+        "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
             "atomic_write",
             "absolute_location",

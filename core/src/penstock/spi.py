@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
-    from penstock.receive.pickling import unpickled_copy as unpickled_copy
-    from penstock.receive.store_queue import StoreQueue as StoreQueue
+    from penstock.receive.receiver import check_picklable as check_picklable
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import split_lines as split_lines

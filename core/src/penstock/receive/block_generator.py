@@ -1,9 +1,8 @@
 """``BlockGenerator``: buffers single records and generates a block of them every block interval.
 
-Owns the buffer and the queue of generated blocks. Records and bytes that are not accepted yet are bounded: at the bound
-``add_data`` waits. A record is dropped only after a push has failed for good, which stops the receiver. ``add_data``
-runs on the receiver's threads, the cut on the timer's. One thread stores blocks and another awaits their acceptance, so
-that a block is stored while the blocks before it are reported.
+Records and bytes that are not accepted yet are bounded: at the bound ``add_data`` waits. A record is dropped only after
+a push has failed for good, which stops the receiver. ``add_data`` runs on the receiver's threads, the cut on the
+timer's. One thread stores blocks and another awaits their acceptance, so that storing and reporting overlap.
 """
 
 from __future__ import annotations
@@ -131,7 +130,7 @@ class BlockGenerator:
         return self._pending_bytes
 
     def start(self) -> None:
-        """Start to accept records and to generate blocks."""
+        """Accept records and generate blocks."""
         self._state = GeneratorState.Active
         self.accepts_data = True
         self._timer.start(self._timer.start_time_ms())

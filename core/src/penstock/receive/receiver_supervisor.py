@@ -103,14 +103,6 @@ class ReceiverSupervisor:
         return self._state
 
     @property
-    def is_started(self) -> bool:
-        return self._state.is_started
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._state.is_stopped
-
-    @property
     def is_terminated(self) -> bool:
         """Whether the receiver was stopped for good and everything it took is stored or lost."""
         return self._terminated.is_set()
@@ -119,14 +111,6 @@ class ReceiverSupervisor:
     def is_deregistered(self) -> bool:
         """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
         return isinstance(self._state.state, Terminated) and self._state.state.is_deregistered
-
-    @property
-    def stored_records(self) -> int:
-        return self._state.stored_records
-
-    @property
-    def rate_limit(self) -> float | None:
-        return self._state.rate
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has."""
@@ -325,9 +309,10 @@ class ReceiverSupervisor:
         return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        self._log.debug("rate limit changed", rate=self.rate_limit)
+        rate = self._state.rate
+        self._log.debug("rate limit changed", rate=rate)
         try:
-            self._receiver.on_rate_change(self.rate_limit)
+            self._receiver.on_rate_change(rate)
         except Exception as error:
             self.report_error("on_rate_change failed", error)
 
