@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from penstock.checkpoint.checkpoint_format import SavedState as SavedState
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS
-    from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
