@@ -187,7 +187,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Configuration": (
             "Settings",
             "KEYS",
-            "OPTION_SECTIONS",
             "keys_without_effect",
             "conf_here",
             "read_properties",
@@ -201,8 +200,10 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Checkpoint",
             "SavedInput",
             "SavedState",
-            "saved_logs",
-            "SavedLog",
+            "BLOCK_LOG",
+            "COMPLETED_OUTPUTS",
+            "read_log",
+            "Allocations",
             "stream_directory",
         ),
     },
@@ -255,7 +256,7 @@ _VALUES = {
     "API_VERSION": "The version of the plugin contract, which a plugin may declare as `penstock_api`",
     "Event": "Type of every event that a listener may get",
     "HOOK_OF": "Class of an event → name of its callback",
-    "KINDS": "Hook that offers specs → name of a spec in messages, class of the spec",
+    "KINDS": "Hook that offers specs → class of the spec",
     "additional_entry_points": "Entry points of plugins of this process, besides the installed ones",
     "GROUP": "The entry-point group of plugins",
     "SUITES_GROUP": "The entry-point group of conformance suites",
@@ -263,7 +264,6 @@ _VALUES = {
     "LEGAL_NAME": "Pattern of the names of plugins and of what they offer",
     "NAME_RULE": "The same rule in words",
     "KEYS": "The keys of the core, by the attribute of `Settings` that holds the value",
-    "OPTION_SECTIONS": "Hook that offers specs → prefix of the keys with their options",
 }
 
 

@@ -259,7 +259,7 @@ class StreamBuilder:
     def _check_offered(self, method: str, hook: str, name: str, plugin: str) -> None:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: "
+                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: "
                 f"pip install {plugin_distribution(plugin)}"
             )
 

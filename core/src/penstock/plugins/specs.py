@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
 
 import attrs
 from attrs import field, frozen
 
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.conf_values import refused, structure_option, type_name
 from penstock.errors import ConfigurationError, UnknownNameError
 
@@ -33,20 +34,35 @@ class Spec:
         summary: one line for ``penstock plugins list``.
     """
 
+    #: Name of the kind in messages, and the start of the keys that set options: ``<section><name>.<option>``.
+    kind: ClassVar[str] = ""
+    section: ClassVar[str] = ""
+
     name: str
     factory: Callable[..., Any]
     options: type | None = None
     summary: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """The start of the configuration keys that set its options."""
+        return f"{self.section}{self.name}."
 
 
 @frozen
 class ReceiverSpec(Spec):
     """A receiver that programs choose by name; its factory returns a ``Receiver``."""
 
+    kind = "receiver"
+    section = OPTION_SECTIONS["receivers"]
+
 
 @frozen
 class InputStreamSpec(Spec):
     """An input source that the driver pulls from, chosen by name; its factory returns an ``InputSource``."""
+
+    kind = "input stream"
+    section = OPTION_SECTIONS["input_streams"]
 
 
 @frozen
@@ -55,6 +71,9 @@ class RateEstimatorSpec(Spec):
 
     Its factory is called as ``factory(options, batch_interval_ms)``, without an options class with ``None``.
     """
+
+    kind = "rate estimator"
+    section = OPTION_SECTIONS["rate_estimators"]
 
 
 class ArrowReader(Protocol):
@@ -215,36 +234,29 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
 
 
 def read_options(
-    kind: str,
-    spec: Spec,
-    given: Mapping[str, Any],
-    configured: Mapping[str, str] = _NOTHING,
-    prefix: str = "",
-    *,
-    way: str = "pass {option}=…",
+    spec: Spec, given: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
 ) -> Any:
     """Make an instance of a spec's options class; ``None`` when the spec has no options.
 
     Args:
-        kind: name of the kind in messages: ``receiver``, ``rate estimator``.
         spec: has the options class.
         given: option → value; text is converted to the field's type.
-        configured: option → text from the configuration; ``given`` overrides it.
-        prefix: start of the keys of ``configured``.
+        settings: the configuration, which sets the options that ``given`` does not.
         way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing or invalid; says how to set it.
     """
-    what = f"{kind} {spec.name!r}"
-    keys = {name: f"{prefix}{name}" for name in configured.keys() - given.keys()}
+    what = f"{spec.kind} {spec.name!r}"
+    configured = {} if settings is None else settings.with_prefix(spec.prefix)
+    keys = {name: f"{spec.prefix}{name}" for name in configured.keys() - given.keys()}
     if spec.options is None:
         for name in {**configured, **given}:
             raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
         return None
     # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
-    ways = [way] * (kind != "rate estimator") + [f"set {prefix}{{option}}"] * bool(prefix)
+    ways = [way] * (spec.kind != "rate estimator") + [f"set {spec.prefix}{{option}}"] * (settings is not None)
     return structure_options(what, spec.options, {**configured, **given}, keys, " or ".join(ways))
 
 
