@@ -198,8 +198,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",
-            "SavedInput",
-            "SavedState",
             "saved_logs",
             "SavedLog",
             "stream_directory",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
     from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
-    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
-    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.checkpoint.saved_logs import SavedLog as SavedLog
     from penstock.checkpoint.saved_logs import saved_logs as saved_logs
