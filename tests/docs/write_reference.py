@@ -198,8 +198,10 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",
-            "saved_logs",
-            "SavedLog",
+            "BLOCK_LOG",
+            "COMPLETED_OUTPUTS",
+            "read_log",
+            "Allocations",
             "stream_directory",
         ),
     },

@@ -11,8 +11,9 @@ from attrs import evolve
 from click.testing import Result
 from tests.checkpoint.samples import FIRST, SavedInput, SavedState
 
-from penstock.spi import CheckpointStore, Directory, SavedLog
+from penstock.spi import CheckpointStore, Directory
 from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
+from penstock_cli.saved_logs import SavedLog
 
 Cli = Callable[..., Result]
 
