@@ -13,7 +13,7 @@ from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.conf import Settings
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock_testing import ManualClock
 

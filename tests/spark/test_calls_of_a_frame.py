@@ -12,8 +12,7 @@ from tests.helpers.frame_programs import FRUGAL
 from tests.spark.test_calls_of_a_batch import Received, Silent, calls  # noqa: F401  # calls is a fixture
 
 from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock_dataframes.plugin import dataframes

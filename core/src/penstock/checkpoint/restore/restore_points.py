@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.graph.stateful import StatefulDStream
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -45,7 +46,7 @@ def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping
     for stream in reversed(graph.streams()):
         needed_ms = required_ms.get(stream.number, first_ms)
         state = saved.get(stream.number)
-        if state is not None:
+        if state is not None and isinstance(stream, StatefulDStream):
             zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
             chosen = _choose(state.files, needed_ms, zero_ms + checkpoint_ms)
             # A state without a file is not older than its first file would be.
