@@ -38,7 +38,7 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     words.groupBy("word").agg({"*": "count"}).foreachDataFrame(lambda df: found.append(sorted(df.collect())))
     lengths = dataframes(lines.map(lambda line: (line, len(line))), "line string, length double")
     lengths.foreachDataFrame(lambda df: found.append(sorted(df.collect())))
-    graph.connect(GraphRuntime(received_blocks=Received(tmp_path, ["a b", "b"])))
+    graph.connect(GraphRuntime(received_blocks=cast(Any, Received(tmp_path, ["a b", "b"]))))
     graph.start(0)
     for job in graph.generate_jobs(1000):
         job.run()

@@ -11,8 +11,9 @@ from attrs import evolve
 from click.testing import Result
 from tests.checkpoint.samples import FIRST
 
-from penstock.spi import CheckpointStore, Directory, SavedInput, SavedLog, SavedState
+from penstock.spi import CheckpointStore, Directory, SavedInput, SavedState
 from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
+from penstock_cli.saved_logs import SavedLog
 
 Cli = Callable[..., Result]
 

@@ -1,8 +1,6 @@
 """``BlockPusher``: stores blocks and has the driver accept them.
 
-Owns the numbering of a launch's blocks, the retries, and the stored blocks that wait for a report: blocks stored during
-a report are reported together after it. It never decides what a failure means for the receiver. Runs on whatever thread
-stores.
+Blocks stored during a report are reported together after it. Runs on whatever thread stores.
 """
 
 from __future__ import annotations
@@ -76,11 +74,7 @@ class PushedBlock:
 
 
 class BlockPusher:
-    """Pushes the blocks of one launch of a receiver.
-
-    ``report`` sends stored blocks to the driver; ``take``, which must not block for long, gives an event to the
-    receiver's life cycle.
-    """
+    """Pushes the blocks of one launch; ``report`` sends them to the driver, ``take`` takes events of the life cycle."""
 
     def __init__(
         self,

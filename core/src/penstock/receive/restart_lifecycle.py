@@ -43,18 +43,13 @@ from penstock.receive.running_receiver import (
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
-    """Return the record after an event, and the effects to carry out in this order; ``now_ms`` is monotonic.
-
-    The end of an activity that was superseded changes nothing.
-    """
+    """Return the record after an event, and the effects to carry out in this order; ``now_ms`` is monotonic."""
     transition = _Transition(receiver, now_ms)
     transition.take(event)
     return transition.receiver, tuple(transition.effects)
 
 
 class _Transition:
-    """Computes one step: the record so far and the effects so far."""
-
     def __init__(self, receiver: RunningReceiver, now_ms: float) -> None:
         self.receiver = receiver
         self.effects: list[Effect] = []

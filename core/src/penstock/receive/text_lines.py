@@ -1,7 +1,4 @@
-"""Text lines from bytes, split, checked and decoded by Arrow, and counts of malformed ones: for receivers of text.
-
-No line is touched in Python as long as all are UTF-8.
-"""
+"""Text lines from bytes, split, checked and decoded by Arrow, and counts of malformed ones: for receivers of text."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ _REPORT_INTERVAL_S = 1.0
 
 
 class ErrorCounts:
-    """Counts a receiver's rejected or repaired records by reason, for reports at most once a second.
-
-    Used on the receiver's thread.
-    """
+    """Counts a receiver's rejected or repaired records by reason, for reports at most once per second."""
 
     def __init__(self) -> None:
         self._new: Counter[str] = Counter()
@@ -30,7 +24,7 @@ class ErrorCounts:
         self._reported_s = float("-inf")
 
     def add(self, reason: str, count: int) -> None:
-        """Count records."""
+        """Count records; not thread-safe."""
         if count:
             self._new[reason] += count
             self.counts[reason] += count

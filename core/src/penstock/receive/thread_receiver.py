@@ -1,8 +1,4 @@
-"""``ThreadReceiver`` and ``AsyncReceiver``: receivers whose work is one method, run on a supervised thread.
-
-They own the thread, which ``onStart`` starts and ``onStop`` ends. What ``receive`` raises restarts the receiver. When
-it returns without a stop, the receiver stays up and stores nothing more.
-"""
+"""``ThreadReceiver`` and ``AsyncReceiver``: receivers whose work is one method, run on a supervised thread."""
 
 from __future__ import annotations
 
