@@ -83,7 +83,7 @@ def word_count(sc: SparkContext, received: Received, found: list[Any]) -> DStrea
     counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(add)
     counts.foreachRDD(lambda rdd: found.append((num_partitions(rdd), sorted(rdd.collect()))))
     lines.foreachRDD(lambda rdd: found.append(rdd.count()))
-    graph.connect(GraphRuntime(received_blocks=received))
+    graph.connect(GraphRuntime(received_blocks=cast(Any, received)))
     graph.start(0)
     return graph
 
