@@ -14,7 +14,6 @@ from pyspark import SparkConf, SparkContext
 from penstock import Receiver, StreamingContext, StreamingContextState
 from penstock import context as context_module
 from penstock.conf import Settings
-from penstock.context_state import graceful_stop_s
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster
@@ -364,4 +363,4 @@ def test_graceful_stop_may_take_ten_intervals_and_at_least_a_minute_unless_confi
     configured: str, interval_ms: int, seconds: float
 ) -> None:
     settings = Settings.parse({"spark.streaming.gracefulStopTimeout": configured})
-    assert graceful_stop_s(settings, interval_ms) == seconds
+    assert settings.graceful_stop_s(interval_ms) == seconds

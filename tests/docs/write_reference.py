@@ -109,8 +109,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Logging": ("throttle",),
     },
     spi: {
-        "Receivers by name": ("receiver_spec", "make_receiver", "unpickled_copy"),
-        "Rate control": ("make_rate_estimator", "make_estimator", "guarded", "GuardedEstimator", "attributed_ms"),
+        "Receivers": ("unpickled_copy",),
+        "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
             "BlockServer",
@@ -139,7 +139,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "with_time",
             "require_callable",
         ),
-        "Sources": ("StoreQueue", "split_lines", "Lines", "LineRules", "ErrorCounts"),
+        "Sources": ("StoreQueue", "split_lines", "LineRules", "ErrorCounts"),
         "Files": (
             "atomic_write",
             "absolute_location",
@@ -187,7 +187,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Configuration": (
             "Settings",
             "KEYS",
-            "keys",
             "OPTION_SECTIONS",
             "keys_without_effect",
             "conf_here",
@@ -214,7 +213,7 @@ _SPI = (
     "needs none of it. A name here changes only with a new minor version and an entry in the changelog."
 )
 _SPI_TOPICS = {
-    "Receivers by name": "Find what an installed plugin offers, and create it from options and configuration.",
+    "Receivers": "A receiver as it arrives on its executor.",
     "Rate control": "Create an installed estimator whose errors are contained.",
     "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
     "Schemas": "From Arrow's types to Spark's, and from records to columns.",

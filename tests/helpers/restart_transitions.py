@@ -24,10 +24,10 @@ def _events() -> Iterator[events.Event]:
     yield events.RegistrationAnswered()
     yield events.RegistrationAnswered(_ERROR)
     for error in (None, _ERROR):
-        yield events.OnStartReturned(error)
         yield events.RestartRequested("again", error)
         yield events.StopRequested("enough", error)
     yield events.ThreadFailed("reader", _ERROR)
+    yield events.CallReturned(_ERROR)
     for in_time in (True, False):
         yield events.CallReturned(in_time=in_time)
         yield events.Deregistered(in_time)
@@ -45,7 +45,7 @@ def _essence(receiver: RunningReceiver) -> object:
     """What decides the next state: records that agree in it are explored once."""
     state = receiver.state
     flags = [getattr(state, name, None) for name in ("is_final", "calls_on_drained", "is_overdue")]
-    then = type(getattr(state, "then", getattr(state, "stop", None))).__name__
+    then = type(getattr(state, "then", None)).__name__
     return type(state), then, *flags, receiver.is_registered, receiver.stored_records > 0
 
 

@@ -13,7 +13,7 @@ import pytest
 import penstock_rate
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
-from penstock.rate.guarded_estimator import make_estimator
+from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock_testing.workload import WORKLOADS
 from penstock_testing.workload_report import report
 from penstock_testing.workload_run import simulate
@@ -71,7 +71,7 @@ def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
 
 def test_readme_estimator_continues_from_saved_state(aimd: RateEstimatorSpec) -> None:
     options = read_options("rate estimator", aimd, {})
-    before, after = make_estimator(aimd, options, 1000), make_estimator(aimd, options, 1000)
+    before, after = (GuardedEstimator(aimd.factory(options, 1000)) for _ in range(2))
     assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
     assert after.restore(json.loads(json.dumps(before.saved_state())))
     assert after.compute(4000, 10, 500, 0) == 1000

@@ -12,8 +12,10 @@ import pytest
 from attrs import define
 
 from penstock import RateEstimator, RateEstimatorSpec
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError
-from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
+from penstock.plugins.discovery import Plugins
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
 
 
 @define
@@ -173,6 +175,16 @@ def test_broken_state_or_reason_stops_neither_rates_nor_checkpoints(
     assert guarded.saved_state() == {"batches": 1}
 
 
+class Only(Plugins):
+    """One rate estimator, of no plugin."""
+
+    def __init__(self, spec: RateEstimatorSpec) -> None:
+        self._offered = spec
+
+    def spec(self, hook: str, name: str, key: str = "") -> RateEstimatorSpec:
+        return self._offered
+
+
 class ComputesOnly:
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         return 1.0
@@ -191,4 +203,4 @@ def test_factory_that_fails_or_returns_no_rate_estimator_is_an_error(
     factory: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        make_estimator(RateEstimatorSpec("odd", factory), None, 1000)
+        configured_estimator("odd", 1000, Settings.parse({}), Only(RateEstimatorSpec("odd", factory)), {})

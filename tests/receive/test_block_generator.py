@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from tests.helpers import await_blocked, wait_for
 
+from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator, Bounds, GeneratorState
+from penstock.receive.block_generator import BlockGenerator
 from penstock.runtime.clock import SystemClock
 from penstock_testing import ManualClock
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 INTERVAL_MS = 100
+SETTINGS = Settings.parse({"spark.streaming.blockInterval": f"{INTERVAL_MS}ms"})
 
 
 class PushedBlock:
@@ -43,30 +46,29 @@ class PushedBlock:
 class Listener:
     """Owns a generator, and records what it gets from it."""
 
-    def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
+    def __init__(self, clock: ManualClock | SystemClock, **bounds: Any) -> None:
         self.blocks: list[list[Any]] = []
         self.accepted: list[list[Any]] = []
         self.withdrawn: list[list[Any]] = []
         self.arrivals: list[int] = []
         self.failures: list[BaseException] = []
-        self.states: list[GeneratorState] = []
+        self.ticks = 0
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self.on_accept: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(self, INTERVAL_MS, bounds, clock)
+        self.generator = BlockGenerator(self.push, self.on_error, evolve(SETTINGS, **bounds), clock, self.on_tick)
 
-    def on_generate_block(self) -> None:
-        self.states.append(self.generator.state)
+    def on_tick(self) -> None:
+        self.ticks += 1
 
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> Any:
-        self.states.append(self.generator.state)
+    def push(self, records: list[Any], arrival_ms: int) -> Any:
         self.on_push(records)
         self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
         return PushedBlock(self, records)
 
-    def on_error(self, _message: str, error: BaseException, *, is_final: bool) -> None:
+    def on_error(self, _message: str, error: BaseException, is_final: bool) -> None:
         assert is_final
         self.failures.append(error)
 
@@ -89,7 +91,14 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
         blocks: int = 10,
         other_clock: ManualClock | SystemClock | None = None,
     ) -> Listener:
-        made.append(Listener(other_clock or clock, Bounds(records, num_bytes, blocks)))
+        made.append(
+            Listener(
+                other_clock or clock,
+                max_buffered_records=records,
+                max_buffered_bytes=num_bytes,
+                block_queue_size=blocks,
+            )
+        )
         made[-1].generator.start()
         return made[-1]
 
@@ -166,7 +175,7 @@ def test_after_stop_nothing_is_taken(make: Make) -> None:
 
 
 def test_before_start_nothing_is_taken(clock: ManualClock) -> None:
-    pushed = Listener(clock, Bounds(10, 1000, 10))
+    pushed = Listener(clock)
     with pytest.raises(ReceiverStoppedError, match="was not stored"):
         pushed.generator.add_data(1)
     pushed.generator.stop()
@@ -178,15 +187,14 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
     for n in range(5):
         pushed.generator.add_data(n)
         clock.await_waiters()
-        ticks = len(pushed.states)
+        ticks = pushed.ticks
         clock.advance(INTERVAL_MS)
-        wait_for(lambda at=ticks: len(pushed.states) > at, "the tick")  # type: ignore[misc]  # mypy
+        wait_for(lambda at=ticks: pushed.ticks > at, "the tick")  # type: ignore[misc]  # mypy
     assert gate.reached.wait(10)
     assert pushed.blocks == []
     gate.open()
     pushed.generator.stop()
     assert pushed.records == list(range(5))
-    assert pushed.states.count(GeneratorState.Active) >= 5
 
 
 @pytest.fixture
@@ -257,20 +265,6 @@ def test_failed_report_drops_its_block_and_those_stored_meanwhile(
     assert (held.accepted, held.withdrawn, held.blocks) == ([[0]], [[2]], [[0], [1], [2]])
     assert [str(error) for error in held.failures] == ["no driver"]
     assert held.generator.dropped_records == 3
-
-
-def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock, gate: Gate) -> None:
-    unstarted = Listener(clock, Bounds(10, 1000, 10))
-    assert unstarted.generator.state is GeneratorState.Initialized
-    pushed = make()
-    clock.await_waiters()
-    clock.advance(INTERVAL_MS)
-    wait_for(lambda: pushed.states, "a tick")
-    pushed.generator.add_data(1)
-    pushed.generator.stop()
-    assert pushed.states[0] is GeneratorState.Active
-    assert pushed.states[-1] in (GeneratorState.StoppedAddingData, GeneratorState.StoppedGeneratingBlocks)
-    assert pushed.generator.state is GeneratorState.StoppedAll
 
 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:

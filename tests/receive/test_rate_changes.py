@@ -70,7 +70,7 @@ def test_waiting_callers_respect_changing_rates(
     wanted: list[int], initial: float, changes: list[tuple[float, float]]
 ) -> None:
     clock = EventfulClock()
-    limiter = RateLimiter(clock, None, initial, BURST_MS)
+    limiter = RateLimiter(clock, initial, BURST_MS)
     #: From when on each rate was in force.
     rates = [(0.0, initial)]
 
@@ -109,7 +109,7 @@ def test_waiting_callers_respect_changing_rates(
 @pytest.mark.parametrize(("before", "after"), [(100, 10), (5000, 1), (10, 0.5)])
 def test_caller_waiting_for_a_burst_passes_after_the_rate_has_fallen(before: float, after: float) -> None:
     clock = EventfulClock()
-    limiter = RateLimiter(clock, None, before, BURST_MS)
+    limiter = RateLimiter(clock, before, BURST_MS)
     limiter.acquire(1)
     clock.events = [(1.0, lambda: limiter.update(after))]
     passed = limiter.acquire(10_000)
@@ -119,10 +119,10 @@ def test_caller_waiting_for_a_burst_passes_after_the_rate_has_fallen(before: flo
 
 def test_records_passed_without_a_limit_are_not_owed_later() -> None:
     clock = EventfulClock()
-    limiter = RateLimiter(clock, None, 1, BURST_MS)
+    limiter = RateLimiter(clock, 1, BURST_MS)
     for _ in range(5):
         limiter.acquire(1)
-        clock.events = [(clock.time_ms + 1, lambda: limiter.update(math.inf))]
+        clock.events = [(clock.time_ms + 1, lambda: limiter.update(None))]
         assert limiter.acquire(100) == 100
         limiter.update(1)
         before_ms = clock.time_ms
@@ -132,7 +132,7 @@ def test_records_passed_without_a_limit_are_not_owed_later() -> None:
 
 def test_permits_granted_at_a_stop_are_not_granted_twice() -> None:
     clock = EventfulClock()
-    limiter = RateLimiter(clock, None, 100, BURST_MS)
+    limiter = RateLimiter(clock, 100, BURST_MS)
 
     def restart() -> None:
         limiter.stop()
@@ -154,7 +154,7 @@ def test_permits_granted_at_a_stop_are_not_granted_twice() -> None:
 
 def test_callers_pass_in_order_of_arrival() -> None:
     clock = ManualClock()
-    limiter = RateLimiter(clock, None, 100, BURST_MS)
+    limiter = RateLimiter(clock, 100, BURST_MS)
     limiter.acquire(1)
     order: list[Any] = []
     threads: list[threading.Thread] = []

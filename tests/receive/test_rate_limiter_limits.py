@@ -52,14 +52,14 @@ class BusyClock:
 
 def test_store_all_is_not_starved_by_single_stores() -> None:
     clock = BusyClock(period_ms=10)
-    clock.limiter = RateLimiter(clock, max_rate=1000, initial_rate=100, burst_ms=200)
+    clock.limiter = RateLimiter(clock, rate=100, burst_ms=200)
     clock.limiter.acquire(1)
     assert clock.limiter.acquire(10) > 0
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-300])
 def test_very_small_rate_is_waited_for(rate: float) -> None:
-    limiter = RateLimiter(SystemClock(), max_rate=1000, initial_rate=1000, burst_ms=200)
+    limiter = RateLimiter(SystemClock(), rate=1000, burst_ms=200)
     # The saved permit passes; the next one is earned after many years.
     limiter.update(rate)
     limiter.acquire(1)
@@ -73,7 +73,7 @@ def test_very_small_rate_is_waited_for(rate: float) -> None:
 def test_stop_fails_waiting_callers_even_if_a_start_follows_at_once() -> None:
     # A restart without delay: the thread of the last run must not store into the next one.
     clock = ManualClock()
-    limiter = RateLimiter(clock, max_rate=1000, initial_rate=1, burst_ms=200)
+    limiter = RateLimiter(clock, rate=1, burst_ms=200)
     limiter.acquire(1)
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(limiter.acquire, 1)

@@ -12,7 +12,7 @@ from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.restart_events import Effect, Event
 from penstock.receive.restart_lifecycle import step
 from penstock.receive.running_receiver import (
     AwaitingRestart,
@@ -20,6 +20,7 @@ from penstock.receive.running_receiver import (
     Deregistering,
     Draining,
     Flushing,
+    Intake,
     Interrupted,
     Receiving,
     Registering,
@@ -40,7 +41,7 @@ SETTINGS = evolve(
 BOOM, LOST = ValueError("boom"), OSError("connection lost")
 ACCEPTED, RETURNED, LATE = events.RegistrationAnswered(), events.CallReturned(), events.CallReturned(in_time=False)
 START = (events.StartRequested(), ACCEPTED)
-RUN = (*START, events.OnStartReturned())
+RUN = (*START, events.CallReturned())
 RESTART, STOP = events.RestartRequested("again", LOST, 100), events.StopRequested("enough")
 DRAINED = (RETURNED, events.Flushed(), RETURNED)
 DELIVERED = events.Deregistered(True)
@@ -88,7 +89,8 @@ def test_start_registers_before_onStart() -> None:
     assert (life.state, life.effects) == (Registering(), (events.Register(),))
     life.take(ACCEPTED)
     assert life.state == Starting(0, 0)
-    assert life.effects == (events.SetIntake(Intake.OPEN), events.WatchThreads(True), events.CallOnStart())
+    assert life.effects == (events.CallOnStart(),)
+    assert (life.receiver.intake, life.receiver.watches_threads) == (Intake.OPEN, True)
     life = Life(*RUN)
     assert life.state == Receiving()
     assert not life.effects
@@ -101,9 +103,8 @@ def test_order_of_a_stop() -> None:
     assert life.of(events.Flush) == [events.Flush(is_final=True)]
     assert life.of(events.Deregister) == [events.Deregister("enough", None, ended=True)]
     assert life.state == Terminated(None, is_deregistered=True)
-    assert life.effects == (events.EndAwaitTermination(),)
-    assert life.of(events.WatchThreads) == [events.WatchThreads(True), events.WatchThreads(False)]
-    assert life.of(events.SetIntake)[-1] == events.SetIntake(Intake.WITHOUT_WAITING)
+    assert not life.effects
+    assert (life.receiver.intake, life.receiver.watches_threads) == (Intake.WITHOUT_WAITING, False)
 
 
 def test_order_of_a_restart() -> None:
@@ -116,7 +117,7 @@ def test_order_of_a_restart() -> None:
     life.take(events.RestartDelayOver())
     assert (life.state, life.effects) == (Registering(), (events.Register(),))
     assert life.receiver.is_stopped
-    life.take(ACCEPTED, events.OnStartReturned())
+    life.take(ACCEPTED, events.CallReturned())
     assert life.state == Receiving()
 
 
@@ -128,7 +129,8 @@ def test_counts_of_the_final_flush_reach_the_driver() -> None:
 
 def test_failed_registration_ends_the_receiver() -> None:
     life = Life(events.StartRequested(), events.RegistrationAnswered(LOST))
-    assert life.effects == (events.EndWaits(), events.Flush(is_final=True))
+    assert life.receiver.is_ending
+    assert life.effects == (events.Flush(is_final=True),)
     life.take(events.Flushed())
     # The driver does not know the receiver.
     assert life.of(events.Deregister) == []
@@ -144,7 +146,7 @@ def test_refused_restart_ends_the_receiver_and_the_driver_is_notified() -> None:
 
 
 def test_error_of_onStart_ends_the_receiver_with_onStop() -> None:
-    life = Life(*START, events.OnStartReturned(BOOM))
+    life = Life(*START, events.CallReturned(BOOM))
     assert life.receiver.start_error is BOOM
     assert life.calls[-1] == "CallOnStop"
     life.take(*DRAINED, DELIVERED)
@@ -160,14 +162,14 @@ def test_error_of_onStart_ends_the_receiver_with_onStop() -> None:
 def test_interrupted_onStart_ends_first(event: Event, error: BaseException | None) -> None:
     life = Life(*START, event)
     assert isinstance(life.state, Interrupted)
-    assert events.SetIntake(Intake.CLOSED) in life.effects
+    assert [life.receiver.intake] == [Intake.CLOSED]
     assert "CallOnStop" not in life.calls
     assert (life.receiver.is_started, life.receiver.is_stopped) == (True, True)
-    life.take(events.OnStartReturned(error))
+    life.take(events.CallReturned(error))
     # Its error follows from the interruption.
     assert isinstance(life.state, Stopping)
     assert life.receiver.start_error is None
-    assert events.SetIntake(Intake.WITHOUT_WAITING) in life.effects
+    assert life.receiver.intake is Intake.WITHOUT_WAITING
 
 
 def test_onStart_that_ignores_a_stop_is_abandoned_after_the_stop_timeout() -> None:
@@ -183,7 +185,7 @@ def test_onStart_that_ignores_a_stop_is_abandoned_after_the_stop_timeout() -> No
     assert isinstance(life.state.error, ReceiverStuckError)
     assert "5 s after a stop" in str(life.state.error)
     before = life.receiver
-    assert life.take(events.OnStartReturned()).receiver == before
+    assert life.take(events.CallReturned()).receiver == before
 
 
 def test_stop_without_a_timeout_waits_for_onStart() -> None:
@@ -213,7 +215,7 @@ def test_onStart_that_stores_is_reported_once() -> None:
     ]
     life.take(events.Tick(), events.Tick(), after_ms=60_000)
     assert len(life.of(events.Report)) == 1
-    assert life.take(events.OnStartReturned()).state == Receiving()
+    assert life.take(events.CallReturned()).state == Receiving()
 
 
 # -- a restart meets other events --
@@ -241,9 +243,9 @@ def test_further_restarts_are_ignored_until_onStart_runs_again(taken: tuple[Even
 @in_restart
 def test_stop_takes_the_place_of_a_restart(taken: tuple[Event, ...]) -> None:
     life = Life(*taken, STOP)
-    assert events.EndWaits() in life.effects
+    assert life.receiver.is_ending
     ends: dict[type, Event] = {
-        Interrupted: events.OnStartReturned(),
+        Interrupted: events.CallReturned(),
         Stopping: RETURNED,
         Flushing: events.Flushed(),
         Draining: RETURNED,
@@ -334,7 +336,7 @@ def test_errors_of_onStop_and_on_drained_are_reported() -> None:
 
 def test_back_off_of_restarts_doubles_until_a_block_is_accepted() -> None:
     life, delays = Life(*RUN), list[float]()
-    again = (*DRAINED, DELIVERED, events.RestartDelayOver(), ACCEPTED, events.OnStartReturned())
+    again = (*DRAINED, DELIVERED, events.RestartDelayOver(), ACCEPTED, events.CallReturned())
     for _ in range(5):
         life.take(events.RestartRequested("again"), *again)
     life.take(events.BlocksAccepted(1), events.RestartRequested("again"), *again)
@@ -364,7 +366,7 @@ def test_jitter_differs_between_receivers() -> None:
 
 @pytest.mark.parametrize("taken", [START, RUN], ids=["in onStart", "later"])
 def test_error_of_a_thread_restarts(taken: tuple[Event, ...]) -> None:
-    life = Life(*taken, events.ThreadFailed("reader", BOOM), events.OnStartReturned(), *DRAINED)
+    life = Life(*taken, events.ThreadFailed("reader", BOOM), events.CallReturned(), *DRAINED)
     assert life.of(events.Report) == [events.Report("Error on thread reader: ValueError: boom", BOOM)]
     assert not life.of(events.Deregister)[0].ended
 
@@ -387,7 +389,6 @@ def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float
     life = Life(*RUN, UpdateRateLimit(10.0, first, True), UpdateRateLimit(20.0, second))
     assert life.receiver.rate == rate
     assert life.receiver.is_paused is (rate == 10.0)
-    assert life.of(events.SetRate)[-1] == events.SetRate(rate)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
@@ -400,20 +401,20 @@ def test_rate_is_bounded_and_notified_when_it_changes() -> None:
     life = Life(*RUN, initial_rate_per_s=50.0, max_rate_per_s=50.0)
     assert life.receiver.rate == 50.0
     life.take(UpdateRateLimit(20.0, 1))
-    assert life.effects == (events.SetRate(20.0), events.NotifyRate())
+    assert (life.receiver.rate, life.effects) == (20.0, (events.NotifyRate(),))
     life.take(UpdateRateLimit(20.0, 2))
     assert not life.effects
     life.take(UpdateRateLimit(1000.0, 3))
-    assert life.effects == (events.SetRate(50.0), events.NotifyRate())
+    assert (life.receiver.rate, life.effects) == (50.0, (events.NotifyRate(),))
     life.take(UpdateRateLimit(20.0, 4), UpdateRateLimit(None, 5))
-    assert life.effects == (events.SetRate(50.0), events.NotifyRate())
+    assert (life.receiver.rate, life.effects) == (50.0, (events.NotifyRate(),))
 
 
 def test_rate_of_the_registration_is_notified_after_onStart() -> None:
     life = Life(events.StartRequested(), events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)))
-    assert life.of(events.SetRate) == [events.SetRate(25.0)]
+    assert life.receiver.rate == 25.0
     assert life.of(events.NotifyRate) == []
-    life.take(events.OnStartReturned())
+    life.take(events.CallReturned())
     assert life.effects == (events.NotifyRate(),)
     assert life.receiver.desired_number == 4
 
@@ -421,22 +422,22 @@ def test_rate_of_the_registration_is_notified_after_onStart() -> None:
 def test_rate_of_the_registration_is_in_force_though_a_stop_came_meanwhile() -> None:
     # What onStop and threads that still run may store.
     life = Life(events.StartRequested(), STOP, events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)))
-    assert (life.receiver.rate, life.of(events.SetRate)) == (25.0, [events.SetRate(25.0)])
+    assert life.receiver.rate == 25.0
     assert isinstance(life.state, Flushing)
 
 
 def test_outdated_desired_state_of_a_registration_is_ignored() -> None:
     life = Life(events.StartRequested(), UpdateRateLimit(10.0, 5, True))
-    life.take(events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)), events.OnStartReturned())
+    life.take(events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)), events.CallReturned())
     assert (life.receiver.rate, life.receiver.is_paused) == (10.0, True)
 
 
 def test_receiver_is_held_while_any_block_waits_for_the_disk() -> None:
     life = Life(*RUN, events.DiskFull(LOST), events.DiskFull(LOST), events.DiskWaitOver())
-    assert life.of(events.SetPause) == [events.SetPause(True)]
+    assert life.receiver.is_held
     assert life.of(events.Report) == [events.Report("the disk is full: the receiver pauses until there is room", LOST)]
     life.take(events.DiskWaitOver())
-    assert life.of(events.SetPause) == [events.SetPause(True), events.SetPause(False)]
+    assert not life.receiver.is_held
     assert "disk space available again" in [log.event for log in life.of(events.Log)]
 
 
@@ -445,8 +446,8 @@ def test_driver_and_full_disk_pause_independently(resumes_first: bool) -> None:
     life = Life(*RUN, events.DiskFull(LOST), UpdateRateLimit(0.0, 1, True))
     ends: list[Event] = [UpdateRateLimit(0.0, 2), events.DiskWaitOver()]
     first, second = ends if resumes_first else reversed(ends)
-    assert life.take(first).of(events.SetPause) == [events.SetPause(True)]
-    assert life.take(second).of(events.SetPause) == [events.SetPause(True), events.SetPause(False)]
+    assert life.take(first).receiver.is_held
+    assert not life.take(second).receiver.is_held
 
 
 @pytest.mark.parametrize(
@@ -461,7 +462,7 @@ def test_error_is_reported_in_every_state(taken: tuple[Event, ...]) -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [ACCEPTED, events.OnStartReturned(), RETURNED, events.Flushed(), DELIVERED, events.RestartDelayOver()],
+    [ACCEPTED, RETURNED, events.Flushed(), DELIVERED, events.RestartDelayOver()],
     ids=lambda event: type(event).__name__,
 )
 def test_end_of_an_activity_that_is_not_under_way_changes_nothing(event: Event) -> None:

@@ -17,9 +17,10 @@ from penstock.errors import ReceiverStuckError
 from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.restart_events import Effect, Event
 from penstock.receive.restart_lifecycle import step
 from penstock.receive.running_receiver import (
+    Intake,
     Interrupted,
     Receiving,
     Restart,
@@ -59,13 +60,10 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         # Activities under way, oldest first, and the history of those that began.
         self.under_way: list[Effect] = []
         self.calls: list[str] = []
-        self.intake = Intake.OPEN
-        self.rate, self.paused = self.receiver.rate, False
         self.desired: tuple[int, float | None] = (0, 0.0)
         self.driver_pauses, self.disk_waits = False, 0
-        self.stop_requested = self.watches = False
+        self.stop_requested = False
         self.registered = False
-        self.ends = 0
         self.is_configured = self.is_abandoned = self.is_stuck = self.last_flush_is_final = False
         self.reports: list[str] = []
         self.restart_errors = self.returned_stops = 0
@@ -84,17 +82,6 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
             case events.OnThread():
                 for inner in effect.effects:
                     self.carry_out(inner)
-            case events.SetIntake():
-                self.intake = effect.intake
-            case events.SetRate():
-                self.rate = effect.rate
-            case events.SetPause():
-                assert self.paused != effect.paused
-                self.paused = effect.paused
-            case events.WatchThreads():
-                self.watches = effect.watches
-            case events.EndAwaitTermination():
-                self.ends += 1
             case events.Report():
                 self.reports.append(effect.message)
             case _ if isinstance(effect, ACTIVITIES):
@@ -140,7 +127,6 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @initialize(policy=POLICIES)
     def configure(self, policy: Settings) -> None:
         self.receiver = new_receiver(0, policy)
-        self.rate = self.receiver.rate
         self.is_configured = True
 
     @rule()
@@ -209,7 +195,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     def return_from_on_start(self, error: BaseException | None) -> None:
         if error is not None and isinstance(self.receiver.state, Starting):
             self.stop_requested = True
-        self.end(events.CallOnStart, events.OnStartReturned(error))
+        self.end(events.CallOnStart, events.CallReturned(error))
 
     @rule(error=ERRORS)
     @precondition(lambda self: self.runs(events.CallOnStop))
@@ -250,7 +236,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.end(events.AwaitRestart, events.RestartDelayOver())
 
     @rule(records=st.integers(1, 3))
-    @precondition(lambda self: self.intake is not Intake.CLOSED and self.receiver.is_registered)
+    @precondition(lambda self: self.receiver.intake is not Intake.CLOSED and self.receiver.is_registered)
     def accept(self, records: int) -> None:
         self.take(events.BlocksAccepted(records))
         assert self.receiver.restarts == 0
@@ -297,31 +283,22 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         assert waits or [effect for effect in self.under_way if not isinstance(effect, over)]
 
     @invariant()
-    def records_are_accepted_only_while_the_receiver_may_store(self) -> None:
-        state = self.receiver.state
-        if isinstance(state, Starting | Receiving):
-            assert self.intake is Intake.OPEN
-        elif isinstance(state, Interrupted):
-            assert self.intake is Intake.CLOSED
-        elif self.calls and "CallOnStart" in self.calls:
-            assert self.intake is Intake.WITHOUT_WAITING
-
-    @invariant()
     def rate_is_that_of_the_newest_desired_state(self) -> None:
-        assert self.rate == self.receiver.rate
         policy, rate = self.receiver.settings, self.desired[1]
-        assert self.rate == lowest(policy.initial_rate_per_s if rate == 0.0 else rate, policy.max_rate_per_s)
+        assert self.receiver.rate == lowest(policy.initial_rate_per_s if rate == 0.0 else rate, policy.max_rate_per_s)
 
     @invariant()
     def stores_are_held_while_there_is_a_reason(self) -> None:
-        assert self.paused == (self.driver_pauses or self.disk_waits > 0)
+        assert self.receiver.is_held == (self.driver_pauses or self.disk_waits > 0)
 
     @invariant()
-    def end_is_reported_once(self) -> None:
-        is_over = isinstance(self.receiver.state, Terminated)
-        assert self.ends == is_over
-        if is_over:
-            assert not self.watches
+    def waits_end_with_a_stop(self) -> None:
+        assert self.receiver.is_ending or not self.stop_requested
+
+    @invariant()
+    def end_is_reported(self) -> None:
+        if isinstance(self.receiver.state, Terminated):
+            assert not self.receiver.watches_threads
             assert self.calls.count("Deregister") >= self.receiver.is_registered
             assert self.registered == self.receiver.is_registered
 
@@ -345,7 +322,6 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
                 ends[type(self.under_way[0])]()
         assert isinstance(self.receiver.state, Terminated)
         assert self.under_way == []
-        assert self.ends == 1
         assert self.last_flush_is_final
         assert self.calls.count("CallOnDrained") == self.returned_stops
         if self.is_stuck:

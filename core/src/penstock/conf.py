@@ -73,6 +73,17 @@ class Settings(ConfigurationKeys):
         """Whether an attribute's own key is set, whatever its fallback and its default say."""
         return KEYS[attribute].name in self._pairs
 
+    @property
+    def first_rate_per_s(self) -> float | None:
+        """The first rate that the program configured; ``None`` when it leaves that to the rate estimator."""
+        if not self.is_set("initial_rate_per_s"):
+            return None
+        return min(filter(None, (self.initial_rate_per_s, self.max_rate_per_s)), default=None)
+
+    def graceful_stop_s(self, batch_interval_ms: int) -> float:
+        """The time that a graceful stop may take, seconds."""
+        return (self.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 60_000)) / 1000
+
     def __repr__(self) -> str:
         return f"Settings({', '.join(sorted(self._pairs))})"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
+from contextlib import suppress
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -32,15 +33,9 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 @frozen
 class Key:
-    """A configuration key.
+    """A configuration key: its full name, default in Spark's spelling, heading in the documentation, help and type.
 
-    Attributes:
-        name: in full, as it is set.
-        default: text in Spark's spelling.
-        group: heading in the documentation.
-        help: one or two sentences on the effect.
-        falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
-        type: the accepted values, such as ``integer`` or ```replace` or `refuse```.
+    ``falls_back_to`` is the attribute of :class:`Settings` whose value applies when this key is not set.
     """
 
     name: str
@@ -72,8 +67,7 @@ def parse_duration_ms(text: str) -> int:
     return _quantity(text, _MS_PER_UNIT, "ms")
 
 
-def parse_positive_s(text: str) -> float:
-    """Parse a Spark time string above zero into seconds; a bare number is seconds."""
+def _parse_positive_s(text: str) -> float:
     value = _quantity(text, _MS_PER_UNIT, "s") / 1000
     if not value > 0:
         raise ValueError(f"{shown(text)} is not greater than zero")
@@ -85,37 +79,33 @@ def parse_size_bytes(text: str) -> int:
     return _quantity(text, _BYTES_PER_UNIT, "b")
 
 
-def parse_int(text: str) -> int:
-    """Parse a whole number."""
+def _parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise ValueError(f"{shown(text)} is not a whole number") from None
 
 
-def parse_float(text: str) -> float:
-    """Parse a number."""
+def _parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise ValueError(f"{shown(text)} is not a number") from None
 
 
-def parse_names(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list."""
+def _split(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def parse_rate_per_s(text: str) -> float | None:
+def _parse_rate_per_s(text: str) -> float | None:
     """Parse a rate in records/s. Zero and below mean no limit, as in Spark: ``None``."""
-    rate = parse_float(text)
+    rate = _parse_float(text)
     if math.isnan(rate):
         raise ValueError(f"{shown(text)} is not a number")
     return rate if 0 < rate < math.inf else None
 
 
-def parse_level(text: str) -> str:
-    """Parse the name of a log level."""
+def _parse_level(text: str) -> str:
     if text.strip().upper() not in _LEVELS:
         raise ValueError(f"{shown(text)} is not one of {', '.join(_LEVELS)}")
     return text.strip().upper()
@@ -138,27 +128,22 @@ class SizeLimit:
 def parse_size_limit(text: str) -> SizeLimit:
     """Parse a Spark size string or a percentage of a disk; 0 of either means no limit."""
     if text.strip().endswith("%"):
-        try:
-            percent = float(text.strip()[:-1])
-        except ValueError:
-            percent = math.nan
-        if not 0 <= percent <= 100:
-            raise ValueError(f"{shown(text)} is not between 0% and 100%")
-        return SizeLimit(share=percent / 100) if percent else SizeLimit()
-    num_bytes = _at_least(0, parse_size_bytes)(text)
-    return SizeLimit(num_bytes) if num_bytes else SizeLimit()
+        with suppress(ValueError):
+            if 0 <= (percent := float(text.strip()[:-1])) <= 100:
+                return SizeLimit(share=percent / 100 or None)
+        raise ValueError(f"{shown(text)} is not between 0% and 100%")
+    return SizeLimit(_at_least(0, parse_size_bytes)(text) or None)
 
 
-def parse_port(text: str) -> int:
+def _parse_port(text: str) -> int:
     """Parse the number of a port that needs no privilege; 0 lets the system choose."""
-    port = parse_int(text)
+    port = _parse_int(text)
     if port != 0 and not 1024 <= port <= 65535:
         raise ValueError(f"{shown(text)} is neither 0 nor between 1024 and 65535")
     return port
 
 
-def parse_time_zone(text: str) -> ZoneInfo | None:
-    """Parse the name of a time zone; empty text means none."""
+def _parse_time_zone(text: str) -> ZoneInfo | None:
     if not text:
         return None
     try:
@@ -179,11 +164,9 @@ def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[
 
 @frozen
 class TextForm:
-    """How values of an option type are written: goes into ``Annotated``.
+    """How values of an option type are written, for ``Annotated``: a name for people, and a parser of text.
 
-    Attributes:
-        name: shown in the type column of the documentation.
-        parse: converts text; raises ValueError with a reason that shows the text.
+    The parser raises ValueError with a reason that shows the text.
     """
 
     name: str
@@ -193,15 +176,15 @@ class TextForm:
 DurationMs = Annotated[int, TextForm("time", _at_least(0, parse_duration_ms))]
 PositiveDurationMs = Annotated[int, TextForm("time > 0", _at_least(1, parse_duration_ms))]
 #: A bare number is seconds, as in Spark's keys that count seconds.
-PositiveDurationS = Annotated[float, TextForm("time > 0", parse_positive_s)]
+PositiveDurationS = Annotated[float, TextForm("time > 0", _parse_positive_s)]
 PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
-Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
-PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
-Port = Annotated[int, TextForm("port", parse_port)]
-RatePerS = Annotated[float | None, TextForm("records/s", parse_rate_per_s)]
-Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
-LogLevel = Annotated[str, TextForm("log level", parse_level)]
-TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", parse_time_zone)]
+Count = Annotated[int, TextForm("integer >= 0", _at_least(0, _parse_int))]
+PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, _parse_int))]
+Port = Annotated[int, TextForm("port", _parse_port)]
+RatePerS = Annotated[float | None, TextForm("records/s", _parse_rate_per_s)]
+Names = Annotated[tuple[str, ...], TextForm("list", _split)]
+LogLevel = Annotated[str, TextForm("log level", _parse_level)]
+TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", _parse_time_zone)]
 DiskLimit = Annotated[SizeLimit, TextForm("size or % of disk", parse_size_limit)]
 
 
@@ -215,13 +198,13 @@ def type_name(option_type: Any) -> str:
         return "function"
     if get_origin(option_type) in (Union, UnionType):
         return " or ".join(type_name(member) for member in get_args(option_type) if member is not NoneType)
-    if holds_several(option_type):
+    if _holds_several(option_type):
         return f"list of {type_name(get_args(option_type)[0])}"
     return _TYPE_NAMES.get(option_type) or str(getattr(option_type, "__name__", option_type))
 
 
-def holds_several(option_type: Any) -> bool:
-    """Return whether values are lists, sets or tuples, which text separates by commas."""
+def _holds_several(option_type: Any) -> bool:
+    """Whether values are lists, sets or tuples, which text separates by commas."""
     return get_origin(option_type) in _COLLECTIONS
 
 
@@ -253,9 +236,7 @@ def _without(value: object, reason: str) -> str:
 
 
 def _text_form(option_type: Any) -> TextForm | None:
-    if get_origin(option_type) is not Annotated:
-        return None
-    return next((part for part in option_type.__metadata__ if isinstance(part, TextForm)), None)
+    return next((part for part in getattr(option_type, "__metadata__", ()) if isinstance(part, TextForm)), None)
 
 
 def _to_text_form(value: Any, option_type: Any) -> Any:
@@ -285,6 +266,10 @@ def _require_type(value: Any, *types: type) -> Any:
     return value
 
 
+def _to_number(value: Any, parse: Callable[[str], Any], *types: type) -> Any:
+    return parse(value) if isinstance(value, str) else _require_type(value, *types)
+
+
 def _to_callable(value: Any, _type: Any) -> Any:
     if not callable(value):
         raise ValueError(f"{shown(value)} is not callable; a function can be given in the program only")
@@ -303,13 +288,8 @@ def _is_callable(option_type: Any) -> bool:
 _converter = cattrs.Converter(detailed_validation=False)
 _converter.register_structure_hook(bool, _to_bool)
 _converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
-_converter.register_structure_hook(
-    int, lambda value, _type: parse_int(value) if isinstance(value, str) else _require_type(value, int)
-)
-_converter.register_structure_hook(
-    float,
-    lambda value, _type: parse_float(value) if isinstance(value, str) else float(_require_type(value, float, int)),
-)
+_converter.register_structure_hook(int, lambda value, _type: _to_number(value, _parse_int, int))
+_converter.register_structure_hook(float, lambda value, _type: float(_to_number(value, _parse_float, float, int)))
 _converter.register_structure_hook_func(_is_callable, _to_callable)
 _converter.register_structure_hook_func(_is_choice, _to_choice)
 _converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
@@ -323,8 +303,8 @@ def structure_option(value: Any, option_type: Any) -> Any:
         cattrs.StructureHandlerNotFoundError: the type is not supported.
     """
     members = get_args(option_type) if get_origin(option_type) in (Union, UnionType) else (option_type,)
-    if isinstance(value, str) and any(holds_several(member) for member in members):
-        value = [item.strip() for item in value.split(",") if item.strip()]
+    if isinstance(value, str) and any(map(_holds_several, members)):
+        value = _split(value)
     return _converter.structure(value, option_type)
 
 

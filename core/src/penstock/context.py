@@ -20,7 +20,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination, graceful_stop_s
+from penstock.context_state import StreamingContextState, Termination
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -133,8 +133,7 @@ class StreamingContext(StreamBuilder):
     def checkpoint(self, directory: str | None) -> None:
         """Write checkpoints to a directory, from which ``getOrCreate`` recovers the program.
 
-        Args:
-            directory: a path or URI that Spark can write to, created if it does not exist; ``None`` for no checkpoints.
+        It is a path or URI that Spark can write to, created if it does not exist; ``None`` for no checkpoints.
 
         Raises:
             ConfigurationError: the directory is empty text, a file, or cannot be created or written.
@@ -208,8 +207,7 @@ class StreamingContext(StreamBuilder):
         if context._graph.checkpoint_directory != checkpointPath:
             context.checkpoint(checkpointPath)
         assert context._recovery is not None
-        # Search again, because a path may belong to another file system without a SparkContext.
-        context._recovery.find()
+        context._recovery.find()  # again, because a path may belong to another file system without a SparkContext
         return context
 
     @classmethod
@@ -246,7 +244,7 @@ class StreamingContext(StreamBuilder):
         return _created_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
     def getState(self) -> StreamingContextState:
-        """The state of the context."""
+        """The context's state."""
         return self._state
 
     def __enter__(self) -> Self:
@@ -286,7 +284,7 @@ class StreamingContext(StreamBuilder):
                 raise
             self._state = StreamingContextState.ACTIVE
             if self._settings.stop_gracefully_on_shutdown:
-                self._signals.install_all(self._sc, graceful_stop_s(self._settings, self._graph.batch_interval_ms))
+                self._signals.install_all(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
             else:
                 self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
@@ -297,7 +295,7 @@ class StreamingContext(StreamBuilder):
         return self.awaitTerminationOrTimeout(timeout)
 
     def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
-        """Wait until the context stops; say whether it did within ``timeout`` seconds.
+        """Wait until the context stops; return whether it did within ``timeout`` seconds.
 
         Raises:
             BatchFailedError: a batch failed; has the first failure's cause and traceback. The context keeps running.
@@ -328,8 +326,7 @@ class StreamingContext(StreamBuilder):
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
         stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
         if not on_engine_thread():
-            # An atexit function of the program may run after `_on_exit`, on the same thread.
-            if stopping is not threading.current_thread():
+            if stopping is not threading.current_thread():  # as it is in an atexit function after `_on_exit`
                 stopping.join()
             self._signals.restore()
         self._stop_spark()
@@ -402,7 +399,7 @@ class StreamingContext(StreamBuilder):
             was_active = self._state is StreamingContextState.ACTIVE
         if was_active:
             assert self._engine is not None
-            timeout_s = graceful_stop_s(self._settings, self._graph.batch_interval_ms)
+            timeout_s = self._settings.graceful_stop_s(self._graph.batch_interval_ms)
             self._engine.stop(time.monotonic() + timeout_s if graceful else None)
             atexit.unregister(self._on_exit)
         self._ended_now()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from enum import Enum
 
-from penstock.conf import Settings
-
 
 class StreamingContextState(Enum):
     """State of a StreamingContext; it never goes back."""
@@ -51,8 +49,3 @@ class Termination:
             if self._error is not None:
                 raise self._error
             return self.has_ended
-
-
-def graceful_stop_s(settings: Settings, batch_interval_ms: int) -> float:
-    """The time that a graceful stop may take, seconds."""
-    return (settings.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 60_000)) / 1000

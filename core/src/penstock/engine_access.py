@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, structure_options
 from penstock.rate.attribution import attributed_ms
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator, configured_first_rate
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
@@ -35,12 +35,6 @@ T = TypeVar("T")
 
 class EngineAccess(ListenerContext):
     """The handle that listener plugins get. Any thread may use it.
-
-    Args:
-        program: the running program.
-        plugins: the source of rate estimators.
-        engine: the running engine.
-        recovery: holds the values that an earlier run saved; ``None`` without checkpoints.
 
     Attributes:
         saved_values: functions that return the values to save in each checkpoint, by name.
@@ -59,7 +53,6 @@ class EngineAccess(ListenerContext):
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
         self._spark_ui_url = str(program.sc.uiWebUrl or "")
-        self._jobs: SparkJobs | None = None
         self._stop_callbacks: list[Callable[[], object]] = []
         self.saved_values: dict[str, Callable[[], Any]] = {}
         self.ui_url: str | None = None
@@ -136,10 +129,11 @@ class EngineAccess(ListenerContext):
         return self._engine.bus.counts()
 
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        with self._lock:
-            if self._jobs is None:
-                self._jobs = SparkJobs(self._sc)
         return [_job(values) for values in self._jobs.since(first, most, wait_s)]
+
+    @cached_property
+    def _jobs(self) -> SparkJobs:
+        return SparkJobs(self._sc)
 
     def executor_backlogs(self) -> Mapping[str, int]:
         return self._engine.tracker.executor_backlogs()
@@ -159,13 +153,12 @@ class EngineAccess(ListenerContext):
             return self._estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        inputs, took_ms = batch.streamIdToInputInfo, batch.processingDelay
-        if took_ms is None:
+        if batch.processingDelay is None:
             return None
         receivers = {stream.stream_id for stream in self.receiver_streams}
-        counts = {id_: max(info.numRecords, 0) for id_, info in inputs.items() if id_ in receivers}
-        busy = sum(count > 0 for count in counts.values())
-        return attributed_ms(took_ms, counts.get(stream_id, 0), sum(counts.values()), busy)
+        inputs = batch.streamIdToInputInfo.items()
+        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in receivers}
+        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         self.saved_values[name] = value
@@ -199,7 +192,7 @@ class EngineAccess(ListenerContext):
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         name = self._settings.rate_estimator
         on_fault = partial(_log_fault, name, stream_id)
-        estimator = configured_estimator(self._plugins, self._settings, self.batch_interval_ms, on_fault)
+        estimator = configured_estimator(name, self.batch_interval_ms, self._settings, self._plugins, {}, on_fault)
         saved = self.save(f"rate {name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):
             return estimator
@@ -210,8 +203,8 @@ class EngineAccess(ListenerContext):
                 stream_id=stream_id,
                 effect="it starts without the experience of the earlier run",
             )
-        if (first := configured_first_rate(self._settings)) is not None:
-            estimator.begin_with(first)
+        if self._settings.first_rate_per_s is not None:
+            estimator.begin_with(self._settings.first_rate_per_s)
         return estimator
 
 

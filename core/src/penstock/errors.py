@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
-_LONGEST_VALUE = 100
 # Without a colon it is no password: the containers of Azure stand there.
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 
 
 def text_of(error: object) -> str:
-    """The text of an error; never raises, although an exception of the program may fail to print."""
+    """The text of an error of the program; never raises."""
     try:
         return str(error)
     except Exception as failed:
         return f"(no text: {type(failed).__name__})"
 
 
-def shortened(text: str, longest: int = _LONGEST_VALUE) -> str:
+def shortened(text: str, longest: int = 100) -> str:
     """A text for a message, which may come from data: cut after 100 characters, or after ``longest``."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
@@ -70,21 +70,18 @@ class UnknownNameError(ConfigurationError, LookupError):
     """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "", advice: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.known = tuple(sorted(known))
-        self.owner = owner
-        self.advice = advice
-        near = get_close_matches(name, self.known, n=1, cutoff=0.5)
+        names = sorted(known)
+        near = get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        listing = ", ".join(self.known) or "none"
+        listing = ", ".join(names) or "none"
         super().__init__(
             f"unknown {kind} {shown(name)}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
         )
+        # Pickled, because the message alone is no argument.
+        self._arguments = (kind, name, names, owner, advice)
 
-    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str, str]]:
-        """Pickle the arguments, from which the message is built."""
-        return type(self), (self.kind, self.name, self.known, self.owner, self.advice)
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[Any, ...]]:
+        return type(self), self._arguments
 
 
 class PluginError(PenstockError):
@@ -124,10 +121,7 @@ class ReceiverRefusedError(PenstockError):
 
 
 class ReceiverStuckError(PenstockError):
-    """A receiver's ``onStart`` or ``onStop`` did not return within its timeout.
-
-    The timeouts are ``spark.penstock.receiver.startTimeout`` and ``spark.penstock.receiver.stopTimeout``.
-    """
+    """``onStart`` or ``onStop`` did not return within ``spark.penstock.receiver.startTimeout`` or ``….stopTimeout``."""
 
 
 class ReceiverFailedError(PenstockError):

@@ -36,7 +36,10 @@ U = TypeVar("U")
 
 
 class StreamBuilder:
-    """The part of a StreamingContext that creates streams."""
+    """The part of a StreamingContext that creates streams.
+
+    A method that needs a plugin raises a ConfigurationError with the distribution to install when no plugin offers it.
+    """
 
     _sc: SparkContext
     _settings: Settings
@@ -46,11 +49,7 @@ class StreamBuilder:
     def socketTextStream(
         self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
     ) -> DStream[str]:
-        """Receive lines of UTF-8 text from a TCP server.
-
-        Raises:
-            ConfigurationError: no installed plugin offers the receiver.
-        """
+        """Receive lines of UTF-8 text from a TCP server."""
         return self._socket("socketTextStream", "socket", storageLevel, pa.string(), host=hostname, port=port)
 
     def socketStream(
@@ -67,9 +66,6 @@ class StreamBuilder:
             port: TCP port of the server.
             converter: yields records from the connection, a readable file; runs on the receiver's executor.
             storageLevel: storage level of the blocks.
-
-        Raises:
-            ConfigurationError: no installed plugin offers the receiver.
         """
         return self._socket(
             "socketStream", "socket-stream", storageLevel, None, host=hostname, port=port, converter=converter
@@ -78,26 +74,18 @@ class StreamBuilder:
     def rawSocketStream(
         self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
     ) -> DStream[bytes]:
-        """Receive frames from a TCP server: 4 bytes of length, big-endian, then a record of that many bytes.
-
-        Raises:
-            ConfigurationError: no installed plugin offers the receiver.
-        """
+        """Receive frames from a TCP server: 4 bytes of length, big-endian, then a record of that many bytes."""
         return self._socket("rawSocketStream", "raw-socket", storageLevel, pa.binary(), host=hostname, port=port)
 
     def textFileStream(self, directory: str) -> DStream[str]:
-        """Read the files that appear in a directory, as lines of UTF-8 text. See ``fileStream``.
-
-        Raises:
-            ConfigurationError: no installed plugin offers the input stream.
-        """
+        """Read the files that appear in a directory, as lines of UTF-8 text. See ``fileStream``."""
         return self._files("textFileStream", "text-file", directory=directory)
 
     def binaryRecordsStream(self, directory: str, recordLength: int) -> DStream[bytes]:
         """Read the files that appear in a directory, as records of ``recordLength`` bytes. See ``fileStream``.
 
         Raises:
-            ConfigurationError: no installed plugin offers the input stream, or the length is not positive.
+            ConfigurationError: the length is not positive.
         """
         return self._files("binaryRecordsStream", "binary-records", directory=directory, record_length=recordLength)
 
@@ -131,9 +119,6 @@ class StreamBuilder:
             filter: whether to read the file of a path; by default, unless its name begins with a dot.
             newFilesOnly: ignore the files that exist when the stream is created.
             read: yields the records of a readable file; runs on an executor. By default lines of UTF-8 text.
-
-        Raises:
-            ConfigurationError: no installed plugin offers the input stream.
         """
         return self._files(
             "fileStream", "file", directory=directory, filter=filter, new_files_only=newFilesOnly, read=read
@@ -278,11 +263,6 @@ class StreamBuilder:
         return self.input_stream(name, **options)
 
     def _check_offered(self, method: str, hook: str, name: str, plugin: str) -> None:
-        """Check that the plugin of a method is installed.
-
-        Raises:
-            ConfigurationError: no plugin offers what the method needs.
-        """
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: "
@@ -293,5 +273,4 @@ class StreamBuilder:
         return DStream(node, cast("StreamingContext", self))
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
-        """Create what a plugin offers; the options override those of the configuration."""
         return self._plugins.make(hook, name, self._settings, options)

@@ -49,11 +49,7 @@ def _exactly(value: Any, kind: type[Any]) -> Any:
 def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
     """Structure an attrs class from a JSON object only: cattrs would index lists and text as well."""
     structure_fields = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
-
-    def from_object(value: Any, _kind: Any) -> Any:
-        return structure_fields(_exactly(value, dict), _kind)
-
-    return from_object
+    return lambda value, _kind: structure_fields(_exactly(value, dict), _kind)
 
 
 def _is_list(kind: Any) -> bool:

@@ -9,68 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports as lazy_exports
 
-_NAMES = {
-    # Receivers by name: find what an installed plugin offers and create it from options and configuration.
-    "penstock.receive.from_plugin": "make_receiver receiver_spec",
-    "penstock.receive.pickling": "unpickled_copy",
-    # Rate control: create an installed estimator whose errors are contained.
-    "penstock.rate.guarded_estimator": "GuardedEstimator guarded make_estimator make_rate_estimator",
-    "penstock.rate.attribution": "attributed_ms",
-    # Blocks: write, read and serve the Arrow files that hold records, and pack them into partitions.
-    "penstock.blocks.arrow_form": "encode is_columnar is_pickled records",
-    "penstock.blocks.block": "BlockReference",
-    "penstock.blocks.block_file": "open_block_file write_block_file",
-    "penstock.blocks.block_transfer": "BlockServer",
-    "penstock.blocks.packing": "Packable pack",
-    "penstock.wire.token": "Token",
-    "penstock.worker.block_reader": "read_block",
-    # Schemas: columns in the types of a declared schema.
-    "penstock.worker.conform": "conform describe_schema require_values",
-    # Operations on streams: the nodes of the graph, and the input of a batch before it becomes an RDD.
-    "penstock.graph.arguments": "require_callable with_time",
-    "penstock.graph.batch_input": "BatchInput BlocksInput",
-    "penstock.graph.dstream": "node_of",
-    "penstock.graph.dstream_graph": "DStreamGraph",
-    "penstock.graph.input_dstreams": "InputDStream",
-    "penstock.graph.node": "Node",
-    "penstock.graph.outputs": "ForEachDStream",
-    "penstock.spark.rdds": "known_partitions",
-    # Sources: lines of text, and a queue between a client's callbacks and a receiver.
-    "penstock.receive.store_queue": "StoreQueue",
-    "penstock.receive.text_lines": "ErrorCounts LineRules Lines split_lines",
-    # Files: directories of every file system that Arrow knows, and atomic writes.
-    "penstock.runtime.atomic_write": "atomic_write",
-    "penstock.storage.directory": "Appender Directory Durability",
-    "penstock.storage.uri": "absolute_location connect is_remote",
-    # Installed plugins: what is loaded, and the options that each offers.
-    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
-    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin NAME_RULE Plugins additional_entry_points",
-    "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
-    # Configuration: the keys, the settings in force, and the files that Spark reads.
-    "penstock.conf": "KEYS OPTION_SECTIONS Settings keys",
-    "penstock.conf_values": "PositiveBytes PositiveDurationS",
-    "penstock.conf_warnings": "keys_without_effect",
-    "penstock.spark.spark_conf": "Property conf_here read_properties",
-    # Checkpoint directories: what a checkpoint and its logs contain.
-    "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
-    "penstock.checkpoint.checkpoint_format": "Checkpoint SavedInput SavedState",
-    "penstock.checkpoint.saved_logs": "SavedLog saved_logs",
-    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
-    # JSON values, logs, times and errors.
-    "penstock.json_converter": "structure unstructure",
-    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
-    "penstock.runtime.clock": "Clock iso_time",
-    "penstock.runtime.log": "get_logger set_level throttle",
-    "penstock.spark.failure": "reason",
-    # Modules that import their public names when they are first used.
-    "penstock._exports": "lazy_exports",
-    # Listeners: events by class, and a listener as the bus calls it.
-    "penstock.listen.events": "HOOK_OF Event",
-    "penstock.listen.registered_listener": "NotAListenerError register",
-    "penstock.runtime.global_state": "GlobalState",
-    "penstock.runtime.threads": "EngineThread",
-}
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+__getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import encode as encode
@@ -94,7 +33,6 @@ if TYPE_CHECKING:
     from penstock.conf import KEYS as KEYS
     from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
-    from penstock.conf import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
@@ -137,16 +75,11 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import structure_options as structure_options
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
-    from penstock.rate.guarded_estimator import guarded as guarded
-    from penstock.rate.guarded_estimator import make_estimator as make_estimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
-    from penstock.receive.from_plugin import make_receiver as make_receiver
-    from penstock.receive.from_plugin import receiver_spec as receiver_spec
     from penstock.receive.pickling import unpickled_copy as unpickled_copy
     from penstock.receive.store_queue import StoreQueue as StoreQueue
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
-    from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock

@@ -8,7 +8,6 @@ import pytest
 
 from penstock.errors import UnknownNameError
 from penstock.plugins.specs import RateEstimator
-from penstock.rate.attribution import attributed_ms
 from penstock_testing.workload import WORKLOADS, Workload, at, named_workload
 from penstock_testing.workload_report import report
 from penstock_testing.workload_run import SimulatedBatch, WorkloadRun, simulate
@@ -96,16 +95,6 @@ def test_what_is_no_rate_is_refused_and_counted(wrong: float) -> None:
     run = run_of(Constant(wrong, initial_rate=300), plain(1000, 1000, batches=5))
     assert {batch.rates for batch in run.batches} == {(300,)}
     assert report(run).refused == run.refused == 4
-
-
-def test_streams_share_the_time() -> None:
-    assert attributed_ms(1000, 50, 100, 2) == 1000
-    assert attributed_ms(1000, 10, 100, 2) == 200
-    assert attributed_ms(1000, 90, 100, 2) == 1000
-    assert attributed_ms(1000, 70, 70, 1) == 1000
-    assert attributed_ms(1000, 0, 0, 0) == 1000
-    assert attributed_ms(1, 1, 10**12, 2) == 1
-    assert attributed_ms(0, 1, 2, 2) == 0
 
 
 def test_the_same_seed_makes_the_same_run_and_another_another() -> None:

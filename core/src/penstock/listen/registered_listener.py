@@ -1,8 +1,4 @@
-"""``RegisteredListener``: the one form in which the bus knows a listener, whatever offered it.
-
-A plugin's ``on…`` hooks, the objects of a plugin's hook ``listeners``, ``spark.streaming.extraListeners`` and
-``addStreamingListener`` all go through ``register``. Imports no Spark, as plugins import it.
-"""
+"""``RegisteredListener``: the one form in which the bus knows a listener, whatever offered it. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from penstock.listen.events import HOOK_OF
-from penstock.listen.streaming_listener import EventView, is_streaming_listener
+from penstock.listen.streaming_listener import is_streaming_listener, with_view
 
 Callback = Callable[[Any], object]
 #: Why an object is not a listener.
@@ -25,13 +21,9 @@ class NotAListenerError(TypeError):
 
 @frozen(eq=False)
 class RegisteredListener:
-    """A listener as the bus calls it.
+    """A listener as the bus calls it: the offered object, and a callback for each class of events that it handles.
 
-    Attributes:
-        target: the object that the program or plugin offered.
-        origin: the plugin with distribution and version, or the class; for messages.
-        callbacks: the callback for each class of events that the listener handles.
-        never_drop: whether the queue of its events is unbounded.
+    ``origin`` is the plugin with distribution and version, or the class; ``never_drop`` makes its queue unbounded.
     """
 
     target: object
@@ -72,12 +64,8 @@ def register(target: object, origin: str = "", hooks: Mapping[str, Callback] | N
     for kind, name in HOOK_OF.items():
         callback = getattr(target, name, None) if hooks is None else hooks.get(name)
         if callable(callback):
-            callbacks[kind] = _with_view(callback) if hooks is None and is_streaming_listener(target) else callback
+            callbacks[kind] = with_view(callback) if hooks is None and is_streaming_listener(target) else callback
     if not callbacks:
         raise NotAListenerError(f"{type(target).__name__} is not a listener: {NO_CALLBACK}")
     origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
     return RegisteredListener(target, origin, callbacks, bool(getattr(target, "never_drop", False)))
-
-
-def _with_view(callback: Callback) -> Callback:
-    return lambda event: callback(EventView(event))

@@ -6,7 +6,7 @@ PySpark's methods (``event.batchInfo().processingDelay()``, -1 when unknown).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import frozen, has
@@ -83,18 +83,21 @@ def is_streaming_listener(target: object) -> bool:
     )
 
 
+def with_view(callback: Callable[[Any], object]) -> Callable[[object], object]:
+    """The callback of a streaming listener as the bus calls it, with an event."""
+    return lambda event: callback(EventView(event))
+
+
 @frozen
-class Time:
+class _Time:
     """A batch time, as PySpark's listeners get it."""
 
     _ms: int
 
     def milliseconds(self) -> int:
-        """Milliseconds since the epoch."""
         return self._ms
 
     def __str__(self) -> str:
-        """As Spark prints it."""
         return f"{self._ms} ms"
 
 
@@ -156,7 +159,7 @@ def _as_java(name: str, value: Any) -> Any:
     if value is None:
         return None if name in {"failureReason", "metadataDescription", "succeeded"} else -1
     if name == "batchTime":
-        return Time(value)
+        return _Time(value)
     if isinstance(value, Mapping):
         return {key: _JavaInfo(item) if has(type(item)) else item for key, item in value.items()}
     return value

@@ -61,6 +61,7 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
+_LIST = "`penstock plugins list` shows those that are"
 # A requirement of one version of the core; its marker.
 _PINNED_CORE = re.compile(
     r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
@@ -69,11 +70,9 @@ _PINNED_CORE = re.compile(
 
 @define
 class LoadedPlugin:
-    """One plugin and how loading it ended.
+    """One plugin: its entry point and distribution, and how loading it ended.
 
     Attributes:
-        name: name of the entry point.
-        version: version of the distribution.
         value: the object reference of the entry point.
         specs: offered specs, by hook.
         options: the options classes that its listeners read, by prefix of their keys.
@@ -99,8 +98,7 @@ class LoadedPlugin:
         # What an interrupted uninstall leaves has entry points and no metadata.
         with contextlib.suppress(Exception):
             if entry_point.dist is not None:
-                # Parsed at each access.
-                metadata = entry_point.dist.metadata
+                metadata = entry_point.dist.metadata  # parsed at each access
                 name, version = metadata["Name"] or name, metadata["Version"] or version
         return cls(entry_point.name, name, version, entry_point.value)
 
@@ -130,12 +128,7 @@ def installed() -> list[LoadedPlugin]:
 
 
 class Plugins:
-    """The plugins of one process.
-
-    Args:
-        disable: names of entry points to skip.
-        strict: raise on the first fault instead of leaving the plugin out.
-        entry_points: the candidates; by default all that are installed.
+    """The plugins of one process, but for the entry points in ``disable``; by default of all that are installed.
 
     Raises:
         PluginError: a plugin does not load and ``strict`` is set.
@@ -166,11 +159,11 @@ class Plugins:
             state = GlobalState()
             try:
                 self._load(entry_point, record)
-            except KeyboardInterrupt:
-                raise
             # Third-party code: whatever it raises while it loads concerns this plugin only. SystemExit and the panics
             # of extensions written in Rust are no Exception.
             except BaseException as error:
+                if isinstance(error, KeyboardInterrupt):
+                    raise
                 # Under this name: another entry point may have registered the same object before.
                 if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
                     self.manager.unregister(record.plugin)
@@ -196,17 +189,17 @@ class Plugins:
         except KeyError:
             advice = [f"It is set by {key}."] * bool(key)
             if not get_close_matches(name, self._specs[hook], cutoff=0.5):
-                advice.append(how_to_install(hook, name))
+                # Estimators come together with the controller that calls them.
+                plugin = "rate" if hook == "rate_estimators" else name
+                is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
+                remedy = f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
+                advice.append(f"Its plugin is not installed, or not loaded: {remedy}")
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
-        """Create a receiver or an input source by name.
+        """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
 
-        Args:
-            hook: ``receivers`` or ``input_streams``.
-            name: the spec's.
-            settings: the options that ``options`` do not set.
-            options: option → value.
+        The configuration sets the options that ``options`` (name → value, text is converted) does not.
 
         Raises:
             UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
@@ -224,7 +217,7 @@ class Plugins:
         """Call a hook that one plugin answers.
 
         Raises:
-            ConfigurationError: no plugin answers; names the distribution to install, after the hook.
+            ConfigurationError: no plugin answers; names the distribution of the hook's name.
         """
         answer = getattr(self.manager.hook, hook)(**arguments)
         if answer is not None:
@@ -236,10 +229,9 @@ class Plugins:
         raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
 
     def known_options(self) -> dict[str, list[str] | None]:
-        """Return the names of working plugins' options by the prefix of their keys.
+        """Return the names of working plugins' options by the prefix of their keys, with its dot.
 
-        A prefix is ``spark.penstock.receiver.socket.``, for example, or one of a plugin's ``penstock_options``. A
-        plugin that offers listeners and declares no options may have any below ``spark.penstock.<plugin>.``: ``None``.
+        A plugin that offers listeners and declares no options may have any: ``None`` for ``spark.penstock.<plugin>.``.
         """
         names: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
@@ -275,10 +267,10 @@ class Plugins:
         """Call a plugin's hook ``listeners``; log what is not a listener."""
         try:
             items = [item for result in self._caller(record, "listeners")(context=context) for item in result]
-        except (PenstockError, KeyboardInterrupt):
+        except BaseException as error:
             # A PenstockError: the program's configuration is wrong, not the plugin; the start must fail with it.
-            raise
-        except BaseException:
+            if isinstance(error, PenstockError | KeyboardInterrupt):
+                raise
             log.exception("plugin's listeners left out", plugin=record.origin)
             return []
         listeners = []
@@ -289,12 +281,6 @@ class Plugins:
             except Exception:
                 log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
         return listeners
-
-    def origin_of(self, hook: str, name: str) -> LoadedPlugin:
-        """The plugin that offers a spec."""
-        return next(
-            record for record in self._working() if any(spec.name == name for spec in record.specs.get(hook, ()))
-        )
 
     def _working(self) -> list[LoadedPlugin]:
         return [record for record in self.loaded if record.is_working]
@@ -352,10 +338,14 @@ class Plugins:
                 _check_made_from_options(kind, spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
-                if spec.name in specs or spec.name in self._specs[hook]:
-                    owner = record if spec.name in specs else self.origin_of(hook, spec.name)
-                    advice = ": skip one with spark.penstock.plugins.disable" if owner is not record else ""
-                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner.origin} already{advice}")
+                if spec.name in specs:
+                    raise PluginError(f"the {kind} {spec.name!r} is offered by {record.origin} already")
+                if (offered := self._specs[hook].get(spec.name)) is not None:
+                    owner = next(other for other in self.loaded if offered in other.specs.get(hook, ()))
+                    raise PluginError(
+                        f"the {kind} {spec.name!r} is offered by {owner.origin} already: skip one with "
+                        "spark.penstock.plugins.disable"
+                    )
                 specs[spec.name] = spec
         return list(specs.values())
 
@@ -365,17 +355,8 @@ class Plugins:
             if not caller.has_spec():
                 optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
                 if not optional:
-                    raise UnknownNameError("hook", caller.name, _hook_names())
-
-
-def how_to_install(hook: str, name: str) -> str:
-    """Advice for a name that no working plugin offers: the distribution that is probably missing."""
-    # Estimators come together with the controller that calls them.
-    plugin = "rate" if hook == "rate_estimators" else name
-    missing = "Its plugin is not installed, or not loaded"
-    if LEGAL_NAME.fullmatch(plugin) and "-" not in plugin:
-        return f"{missing}: pip install {plugin_distribution(plugin)}"
-    return f"{missing}: `penstock plugins list` shows those that are"
+                    known = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
+                    raise UnknownNameError("hook", caller.name, known)
 
 
 def _check_core_version(distribution: importlib.metadata.Distribution | None) -> None:
@@ -395,12 +376,7 @@ def _check_core_version(distribution: importlib.metadata.Distribution | None) ->
 
 
 def configured_options(hook: str, spec: Spec, options: Mapping[str, Any], settings: Settings) -> Any:
-    """Read the options of a spec: those that a program sets, and the rest from the configuration.
-
-    Raises:
-        UnknownNameError: an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or its value is invalid.
-    """
+    """Read a spec's options: those that a program sets, and the rest from the configuration; see ``read_options``."""
     prefix = f"{OPTION_SECTIONS[hook]}{spec.name}."
     return read_options(KINDS[hook][0], spec, options, settings.with_prefix(prefix), prefix)
 
@@ -417,7 +393,3 @@ def _check_made_from_options(kind: str, spec: Any) -> None:
         raise PluginError(
             f"the options of the {kind} {spec.name!r} have a type that cannot be resolved: {text_of(error)}"
         ) from error
-
-
-def _hook_names() -> list[str]:
-    return [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]

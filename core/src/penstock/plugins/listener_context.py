@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from attrs import frozen
 
@@ -23,7 +22,7 @@ class ReceiverStreamInfo:
     """An input stream that has a receiver.
 
     Attributes:
-        stream_id: the id in ``BatchInfo.streamIdToInputInfo`` and ``ReceiverInfo.streamId``.
+        stream_id: its id in ``BatchInfo.streamIdToInputInfo`` and ``ReceiverInfo.streamId``.
         name: the one given by ``setName``, or else ``<receiver type>-<stream id>``.
         receiver_type: the receiver's class, without its module.
     """
@@ -114,7 +113,8 @@ class JobInfo:
     num_failed_tasks: int = 0
 
 
-class ListenerContext(ABC):
+@runtime_checkable
+class ListenerContext(Protocol):
     """The handle that the hook ``listeners(context)`` gets: all that a listener plugin needs of the engine.
 
     It is valid from that call until the StreamingContext has stopped. Every method may be called from any thread and
@@ -122,31 +122,25 @@ class ListenerContext(ABC):
     """
 
     @property
-    @abstractmethod
     def application_name(self) -> str:
         """The Spark application's name."""
 
     @property
-    @abstractmethod
     def application_id(self) -> str:
         """The Spark application's id."""
 
     @property
-    @abstractmethod
     def spark_ui_url(self) -> str:
         """The address of Spark's own UI; empty when it is off."""
 
     @property
-    @abstractmethod
     def batch_interval_ms(self) -> int:
         """Milliseconds between two batches."""
 
     @property
-    @abstractmethod
     def configuration(self) -> Mapping[str, str]:
         """Every key of the Spark configuration with its value, as text; read-only."""
 
-    @abstractmethod
     def options(self, prefix: str, options: type[T]) -> T:
         """Read a plugin's own options from the configuration.
 
@@ -159,31 +153,24 @@ class ListenerContext(ABC):
         """
 
     @property
-    @abstractmethod
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
         """The input streams that have a receiver, by stream id."""
 
-    @abstractmethod
     def graph(self) -> Sequence[DStreamInfo]:
         """Describe every stream that an output operation reaches, in the order in which the program made them."""
 
-    @abstractmethod
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """Return the state of each receiver, by stream id."""
 
-    @abstractmethod
     def backlog_bytes(self) -> int:
         """Bytes that receivers have stored and no batch has processed."""
 
-    @abstractmethod
     def storage(self) -> StorageInfo:
         """Return what the program stores."""
 
-    @abstractmethod
     def listener_counts(self) -> Sequence[ListenerCounts]:
         """Return what became of the events of every listener, plugins' and the program's."""
 
-    @abstractmethod
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
         """Return Spark's jobs by id, ascending, as far as Spark retains them. Asks the JVM.
 
@@ -193,39 +180,29 @@ class ListenerContext(ABC):
             wait_s: the longest wait for jobs that have ended, in seconds: Spark publishes them a moment later.
         """
 
-    @abstractmethod
     def executor_backlogs(self) -> Mapping[str, int]:
         """Bytes of unprocessed blocks by the id of the executor that stores them.
 
         Empty with the receiver write-ahead log, whose blocks every executor can read.
         """
 
-    @abstractmethod
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit of a stream's receiver, records/s; ``None`` for no limit."""
 
-    @abstractmethod
     def set_rate(self, stream_id: int, rate: float) -> None:
-        """Set the rate of a stream's receiver.
+        """Set the rate of a stream's receiver, records/s above zero; an id of another stream is ignored.
 
         The configured maximum still applies. The rate survives a relaunch of the receiver, and a restart from a
         checkpoint.
-
-        Args:
-            stream_id: id of a receiver stream; other ids are ignored.
-            rate: records/s, above zero.
         """
 
-    @abstractmethod
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
         """Return the configured rate estimator of a receiver stream; the same object on every call.
 
         Its ``compute`` never raises, and returns ``None`` instead of an invalid rate; errors are logged. It has the
         state that a checkpoint saved, and its state is saved in this run's. ``initial_rate`` is the rate to set before
-        the first batch: the configured one, or else the estimator's; ``None`` leaves the rate as it is.
-
-        Returns:
-            The estimator; ``None`` when ``spark.streaming.backpressure.enabled`` is false.
+        the first batch: the configured one, or else the estimator's; ``None`` leaves the rate as it is. Without
+        ``spark.streaming.backpressure.enabled`` there is no estimator: ``None``.
 
         Raises:
             UnknownNameError: no plugin offers the estimator named by ``spark.streaming.backpressure.rateEstimator``.
@@ -233,52 +210,37 @@ class ListenerContext(ABC):
             PluginError: the estimator cannot be created.
         """
 
-    @abstractmethod
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        """Return the part of a batch's processing delay that is attributed to a receiver stream, ms.
+        """Return a stream's part of a batch's processing delay, ms: the ``processingDelay`` for its rate estimator.
 
-        Receiver streams share a batch's processing delay in proportion to their records; a stream that has an equal
-        part of the records or more is charged the whole delay.
-
-        Returns:
-            What a rate estimator takes as ``processingDelay``; ``None`` when the batch has not completed.
+        Receiver streams share the delay in proportion to their records; a stream that has an equal part of the records
+        or more is charged the whole delay. ``None`` when the batch has not completed.
         """
 
-    @abstractmethod
     def save(self, name: str, value: Callable[[], Any]) -> Any:
-        """Save a value in every checkpoint from now on.
+        """Save a value in every checkpoint from now on; return that of the checkpoint that this run recovered from.
 
         Args:
             name: unique among all plugins: begin it with the plugin's.
             value: returns JSON values; called at each checkpoint on the generator's thread, so it must return at once.
-
-        Returns:
-            What the checkpoint that this run recovered from holds under the name; ``None`` for nothing.
         """
 
-    @abstractmethod
     def executors(self) -> Sequence[str]:
         """The ids of the executors now registered, without the driver. Asks the JVM."""
 
-    @abstractmethod
     def request_executors(self, count: int) -> bool:
         """Ask the cluster manager for this many more executors than are registered. Asks the JVM.
 
-        Returns:
-            Whether the cluster manager accepted the request; always false in local mode.
+        Returns whether the cluster manager accepted the request; always false in local mode.
         """
 
-    @abstractmethod
     def kill_executor(self, executor_id: str) -> bool:
         """Ask the cluster manager to end an executor, and for no others than those registered. Asks the JVM.
 
         With ``spark.decommission.enabled`` Spark decommissions the executor: it finishes its tasks before it ends.
-
-        Returns:
-            Whether the cluster manager accepted the request; always false in local mode.
+        Returns whether the cluster manager accepted the request; always false in local mode.
         """
 
-    @abstractmethod
     def publish_ui(self, url: str, batch_page: str = "") -> None:
         """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
 
@@ -288,7 +250,6 @@ class ListenerContext(ABC):
                 Spark's jobs name it. Empty for none.
         """
 
-    @abstractmethod
     def on_stopped(self, callback: Callable[[], object]) -> None:
         """Have a function called once when the context has stopped, or its start has failed.
 

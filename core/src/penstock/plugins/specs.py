@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
 
 import attrs
 from attrs import field, frozen
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 T = TypeVar("T")
-
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -209,11 +208,8 @@ Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
 class Option:
     """One option of a plugin, as ``penstock plugins show`` lists it.
 
-    Attributes:
-        name: the name in calls and in configuration.
-        type: the accepted values, such as ``integer`` or ``replace or refuse``.
-        default: its text; ``None`` when the option is required.
-        help: the field's ``metadata["help"]``.
+    ``type`` describes the accepted values, ``default`` is ``None`` when the option is required, and ``help`` is the
+    field's ``metadata["help"]``.
     """
 
     name: str
@@ -255,7 +251,7 @@ def read_options(
     *,
     way: str = "pass {option}=…",
 ) -> Any:
-    """Make an instance of a spec's options class.
+    """Make an instance of a spec's options class; ``None`` when the spec has no options.
 
     Args:
         kind: name of the kind in messages: ``receiver``, ``rate estimator``.
@@ -264,9 +260,6 @@ def read_options(
         configured: option → text from the configuration; ``given`` overrides it.
         prefix: start of the keys of ``configured``; errors name the full key.
         way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
-
-    Returns:
-        The instance, ``None`` when the spec has no options.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
@@ -299,8 +292,7 @@ def structure_options(
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing, or its value is invalid.
     """
-    owner: type = options
-    fields = {field.alias or field.name: field for field in attrs.fields(owner) if field.init}
+    fields = {field.alias or field.name: field for field in attrs.fields(cast("type", options)) if field.init}
     for name in given:
         if name not in fields:
             raise UnknownNameError("option", name, fields, f"{what}{_from_key(keys, name)}")
@@ -314,11 +306,10 @@ def structure_options(
         return refused(keys.get(name, name), given[name], reason, is_quoted=name not in keys, is_hidden=is_hidden)
 
     types, values, refusals = get_type_hints(options, include_extras=True), {}, []
-    # Converters and validators are a plugin's: they may raise anything.
     for name, value in given.items():
         try:
             values[name] = structure_option(value, types.get(fields[name].name, Any))
-        except Exception as error:
+        except Exception as error:  # converters and validators are a plugin's, and may raise anything
             refusals.append(refusal(name, str(error)))
     if refusals:
         raise ConfigurationError(f"{what}: {'; '.join(refusals)}")

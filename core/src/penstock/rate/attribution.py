@@ -1,9 +1,9 @@
 """How much of a batch's processing time is attributed to one of the streams that share it."""
 
-from __future__ import annotations
+from collections.abc import Collection
 
 
-def attributed_ms(processing_ms: int, records: int, all_records: int, streams: int) -> int:
+def attributed_ms(processing_ms: int, records: int, counts: Collection[int]) -> int:
     """Return a stream's share of a batch's processing time, as if it had the whole interval to itself.
 
     The share is proportional to the stream's records, scaled by the number of streams that have any: an equal part of
@@ -13,9 +13,9 @@ def attributed_ms(processing_ms: int, records: int, all_records: int, streams: i
     Args:
         processing_ms: from the start of the batch's first job to the end of its last.
         records: the stream's records in the batch.
-        all_records: records of all rate-controlled streams in the batch.
-        streams: how many of them have records in the batch.
+        counts: the records of each rate-controlled stream in the batch, this one included.
     """
-    if all_records <= 0:
+    if not any(counts):
         return processing_ms
-    return max(round(processing_ms * min(1.0, streams * records / all_records)), min(processing_ms, 1))
+    part = sum(count > 0 for count in counts) * records / sum(counts)
+    return max(round(processing_ms * min(1.0, part)), min(processing_ms, 1))

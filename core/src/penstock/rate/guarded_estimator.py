@@ -9,23 +9,18 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import attrs
-from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
 from penstock.json_converter import structure, unstructure
 from penstock.plugins.discovery import Plugins, configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
-from penstock.rate.rate_limits import lowest
 from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
-
-_PLAIN = {str, int, float, bool, type(None)}
 
 
 class GuardedEstimator(RateEstimator):
@@ -36,7 +31,6 @@ class GuardedEstimator(RateEstimator):
     Args:
         estimator: the wrapped one.
         on_fault: called with a description of each error and each rejected rate.
-        saves: take the estimator's state after each batch; a simulation has no checkpoints.
 
     Attributes:
         estimator: the wrapped one.
@@ -46,12 +40,9 @@ class GuardedEstimator(RateEstimator):
         failed: errors that the estimator raised, states that cannot be saved included.
     """
 
-    def __init__(
-        self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None, *, saves: bool = True
-    ) -> None:
+    def __init__(self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None) -> None:
         self.estimator = estimator
         self._on_fault = on_fault
-        self._saves = saves
         self.refused = 0
         self.failed = 0
         self._saved: Any = None
@@ -81,9 +72,8 @@ class GuardedEstimator(RateEstimator):
         if self.failed > failed:
             return None
         self.reason = self._guarded(lambda: str(self.estimator.reason), "")
-        if self._saves:
-            self._saved = self._guarded(self._unstructured, self._saved)
-        rate = None if answer is None else _rate(answer)
+        self._saved = self._guarded(self._state, self._saved)
+        rate = _rate(answer)
         if answer is not None and rate is None:
             self.refused += 1
             self._on_fault(f"not a finite rate above zero: {shown(answer)}")
@@ -98,14 +88,12 @@ class GuardedEstimator(RateEstimator):
         self.initial_rate = None
         return True
 
-    def _unstructured(self) -> Any:
+    def _state(self) -> Any:
         state = self.estimator.state
         if not attrs.has(type(state)):
             return None
         saved = unstructure(state)
-        # A value that JSON cannot hold would fail every checkpoint. Encoding takes longer than looking at the types.
-        if not _is_json(saved):
-            json.dumps(saved)
+        json.dumps(saved)  # a value that JSON cannot hold would fail every checkpoint
         return saved
 
     def _guarded(self, call: Callable[[], T], otherwise: T) -> T:
@@ -117,53 +105,29 @@ class GuardedEstimator(RateEstimator):
             return otherwise
 
 
-def make_estimator(
-    spec: RateEstimatorSpec, options: Any, interval_ms: int, on_fault: Callable[[str], object] = lambda _fault: None
+def configured_estimator(
+    name: str,
+    interval_ms: int,
+    settings: Settings,
+    plugins: Plugins,
+    options: Mapping[str, Any],
+    on_fault: Callable[[str], object] = lambda _fault: None,
 ) -> GuardedEstimator:
-    """Create and guard an estimator.
-
-    Args:
-        spec: the plugin's.
-        options: an instance of its options class, ``None`` when it has none.
-        interval_ms: the batch interval.
-        on_fault: called with each fault, as by ``GuardedEstimator``.
-
-    Raises:
-        ConfigurationError: the factory rejects the options.
-        PluginError: the factory fails, or returns something else than a ``RateEstimator``.
-    """
+    """Create and guard an installed estimator, without the configured first rate; see ``make_rate_estimator``."""
+    spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
+    values = configured_options("rate_estimators", spec, options, settings)
     try:
-        estimator = spec.factory(options, interval_ms)
+        estimator = spec.factory(values, interval_ms)
     except ValueError as error:
-        raise ConfigurationError(f"rate estimator {spec.name!r}: {text_of(error)}") from error
+        raise ConfigurationError(f"rate estimator {name!r}: {text_of(error)}") from error
     except Exception as error:
-        raise PluginError(f"rate estimator {spec.name!r} cannot be created: {summary_of(error)}") from error
+        raise PluginError(f"rate estimator {name!r} cannot be created: {summary_of(error)}") from error
     if not isinstance(estimator, RateEstimator):
         raise PluginError(
-            f"rate estimator {spec.name!r}: its factory returned an instance of {type(estimator).__qualname__}, which "
-            "does not derive from penstock.RateEstimator: derive the class from it"
+            f"rate estimator {name!r}: its factory returned an instance of {type(estimator).__qualname__}, which does "
+            "not derive from penstock.RateEstimator: derive the class from it"
         )
     return GuardedEstimator(estimator, on_fault)
-
-
-def configured_estimator(
-    plugins: Plugins,
-    settings: Settings,
-    interval_ms: int,
-    on_fault: Callable[[str], object] = lambda _fault: None,
-    options: Mapping[str, Any] = MappingProxyType({}),
-) -> GuardedEstimator:
-    """Create the estimator that the configuration names; the first rate is not set yet.
-
-    The configuration sets the options that ``options`` does not. ``on_fault`` is called as by ``GuardedEstimator``.
-
-    Raises:
-        UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or its value is invalid.
-        PluginError: the estimator cannot be created.
-    """
-    spec: RateEstimatorSpec = plugins.spec("rate_estimators", settings.rate_estimator)
-    return make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms, on_fault)
 
 
 def make_rate_estimator(
@@ -189,24 +153,11 @@ def make_rate_estimator(
         ConfigurationError: an option is missing or its value is invalid.
         PluginError: the estimator cannot be created.
     """
-    settings = evolve(Settings.parse(conf or {}), rate_estimator=name)
-    plugins = plugins or Plugins(settings.plugins_disable)
-    estimator = configured_estimator(plugins, settings, interval_ms, options=options)
-    if (first := configured_first_rate(settings)) is not None:
-        estimator.begin_with(first)
+    settings = Settings.parse(conf or {})
+    estimator = configured_estimator(name, interval_ms, settings, plugins or Plugins(settings.plugins_disable), options)
+    if settings.first_rate_per_s is not None:
+        estimator.begin_with(settings.first_rate_per_s)
     return estimator
-
-
-def guarded(estimator: RateEstimator) -> GuardedEstimator:
-    """Guard an estimator for a simulation, unless it is guarded already."""
-    return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator, saves=False)
-
-
-def configured_first_rate(settings: Settings) -> float | None:
-    """The first rate that the program configured, records/s; ``None`` when it leaves that to the estimator."""
-    if not settings.is_set("initial_rate_per_s"):
-        return None
-    return lowest(settings.initial_rate_per_s, settings.max_rate_per_s)
 
 
 def _rate(answer: object) -> float | None:
@@ -218,17 +169,3 @@ def _rate(answer: object) -> float | None:
     except Exception:  # a third party's number type
         return None
     return rate if math.isfinite(rate) and rate > 0 else None
-
-
-def _is_json(value: Any) -> bool:
-    """Whether a value is JSON by its exact types; one of another type may be, too."""
-    kind = type(value)
-    if kind is list or kind is tuple:
-        # all(…) would allocate memory for every item of a long list.
-        for item in value:  # noqa: SIM110
-            if type(item) not in _PLAIN and not _is_json(item):
-                return False
-        return True
-    if kind is dict:
-        return {type(key) for key in value} <= {str} and _is_json(list(value.values()))
-    return kind in _PLAIN

@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from attrs import define
 
 from penstock.errors import ReceiverStoppedError
-from penstock.rate.rate_limits import lowest
 from penstock.runtime.clock import Clock
 
 _LONGEST_WAIT_MS = 3_600_000.0
@@ -37,23 +36,21 @@ class _Request:
 class RateLimiter:
     """A token bucket with a queue: each request reserves its permits and waits until they are earned.
 
-    Rates are in records/s, ``None`` for no limit; no update exceeds ``max_rate``. Permits are saved for ``burst_ms``,
-    at least one. ``hold`` is entered by a caller while it waits.
+    Rates are in records/s, above 0, ``None`` for no limit. Permits are saved for ``burst_ms``, at least one. ``hold``
+    is entered by a caller while it waits.
     """
 
     def __init__(
         self,
         clock: Clock,
-        max_rate: float | None,
-        initial_rate: float | None,
+        rate: float | None,
         burst_ms: int,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._clock = clock
-        self._max_rate = max_rate
         self._burst_ms = burst_ms
         self._hold = hold
-        self._rate = lowest(initial_rate, max_rate)
+        self._rate = rate
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned = 1.0
         self._used = 0.0
@@ -65,24 +62,17 @@ class RateLimiter:
         self._paused = False
 
     @property
-    def rate(self) -> float | None:
-        """Records/s in force, ``None`` for no limit."""
-        return self._rate
-
-    @property
     def burst(self) -> int | None:
         """The most records that pass at once, ``None`` for no limit."""
         return None if self._rate is None else int(self._burst(self._rate))
 
     def update(self, rate: float | None) -> None:
-        """Set the rate, at most the maximum; ``None`` for the maximum. Zero or less, or NaN, is ignored."""
-        if rate is not None and not rate > 0:
-            return
+        """Set the rate."""
         with self._lock:
             self._earn()
-            self._rate = lowest(rate, self._max_rate)
-            if self._rate is not None:
-                self._resize(int(self._burst(self._rate)))
+            self._rate = rate
+            if rate is not None:
+                self._resize(int(self._burst(rate)))
             self._earn()
             self._wake()
 

@@ -1,8 +1,7 @@
 """``ReceiverHost``: runs a receiver with its supervisor in this process.
 
-The one shell around supervisors, for programs that take blocks, tests, other engines and a receiver's Spark task. It
-owns the current supervisor, and the thread that relaunches a receiver given as a function. The sink decides what a
-stored block and a report mean.
+For programs that take blocks, tests and other engines. It owns the current supervisor, and the thread that relaunches
+a receiver given as a function.
 """
 
 from __future__ import annotations
@@ -10,9 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
-
-from attrs import evolve, frozen
+from typing import Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.received_block_handler import ReceivedBlockHandler
@@ -23,7 +20,6 @@ from penstock.rate.rate_limits import lowest
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
-    ReceiverDriver,
     Registered,
     RegisterReceiver,
     ReportError,
@@ -56,15 +52,6 @@ class BlockSink(ReceivedBlockHandler, Protocol):
     def accept(self, blocks: Sequence[StoredBlock]) -> object:
         """Accept stored blocks: all, or none if it raises. One call at a time; a retry repeats the same blocks."""
         ...
-
-
-@frozen
-class TrackedLaunch:
-    """The sink of a receiver's Spark task: a driver elsewhere accepts blocks and gets reports."""
-
-    registration: RegisterReceiver
-    driver: ReceiverDriver
-    blocks: ReceivedBlockHandler
 
 
 class ReceiverHost(Generic[T]):
@@ -103,22 +90,23 @@ class ReceiverHost(Generic[T]):
     def __init__(
         self,
         receiver: Receiver[T] | Callable[[], Receiver[T]],
-        sink: Callable[[Block], object] | BlockSink | TrackedLaunch,
-        conf: Mapping[str, str] | Settings | None = None,
+        sink: Callable[[Block], object] | BlockSink,
+        conf: Mapping[str, str] | None = None,
         stream_id: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        self._settings = conf if isinstance(conf, Settings) else Settings.parse(conf or {})
+        self._settings = Settings.parse(conf or {})
         self._clock = clock or SystemClock()
-        if not isinstance(sink, TrackedLaunch):
-            blocks = sink if isinstance(sink, BlockSink) else _InMemory(sink)
-            sink = TrackedLaunch(RegisterReceiver(stream_id, 0, "", port=0), _SinkDriver(self, blocks), blocks)
-        self._launch = sink
+        self._sink = sink if isinstance(sink, BlockSink) else _InMemory(sink)
+        self._driver = _SinkDriver(self._sink, self._answer_supervisor)
+        self._stream_id = stream_id
+        # Block ids contain it: each launch of a receiver given as a function has another one.
+        self._epoch = 0
         # Guards the desired state and the current supervisor.
         self._lock = threading.Lock()
-        initial_rate = lowest(self._settings.initial_rate_per_s, self._settings.max_rate_per_s)
-        self._desired = UpdateRateLimit(initial_rate, 0)
-        self._pauses: frozenset[str] = frozenset()
+        self._rate = lowest(self._settings.initial_rate_per_s, self._settings.max_rate_per_s)
+        self._pauses = set[str]()
+        self._desired = UpdateRateLimit(self._rate, 0)
         self._errors: deque[PastError] = deque(maxlen=_LAST)
         self._ends: deque[str] = deque(maxlen=_LAST)
         #: The number of starts, those of restarts included.
@@ -195,15 +183,18 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._desire(rate=lambda _before: rate)
+        self._rate = rate
+        self._desire()
 
     def pause(self, reason: str = "") -> None:
         """Make every store of the receiver wait until ``resume`` is called with the same reason."""
-        self._desire(pauses=lambda pauses: pauses | {reason})
+        self._pauses.add(reason)
+        self._desire()
 
     def resume(self, reason: str = "") -> None:
         """End the pause for this reason."""
-        self._desire(pauses=lambda pauses: pauses - {reason})
+        self._pauses.discard(reason)
+        self._desire()
 
     @property
     def supervisor(self) -> ReceiverSupervisor:
@@ -219,7 +210,7 @@ class ReceiverHost(Generic[T]):
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
-        return self._desired.rate if self._supervisor is None else self._supervisor.rate_limit
+        return self._rate if self._supervisor is None else self._supervisor.rate_limit
 
     @property
     def is_terminated(self) -> bool:
@@ -259,7 +250,7 @@ class ReceiverHost(Generic[T]):
         supervisor, recent_errors = self._supervisor, tuple(self._errors)[-_RECENT:]
         last = recent_errors[-1] if recent_errors else PastError(-1, "")
         return ReceiverInfo(
-            self._launch.registration.stream_id,
+            self._stream_id,
             name="" if supervisor is None else supervisor.name,
             active=supervisor is not None and supervisor.is_started,
             location="",
@@ -273,14 +264,9 @@ class ReceiverHost(Generic[T]):
 
     # -- the driver of a sink --
 
-    def _desire(
-        self,
-        rate: Callable[[float | None], float | None] = lambda rate: rate,
-        pauses: Callable[[frozenset[str]], frozenset[str]] = lambda pauses: pauses,
-    ) -> None:
+    def _desire(self) -> None:
         with self._lock:
-            self._pauses = pauses(self._pauses)
-            self._desired = UpdateRateLimit(rate(self._desired.rate), self._desired.number + 1, bool(self._pauses))
+            self._desired = UpdateRateLimit(self._rate, self._desired.number + 1, bool(self._pauses))
             desired, supervisor = self._desired, self._supervisor
         # A supervisor ignores one that another call has overtaken.
         if supervisor is not None:
@@ -309,9 +295,8 @@ class ReceiverHost(Generic[T]):
     # -- relaunches --
 
     def _supervise(self, receiver: Receiver[T]) -> ReceiverSupervisor:
-        launch = self._launch
-        registration = evolve(launch.registration, receiver_type=type(receiver).__name__)
-        return ReceiverSupervisor(receiver, registration, self._settings, launch.driver, launch.blocks, self._clock)
+        launch = RegisterReceiver(self._stream_id, self._epoch, type(receiver).__name__, port=0)
+        return ReceiverSupervisor(receiver, launch, self._settings, self._driver, self._sink, self._clock)
 
     def _run_launches(self) -> None:
         """Run launch after launch."""
@@ -322,7 +307,7 @@ class ReceiverHost(Generic[T]):
             if self._failure or self._stopping.is_set():
                 return
             relaunches = self._policy.relaunches_in_a_row(relaunches, self._clock.monotonic_ms() - began_ms)
-            delay_ms = self._policy.back_off_ms(relaunches, f"{id(self)}/{self._launch.registration.epoch}")
+            delay_ms = self._policy.back_off_ms(relaunches, f"{id(self)}/{self._epoch}")
             relaunches += 1
             reason = self._ends[-1] if self._ends else ""
             log.warning("receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason)
@@ -331,9 +316,7 @@ class ReceiverHost(Generic[T]):
     def _run_launch(self) -> None:
         """Run one instance to its end."""
         assert self._make is not None
-        registration = self._launch.registration
-        # Block ids contain the epoch.
-        self._launch = evolve(self._launch, registration=evolve(registration, epoch=registration.epoch + 1))
+        self._epoch += 1
         try:
             supervisor = self._supervise(self._make())
         # The author's code may raise anything: that fails the launch and nothing else.
@@ -398,9 +381,9 @@ class _InMemory:
 class _SinkDriver:
     """Answers a supervisor in the place of a driver: blocks go to the sink, reports to the host."""
 
-    def __init__(self, host: ReceiverHost[Any], blocks: BlockSink) -> None:
-        self._host = host
+    def __init__(self, blocks: BlockSink, answer: Callable[[object], Reply]) -> None:
         self._blocks = blocks
+        self._answer = answer
         # One call of the sink at a time.
         self._accepting = threading.Lock()
 
@@ -408,7 +391,5 @@ class _SinkDriver:
         if isinstance(message, AddBlocks):
             with self._accepting:
                 self._blocks.accept(message.blocks)
-            answer = Reply()
-        else:
-            answer = self._host._answer_supervisor(message)
+        answer = self._answer(message)
         return answer if isinstance(answer, reply_kind) else reply_kind()

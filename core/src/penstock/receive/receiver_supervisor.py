@@ -1,8 +1,9 @@
 """``ReceiverSupervisor``: runs one receiver and stands between it and the driver.
 
 The shell around ``restart_lifecycle.step``: it owns the record of the receiver, gives events to the step one at a time
-and carries out the effects. Effects that return at once are carried out under its lock, so that they keep the order of
-the events; calls of the receiver and messages to the driver on the thread that gave the event, or on one of their own.
+and carries out the effects. Limiter, generator and waits follow the record under its lock, so that they keep the order
+of the events; calls of the receiver and messages to the driver run on the thread that gave the event, or on one of
+their own.
 It never decides whether or where the receiver is relaunched; the tracker does.
 """
 
@@ -17,8 +18,8 @@ from attrs import evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
-from penstock.receive.block_generator import BlockGenerator, Bounds
-from penstock.receive.block_pusher import BlockPusher, PushedBlock
+from penstock.receive.block_generator import BlockGenerator
+from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
@@ -32,9 +33,9 @@ from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
 from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
-from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.restart_events import Effect, Event
 from penstock.receive.restart_lifecycle import step, with_error
-from penstock.receive.running_receiver import RunningReceiver, Terminated, new_receiver
+from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
 from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
@@ -51,7 +52,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
+    """Runs one receiver, a new instance for each supervisor.
 
     ``launch`` registers the receiver, also after each restart.
     """
@@ -85,12 +86,11 @@ class ReceiverSupervisor:
             receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
         )
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
-        self._limiter = RateLimiter(
-            self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, settings.burst_ms, self._held.hold
-        )
-        bounds = Bounds(settings.max_buffered_records, settings.max_buffered_bytes, settings.block_queue_size)
-        self._generator = BlockGenerator(self, settings.block_interval_ms, bounds, self._clock, self._held.hold)
+        self._limiter = RateLimiter(self._clock, self._state.rate, settings.burst_ms, self._held.hold)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
+        self._generator = BlockGenerator(
+            self._pusher.push_records, self._on_error, settings, self._clock, self._on_tick, self._held.hold
+        )
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
         # The hot path of a record: no call in between.
         self.store = self._writer.store
@@ -176,18 +176,13 @@ class ReceiverSupervisor:
             self.take(events.Tick())
         self._terminated.wait()
 
-    # -- the listener of the block generator --
+    # -- the block generator --
 
-    def on_generate_block(self) -> None:
-        """Check what exceeds its time."""
+    def _on_tick(self) -> None:
         self._held.check()
         self.take(events.Tick())
 
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store buffered records."""
-        return self._pusher.push_records(records, arrival_ms)
-
-    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+    def _on_error(self, message: str, error: BaseException, is_final: bool) -> None:
         """Report an error, and stop the receiver if records are lost."""
         if is_final:
             self.stop_soon(f"{message}: {text_of(error)}", error)
@@ -199,34 +194,28 @@ class ReceiverSupervisor:
     def take(self, event: Event) -> None:
         """Give an event to the life cycle of the receiver and carry out the effects."""
         with self._lock:
-            self._state, effects = step(self._state, event, self._clock.monotonic_ms())
-            remaining = [effect for effect in effects if not self._carry_out_at_once(effect)]
-        self._carry_out(remaining)
+            before = self._state
+            self._state, effects = step(before, event, self._clock.monotonic_ms())
+            self._apply(before, self._state)
+        self._carry_out(effects)
 
-    def _carry_out_at_once(self, effect: Effect) -> bool:
-        """Carry out an effect that returns at once; return whether it is one."""
-        match effect:
-            case events.SetIntake():
-                if effect.intake is Intake.OPEN:
-                    self._limiter.start()
-                else:
-                    self._limiter.stop()
-                self._generator.refuse(effect.intake is Intake.CLOSED)
-            case events.SetRate():
-                self._limiter.update(effect.rate)
-            case events.SetPause():
-                self._limiter.pause(effect.paused)
-            case events.WatchThreads():
-                (self._thread_errors.start if effect.watches else self._thread_errors.stop)()
-            case events.EndWaits():
-                self._ending.set()
-                self._pusher.end_waits()
-            case events.EndAwaitTermination():
-                self._terminated.set()
-                self._clock.wake()
-            case _:
-                return False
-        return True
+    def _apply(self, before: RunningReceiver, after: RunningReceiver) -> None:
+        """Apply the changes of the record to limiter, generator, threads and waits; returns at once."""
+        if after.intake is not before.intake:
+            (self._limiter.start if after.intake is Intake.OPEN else self._limiter.stop)()
+            self._generator.refuse(after.intake is Intake.CLOSED)
+        if after.rate != before.rate:
+            self._limiter.update(after.rate)
+        if after.is_held != before.is_held:
+            self._limiter.pause(after.is_held)
+        if after.watches_threads != before.watches_threads:
+            (self._thread_errors.start if after.watches_threads else self._thread_errors.stop)()
+        if after.is_ending and not before.is_ending:
+            self._ending.set()
+            self._pusher.end_waits()
+        if isinstance(after.state, Terminated) and not self._terminated.is_set():
+            self._terminated.set()
+            self._clock.wake()
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         """Carry out effects that may take time; most end with an event, which has further effects."""
@@ -275,8 +264,8 @@ class ReceiverSupervisor:
             self._receiver.onStart()
         # The author's code may raise anything: that ends this receiver and nothing else.
         except BaseException as error:
-            return events.OnStartReturned(error)
-        return events.OnStartReturned()
+            return events.CallReturned(error)
+        return events.CallReturned()
 
     def _call(self, name: str, method: Callable[[], object]) -> Event:
         """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""

@@ -30,7 +30,7 @@ from penstock.errors import WireError, summary_of
 from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_host import ReceiverHost, TrackedLaunch
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.recent_lines import recording, secrets_of
 from penstock.runtime.log import configure, get_logger
 from penstock.runtime.threads import EngineThread
@@ -116,7 +116,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, host."""
+    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
 
     def __init__(self, task: ReceiverTask) -> None:
         token = task.driver.token
@@ -147,9 +147,7 @@ class _Launch:
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Before it has registered nobody knows the endpoint: no command comes earlier.
-        launch = TrackedLaunch(registration, self._client, handler)
-        self._host = ReceiverHost(task.receiver, launch, task.settings)
-        self._supervisor = self._host.supervisor
+        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
@@ -164,7 +162,7 @@ class _Launch:
         try:
             self._supervisor.start_soon()
             try:
-                self._host.await_termination()
+                self._supervisor.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
                 is_reported = self._supervisor.is_deregistered and error is self._supervisor.state.start_error

@@ -1,4 +1,4 @@
-"""What goes into the life cycle of a running receiver, events, and what comes out of it, effects.
+"""The events of a running receiver's life cycle, and the effects that follow from them.
 
 ``message`` is one line everywhere, and ``error`` the exception that caused it. Rates are in records/s, ``None`` for no
 limit. A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
@@ -6,7 +6,6 @@ limit. A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 from attrs import frozen
@@ -66,15 +65,8 @@ class RegistrationAnswered:
 
 
 @frozen
-class OnStartReturned:
-    """``onStart`` has returned, or raised an error."""
-
-    error: BaseException | None = None
-
-
-@frozen
 class CallReturned:
-    """``onStop`` or ``on_drained`` has returned or raised an error; not ``in_time`` if its timeout has passed."""
+    """``onStart``, ``onStop`` or ``on_drained`` has returned or raised; not ``in_time`` after a timeout of a stop."""
 
     error: BaseException | None = None
     in_time: bool = True
@@ -128,63 +120,11 @@ class BlocksAccepted:
 
 
 _Request = StartRequested | RestartRequested | StopRequested | ThreadFailed | Report | UpdateRateLimit
-_End = RegistrationAnswered | OnStartReturned | CallReturned | Flushed | Deregistered | RestartDelayOver
+_End = RegistrationAnswered | CallReturned | Flushed | Deregistered | RestartDelayOver
 Event = _Request | _End | Tick | DiskFull | DiskWaitOver | BlocksAccepted
 
 
-# -- effects that return at once; carried out before the next event is handled --
-
-
-class Intake(enum.Enum):
-    """Which records the receiver may store."""
-
-    #: All; a store may wait for the rate limit.
-    OPEN = enum.auto()
-    #: Those that need not wait: the receiver is stopped, and ``onStop`` may store.
-    WITHOUT_WAITING = enum.auto()
-    #: None.
-    CLOSED = enum.auto()
-
-
-@frozen
-class SetIntake:
-    """Accept or refuse records."""
-
-    intake: Intake
-
-
-@frozen
-class SetRate:
-    """Apply a rate limit."""
-
-    rate: float | None
-
-
-@frozen
-class SetPause:
-    """Hold every store, or hold none."""
-
-    paused: bool
-
-
-@frozen
-class WatchThreads:
-    """Watch the threads that the receiver starts from now on, or none any more."""
-
-    watches: bool
-
-
-@frozen
-class EndWaits:
-    """End the delay of a restart and the waits for disk space."""
-
-
-@frozen
-class EndAwaitTermination:
-    """Release whoever waits for the end of the receiver."""
-
-
-# -- effects that may take time; most begin an activity, whose end is an event --
+# -- effects; most begin an activity, whose end is an event --
 
 
 @frozen
@@ -254,6 +194,5 @@ class OnThread:
     effects: tuple[Effect, ...]
 
 
-_AtOnce = SetIntake | SetRate | SetPause | WatchThreads | EndWaits | EndAwaitTermination
 _Activity = Register | CallOnStart | CallOnStop | Flush | CallOnDrained | Deregister | AwaitRestart
-Effect = _AtOnce | _Activity | NotifyRate | Report | Log | OnThread
+Effect = _Activity | NotifyRate | Report | Log | OnThread

@@ -22,7 +22,7 @@ from penstock.errors import (
 from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event, Intake
+from penstock.receive.restart_events import Effect, Event
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -67,7 +67,7 @@ class _Transition:
                 self._become(Registering(), events.Register())
             case events.RegistrationAnswered() if isinstance(state, Registering):
                 self._registered(state, event)
-            case events.OnStartReturned() if isinstance(state, Starting | Interrupted):
+            case events.CallReturned() if isinstance(state, Starting | Interrupted):
                 self._started(state, event.error)
             case events.RestartRequested():
                 self._restart(event)
@@ -103,13 +103,12 @@ class _Transition:
         notifies_rate = event.desired is not None and self._desire(event.desired)
         if event.error is None:
             self._set(is_registered=True)
-        if state.stop is not None:
-            self._flush(state.stop)
+        if state.then is not None:
+            self._flush(state.then)
         elif event.error is not None:
-            self._end(self._start_failed(event.error))
+            self._flush(self._start_failed(event.error))
         else:
-            self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate))
-            self._do(events.SetIntake(Intake.OPEN), events.WatchThreads(True), events.CallOnStart())
+            self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate), events.CallOnStart())
 
     def _started(self, state: Starting | Interrupted, error: BaseException | None) -> None:
         if isinstance(state, Interrupted):
@@ -124,7 +123,6 @@ class _Transition:
             self._set(start_error=error)
             advice = "call restart() in onStart to try again in this process, reportError() to continue"
             self._log("warning", "onStart failed", reason=summary_of(error), advice=advice)
-            self._do(events.EndWaits())
             self._stop_run(self._start_failed(error))
 
     def _start_failed(self, error: BaseException) -> Stop:
@@ -155,7 +153,6 @@ class _Transition:
         """End without ``onStop``: a thread is still in ``onStart``."""
         if isinstance(self.receiver.state, Starting | Interrupted):
             error = ReceiverStuckError(message)
-            self._do(events.SetIntake(Intake.WITHOUT_WAITING), events.EndWaits())
             self._become(Flushing(Stop(message, error, error), is_final=True, calls_on_drained=False))
             self._do(events.OnThread("receiver watchdog", (events.Flush(is_final=True),)))
 
@@ -172,7 +169,7 @@ class _Transition:
             self._set(restarts=self.receiver.restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
-            self._become(Interrupted(restart, state), events.SetIntake(Intake.CLOSED))
+            self._become(Interrupted(restart, state))
         else:
             self._stop_run(restart)
 
@@ -184,34 +181,27 @@ class _Transition:
             self._restart(events.RestartRequested(message, event.error))
 
     def _stop(self, stop: Stop) -> None:
-        state = self.receiver.state
-        then = state.stop if isinstance(state, Registering) else getattr(state, "then", None)
-        if isinstance(then, Stop) or isinstance(state, Terminated):
+        if self.receiver.is_ending:
             return
-        match state:
+        match state := self.receiver.state:
             case Created() | AwaitingRestart():
-                self._end(stop)
-                return
+                # onStop is not called, or not called again.
+                self._flush(stop)
             case Receiving():
-                self._do(events.EndWaits())
                 self._stop_run(stop)
-                return
-            case Registering():
-                self._become(Registering(stop))
             case Starting() | Interrupted():
                 start = state.start if isinstance(state, Interrupted) else state
                 timeout_ms = self.receiver.settings.stop_timeout_ms or math.inf
-                self._become(Interrupted(stop, start, self._now_ms + timeout_ms), events.SetIntake(Intake.CLOSED))
-            case Stopping() | Flushing() | Draining() | Deregistering():
+                self._become(Interrupted(stop, start, self._now_ms + timeout_ms))
+                if isinstance(state, Interrupted) and state.then.error is not None:
+                    self._do(events.Report(state.then.message, state.then.error))
+            case Registering() | Stopping() | Flushing() | Draining() | Deregistering():
                 # A restart ends its run: the stop takes its place.
                 self._become(evolve(state, then=stop))
-        self._do(events.EndWaits())
-        if isinstance(state, Interrupted) and state.then.error is not None:
-            self._do(events.Report(state.then.message, state.then.error))
 
     def _stop_run(self, then: Restart | Stop) -> None:
         """Call ``onStop``. A restart does so on a thread of its own, because nobody may wait for it."""
-        self._become(Stopping(then), events.SetIntake(Intake.WITHOUT_WAITING))
+        self._become(Stopping(then))
         if isinstance(then, Stop):
             self._do(events.CallOnStop())
         else:
@@ -230,14 +220,9 @@ class _Transition:
         self._do(events.Report(str(stuck), stuck))
         # Its threads may still receive. Failing the task ends the worker process and with it these threads.
         if isinstance(then, Restart):
-            self._end(Stop(str(stuck), stuck, stuck))
+            self._flush(Stop(str(stuck), stuck, stuck))
         else:
             self._flush(evolve(then, task_error=then.task_error or stuck))
-
-    def _end(self, stop: Stop) -> None:
-        """End a receiver whose ``onStop`` is not called, or not called again."""
-        self._do(events.EndWaits())
-        self._flush(stop)
 
     def _flush(self, then: Restart | Stop, *, calls_on_drained: bool = False) -> None:
         is_final = isinstance(then, Stop)
@@ -270,11 +255,10 @@ class _Transition:
             self._become(Deregistering(then, is_final=False), events.Deregister(message, then.error))
             return
         message = with_error(then.message, then.error)
-        self._do(events.WatchThreads(False))
         if not self.receiver.is_registered:
             # Nobody else reports it: the driver does not know the receiver.
             self._log("warning", "receiver stopped before its start", reason=message)
-            self._become(Terminated(then.task_error), events.EndAwaitTermination())
+            self._become(Terminated(then.task_error))
             return
         counts = {"stored": self.receiver.stored_records, "flushed": flushed, "dropped": dropped}
         self._log("info", "receiver stopped", reason=message, **counts)
@@ -287,7 +271,7 @@ class _Transition:
         if isinstance(state.then, Restart):
             self._become(AwaitingRestart(), events.AwaitRestart(state.then.delay_ms))
         elif state.is_final:
-            self._become(Terminated(state.then.task_error, event.is_delivered), events.EndAwaitTermination())
+            self._become(Terminated(state.then.task_error, event.is_delivered))
         else:
             self._flush(state.then)
 
@@ -304,7 +288,6 @@ class _Transition:
         if rate == self.receiver.rate or (desired.rate is not None and not desired.rate > 0):
             return False
         self._set(rate=rate)
-        self._do(events.SetRate(rate))
         return True
 
     def _disk(self, event: events.DiskFull | events.DiskWaitOver) -> None:
@@ -320,7 +303,6 @@ class _Transition:
         was_held = self.receiver.is_held
         self._set(**changes)
         if self.receiver.is_held != was_held:
-            self._do(events.SetPause(self.receiver.is_held))
             self._log("info", "receiver resumed" if was_held else "receiver paused", reason=reason)
 
     # -- the record --

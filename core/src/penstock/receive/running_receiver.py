@@ -13,6 +13,7 @@ decides on it (``track.relaunch_lifecycle``), and this record never sees it.
 
 from __future__ import annotations
 
+import enum
 import math
 import random
 
@@ -55,7 +56,7 @@ class Created:
 class Registering:
     """The driver was asked whether the receiver may start; a stop may be requested meanwhile."""
 
-    stop: Stop | None = None
+    then: Stop | None = None
 
 
 @frozen
@@ -136,6 +137,17 @@ class Terminated:
     is_deregistered: bool = False
 
 
+class Intake(enum.Enum):
+    """Which records the receiver may store."""
+
+    #: All; a store may wait for the rate limit.
+    OPEN = enum.auto()
+    #: Those that need not wait: the receiver is stopped, and ``onStop`` may store.
+    WITHOUT_WAITING = enum.auto()
+    #: None.
+    CLOSED = enum.auto()
+
+
 _Ending = Stopping | Flushing | Draining | Deregistering
 State = Created | Registering | Starting | Interrupted | Receiving | _Ending | AwaitingRestart | Terminated
 
@@ -177,6 +189,26 @@ class RunningReceiver:
         if isinstance(self.state, Registering):
             return self.is_registered
         return not isinstance(self.state, Created | Starting | Receiving)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the receiver was stopped for good: no restart and no block with disk space is waited for."""
+        return isinstance(self.state, Terminated) or isinstance(getattr(self.state, "then", None), Stop)
+
+    @property
+    def intake(self) -> Intake:
+        match self.state:
+            case Starting() | Receiving():
+                return Intake.OPEN
+            case Interrupted():
+                return Intake.CLOSED
+        return Intake.WITHOUT_WAITING
+
+    @property
+    def watches_threads(self) -> bool:
+        """Whether errors on threads that the receiver starts are its own: from the first run to the end."""
+        is_over = isinstance(self.state, Terminated) or (isinstance(self.state, Deregistering) and self.state.is_final)
+        return self.is_registered and not is_over
 
     @property
     def is_held(self) -> bool:

@@ -14,7 +14,7 @@ import attrs
 from attrs import field, frozen
 
 from penstock import ConfigurationError, Receiver, ReceiverSpec
-from penstock.spi import KEYS, PositiveBytes, UnknownNameError, make_receiver, receiver_spec, structure_options
+from penstock.spi import KEYS, Plugins, PositiveBytes, Settings, UnknownNameError, shown, structure_options
 
 _RECEIVER = "receiver."
 #: Says that ``steer`` is to set the receiver's rate.
@@ -103,7 +103,7 @@ class Source:
                 "the source 'penstock' needs the option 'receiver', the name of an installed receiver: "
                 '.option("receiver", "socket"); `penstock plugins list` shows them'
             )
-        spec = receiver_spec(source["receiver"], conf)
+        spec: ReceiverSpec = Plugins(Settings.parse(conf).plugins_disable).spec("receivers", source["receiver"])
         names = {each.name.lower(): each.name for each in _fields(spec)}
         section = f"spark.penstock.receiver.{spec.name}."
         known_keys |= {(section + each).lower(): section + each for each in names.values()}
@@ -141,7 +141,13 @@ class Source:
             UnknownNameError: the receiver or an option does not exist; names the nearest.
             ConfigurationError: an option is missing or its value is invalid.
         """
-        return make_receiver(receiver_spec(self.options.receiver, self.conf), self.receiver_options, self.conf)
+        name, settings = self.options.receiver, Settings.parse(self.conf)
+        receiver = Plugins(settings.plugins_disable).make("receivers", name, settings, self.receiver_options)
+        if not isinstance(receiver, Receiver):
+            raise ConfigurationError(
+                f"the factory of the receiver {name!r} returned {shown(receiver)}, not a penstock.Receiver"
+            )
+        return receiver
 
 
 def _fields(spec: ReceiverSpec) -> tuple[attrs.Attribute[Any], ...]:

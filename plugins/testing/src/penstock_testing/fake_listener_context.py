@@ -26,10 +26,8 @@ from penstock import (
 from penstock.spi import (
     Event,
     GuardedEstimator,
-    Plugins,
     attributed_ms,
-    make_estimator,
-    read_options,
+    make_rate_estimator,
     structure_options,
 )
 
@@ -216,8 +214,7 @@ class FakeListenerContext(ListenerContext):
             return None
         inputs = batch.streamIdToInputInfo.items()
         counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in self._streams}
-        busy = sum(count > 0 for count in counts.values())
-        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), sum(counts.values()), busy)
+        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         self.saved[name] = value
@@ -259,6 +256,4 @@ class FakeListenerContext(ListenerContext):
         name = self._configuration.get(f"{_BACKPRESSURE}rateEstimator")
         if name is None:
             return GuardedEstimator(ProcessingRateEstimator())
-        spec = Plugins().spec("rate_estimators", name)
-        options = read_options("rate estimator", spec, {}, self._below(f"{_BACKPRESSURE}{name}."))
-        return make_estimator(spec, options, self._interval_ms)
+        return make_rate_estimator(name, self._interval_ms, self._configuration)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from penstock import RateEstimator
-from penstock.spi import GuardedEstimator, attributed_ms, guarded
+from penstock.spi import GuardedEstimator, attributed_ms
 from penstock_testing.workload import Workload, at
 
 # Estimators get times like those of a real clock.
@@ -114,7 +114,7 @@ class _Loop:
 
     def run(self) -> WorkloadRun:
         workload, chance = self.workload, random.Random(self.seed)
-        streams = [_begin(guarded(self.make_estimator(workload.interval_ms))) for _ in workload.sources]
+        streams = [_begin(self.make_estimator(workload.interval_ms)) for _ in workload.sources]
         batches: list[SimulatedBatch] = []
         now = free = 0
         waiting = 0.0
@@ -158,14 +158,14 @@ class _Loop:
     def _steer(
         self, streams: list[_Stream], end: int, records: tuple[int, ...], processing: int, scheduling: int
     ) -> None:
-        busy = sum(count > 0 for count in records)
         for stream, count in zip(streams, records, strict=True):
-            took = attributed_ms(processing, count, sum(records), busy)
+            took = attributed_ms(processing, count, records)
             rate = stream.estimator.compute(_EPOCH_MS + end, count, took, scheduling)
             stream.rate = rate or stream.rate
         self.reasons.append(streams[0].estimator.reason)
 
 
-def _begin(estimator: GuardedEstimator) -> _Stream:
+def _begin(given: RateEstimator) -> _Stream:
+    estimator = given if isinstance(given, GuardedEstimator) else GuardedEstimator(given)
     """The initial rate; without one the stream starts unlimited."""
     return _Stream(estimator, estimator.initial_rate or math.inf)
