@@ -4,39 +4,41 @@ Needs: pip install paho-mqtt, here and on every executor; a broker, such as mosq
 Run: penstock run examples/receivers/mqtt.py BROKER_HOST TOPIC
 """
 
+import contextlib
+import queue
 import sys
 
 import paho.mqtt.client as mqtt
 from pyspark import SparkConf, SparkContext
 
-from penstock import Receiver, StreamingContext
-from penstock.spi import StoreQueue
+from penstock import StreamingContext, ThreadReceiver
 
 
-class Mqtt(Receiver):
+class Mqtt(ThreadReceiver):
     def __init__(self, host, topic, client_id, port=1883):
         self.host, self.port, self.topic, self.client_id = host, port, topic, client_id
 
-    def onStart(self):
+    def receive(self):
         # The broker keeps the session of a client id: what was not acknowledged comes again after a restart.
         self.client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2, self.client_id, clean_session=False, manual_ack=True
         )
-        self.queue = StoreQueue(self)  # store would hold the thread that also sends keepalives
+        # store would hold the thread that also sends keepalives; the broker bounds what is not acknowledged.
+        waiting = queue.Queue()
         self.client.on_connect = lambda client, *_: client.subscribe(self.topic, qos=1)
-        self.client.on_message = self.on_message
+        self.client.on_message = lambda _client, _userdata, message: waiting.put(message)
         self.client.connect_async(self.host, self.port)
         self.client.loop_start()
+        while not self.isStopped():  # what is queued then stays with the broker
+            with contextlib.suppress(queue.Empty):
+                self.store_message(waiting.get(timeout=0.1))
 
-    def on_message(self, client, _userdata, message):
+    def store_message(self, message):
         def on_stored(error):
             if error is None:
-                client.ack(message.mid, message.qos)
+                self.client.ack(message.mid, message.qos)
 
-        self.queue.put(message.payload, on_stored)
-
-    def onStop(self):
-        self.queue.stop()  # takes nothing more: what comes now stays with the broker
+        self.store(message.payload, on_stored)
 
     def on_drained(self):  # after the last on_stored: every acknowledgement was sent
         self.client.disconnect()

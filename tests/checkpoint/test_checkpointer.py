@@ -111,13 +111,13 @@ class Writing:
         tracker = SimpleNamespace(rates=lambda: {0: 5.0}, blocks=SimpleNamespace(forget_streams=self._forget_streams))
         self.checkpointer = Checkpointer(program, run, cast(Any, tracker), listeners, self._post, self.cleanable.append)
         self._done = threading.Semaphore(0)
-        write = self.checkpointer._writer._write
+        write = self.checkpointer._write
 
         def counted(taken: Checkpoint | Exception) -> None:
             write(taken)
             self._done.release()
 
-        self.checkpointer._writer._write = counted  # type: ignore[method-assign]
+        self.checkpointer._write = counted  # type: ignore[method-assign]
 
     def _post(self, event: Event) -> None:
         assert isinstance(event, CheckpointFailed)
@@ -318,14 +318,14 @@ def test_source_without_a_usable_position_is_named(
     writing.source.answer = answer
     for number in range(3):
         writing.save(number)
-    assert (writing.failures, writing.checkpointer._writer.failures) == ([2], 3)
+    assert (writing.failures, writing.checkpointer.failures) == ([2], 3)
     assert writing.reasons[0].startswith(f"CheckpointError: {reason}")
     # Nor can a run begin.
     with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
         writing.checkpointer.begin(0)
     writing.source.answer = lambda: {"known": []}
     writing.save(4)
-    assert (writing.position, writing.checkpointer._writer.failures) == ({"known": []}, 0)
+    assert (writing.position, writing.checkpointer.failures) == ({"known": []}, 0)
 
 
 def test_previous_value_is_saved_if_a_listener_value_is_not_json(
@@ -365,7 +365,40 @@ def test_maximum_of_consecutive_failures_is_reported_once_per_series(make: Calla
         assert writing.failures == expected
         writing.disk.hook = lambda _operation, _name: None
         writing.save(4)
-    assert writing.checkpointer._writer.failures == 0
+    assert writing.checkpointer.failures == 0
+
+
+def test_write_is_attempted_three_times(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.disk.fail_at(range(2))
+    writing.save(1)
+    assert (writing.newest.last_time_ms, writing.checkpointer.failures) == (1000, 0)
+    writing.disk.fail_at(range(3))
+    writing.save(2)
+    assert (writing.newest.last_time_ms, writing.checkpointer.failures) == (1000, 1)
+
+
+def test_younger_checkpoint_replaces_the_waiting_one(make: Callable[..., Writing]) -> None:
+    writing, going, reached, written = make(), threading.Event(), threading.Event(), []
+
+    def block(operation: str, name: str) -> None:
+        if operation == "write":
+            written.append(name)
+            reached.set()
+            assert going.wait(30)
+
+    writing.disk.hook = block
+    writing.checkpointer.save(1000, (), 0)
+    assert reached.wait(30)
+    for number in (2, 3, 4):
+        writing.checkpointer.save(number * 1000, (), 0)
+    # An error replaces nothing.
+    writing.source.answer = lambda: 1 // 0
+    writing.checkpointer.save(5000, (), 0)
+    assert not writing.checkpointer.stop(0.01)
+    going.set()
+    assert writing.checkpointer.stop(30)
+    assert (len(written), writing.newest.last_time_ms, writing.checkpointer.failures) == (2, 4000, 0)
 
 
 def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing]) -> None:

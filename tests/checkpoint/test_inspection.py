@@ -118,7 +118,7 @@ def test_checkpoints_of_another_format_are_refused(tmp_path: Path) -> None:
         (
             lambda home: (home / "receivedBlockMetadata/segment-0000000000").unlink(),
             "skip",
-            "ends with event 0, and the checkpoint knows of 3",
+            "ends with event 0, and a checkpoint knows of 3",
         ),
     ],
     ids=["program damaged", "program missing", "block missing", "block damaged", "log damaged", "log missing"],

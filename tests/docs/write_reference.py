@@ -47,7 +47,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "ReceiverHost",
             "BlockSink",
         ),
-        "Listeners": ("StreamingListener", "StatsReportListener", "ListenerContext"),
+        "Listeners": ("StreamingListener", "ListenerContext"),
         "Plugins": (
             "hookimpl",
             "ReceiverSpec",
@@ -109,7 +109,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Logging": ("throttle",),
     },
     spi: {
-        "Receivers": ("unpickled_copy",),
+        "Receivers": ("check_picklable",),
         "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
@@ -139,7 +139,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "with_time",
             "require_callable",
         ),
-        "Sources": ("StoreQueue", "split_lines", "LineRules", "ErrorCounts"),
+        "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
             "atomic_write",
             "absolute_location",
@@ -187,22 +187,21 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Configuration": (
             "Settings",
             "KEYS",
-            "OPTION_SECTIONS",
             "keys_without_effect",
             "conf_here",
             "read_properties",
             "Property",
         ),
-        "Listeners": ("HOOK_OF", "Event", "register", "NotAListenerError"),
+        "Listeners": ("HOOK_OF", "Event", "register"),
         "The process": ("Clock", "EngineThread", "GlobalState"),
         "Public names": ("lazy_exports",),
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",
-            "SavedInput",
-            "SavedState",
-            "saved_logs",
-            "SavedLog",
+            "BLOCK_LOG",
+            "COMPLETED_OUTPUTS",
+            "read_log",
+            "Allocations",
             "stream_directory",
         ),
     },
@@ -255,8 +254,7 @@ _VALUES = {
     "API_VERSION": "The version of the plugin contract, which a plugin may declare as `penstock_api`",
     "Event": "Type of every event that a listener may get",
     "HOOK_OF": "Class of an event → name of its callback",
-    "Spec": "Type of a `ReceiverSpec`, an `InputStreamSpec` or a `RateEstimatorSpec`",
-    "KINDS": "Hook that offers specs → name of a spec in messages, class of the spec",
+    "KINDS": "Hook that offers specs → class of the spec",
     "additional_entry_points": "Entry points of plugins of this process, besides the installed ones",
     "GROUP": "The entry-point group of plugins",
     "SUITES_GROUP": "The entry-point group of conformance suites",
@@ -264,7 +262,6 @@ _VALUES = {
     "LEGAL_NAME": "Pattern of the names of plugins and of what they offer",
     "NAME_RULE": "The same rule in words",
     "KEYS": "The keys of the core, by the attribute of `Settings` that holds the value",
-    "OPTION_SECTIONS": "Hook that offers specs → prefix of the keys with their options",
 }
 
 

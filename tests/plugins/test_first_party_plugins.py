@@ -45,7 +45,7 @@ def named(hook: str, name: str) -> Spec:
 
 def made(hook: str, name: str, options: dict[str, Any]) -> Any:
     spec = named(hook, name)
-    values = read_options(KINDS[hook][0], spec, options)
+    values = read_options(spec, options)
     return spec.factory(values, 1000) if hook == ESTIMATOR else spec.factory(values)
 
 
@@ -211,7 +211,7 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_says_how_to_ins
     hook: str, name: str, advice: str
 ) -> None:
     key = "spark.streaming.backpressure.rateEstimator"
-    unknown = f"unknown {KINDS[hook][0]} '{name}'. Known: none."
+    unknown = f"unknown {KINDS[hook].kind} '{name}'. Known: none."
     for given, said in ((key, f" It is set by {key}."), ("", "")):
         with pytest.raises(UnknownNameError) as raised:
             Plugins(entry_points=[]).spec(hook, name, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import attrs
 import pytest
 
 from penstock import ReceiverSpec
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.plugins.specs import read_options
 
@@ -25,7 +27,7 @@ class TwoKinds:
 
 
 def read(options: type, **given: Any) -> Any:
-    return read_options("receiver", ReceiverSpec("net", dict, options), given)
+    return read_options(ReceiverSpec("net", dict, options), given)
 
 
 def test_message_has_the_validators_reason() -> None:
@@ -69,8 +71,9 @@ def test_message_has_option_value_and_bound(name: str, value: object, message: s
 
 
 def test_message_has_the_key_of_a_configured_option() -> None:
-    with pytest.raises(ConfigurationError, match=r"^receiver 'net': a\.b\.net\.port=0: must be >= 1$"):
-        read_options("receiver", ReceiverSpec("net", dict, Bounded), {}, {"port": "0"}, "a.b.net.")
+    key = "spark.penstock.receiver.net.port"
+    with pytest.raises(ConfigurationError, match=rf"^receiver 'net': {re.escape(key)}=0: must be >= 1$"):
+        read_options(ReceiverSpec("net", dict, Bounded), {}, Settings.parse({key: "0"}))
 
 
 def test_message_names_the_option_unless_the_error_is_about_all() -> None:

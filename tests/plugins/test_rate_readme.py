@@ -59,7 +59,7 @@ def test_readme_estimator_is_short() -> None:
 
 
 def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
-    options = read_options("rate estimator", aimd, {"step": "300"})
+    options = read_options(aimd, {"step": "300"})
     made = aimd.factory(options, 1000)
     assert isinstance(made, RateEstimator)
     run = simulate(WORKLOADS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
@@ -70,7 +70,7 @@ def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
 
 
 def test_readme_estimator_continues_from_saved_state(aimd: RateEstimatorSpec) -> None:
-    options = read_options("rate estimator", aimd, {})
+    options = read_options(aimd, {})
     before, after = (GuardedEstimator(aimd.factory(options, 1000)) for _ in range(2))
     assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
     assert after.restore(json.loads(json.dumps(before.saved_state())))

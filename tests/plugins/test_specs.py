@@ -8,8 +8,9 @@ import attrs
 import pytest
 
 from penstock import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins.specs import Option, options_of, read_options
+from penstock.plugins.specs import Option, Spec, options_of, read_options
 
 
 @attrs.frozen
@@ -29,7 +30,7 @@ SPEC = ReceiverSpec("net", dict, Options, "from the net")
 
 
 def read(**given: Any) -> Any:
-    return read_options("receiver", SPEC, given)
+    return read_options(SPEC, given)
 
 
 def test_options_are_described_with_readable_types() -> None:
@@ -45,12 +46,12 @@ def test_options_are_described_with_readable_types() -> None:
     assert "derived" not in defaults
 
 
-@pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])  # type: ignore[arg-type]  # never called
-def test_spec_without_options_accepts_none(spec: ReceiverSpec) -> None:
+@pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])
+def test_spec_without_options_accepts_none(spec: Spec) -> None:
     assert options_of(spec) == []
-    assert read_options("receiver", spec, {}) is None
-    with pytest.raises(UnknownNameError, match="unknown option 'port' of receiver 'a'"):
-        read_options("receiver", spec, {"port": 1})
+    assert read_options(spec, {}) is None
+    with pytest.raises(UnknownNameError, match=f"unknown option 'port' of {spec.kind} 'a'"):
+        read_options(spec, {"port": 1})
 
 
 def test_text_is_converted_to_the_fields_type() -> None:
@@ -84,29 +85,33 @@ def test_unknown_option_suggests_the_nearest() -> None:
 PREFIX = "spark.penstock.receiver.net."
 
 
+def configured(**options: str) -> Settings:
+    return Settings.parse({f"{PREFIX}{name}": value for name, value in options.items()})
+
+
 def test_unknown_configured_option_is_refused_with_its_key() -> None:
     message = rf"unknown option 'prot' of receiver 'net', set by {PREFIX}prot\. Did you mean 'port'\?"
     with pytest.raises(UnknownNameError, match=message):
-        read_options("receiver", SPEC, {"host": "h"}, {"prot": "1"}, PREFIX)
+        read_options(SPEC, {"host": "h"}, configured(prot="1"))
 
 
 def test_invalid_configured_value_is_refused_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=rf"^receiver 'net': {PREFIX}port=many is not a whole number$"):
-        read_options("receiver", SPEC, {"host": "h"}, {"port": "many"}, PREFIX)
+        read_options(SPEC, {"host": "h"}, configured(port="many"))
 
 
 def test_option_given_by_the_program_overrides_the_configured_one() -> None:
-    read = read_options("receiver", SPEC, {"host": "h", "port": 1}, {"port": "many"}, PREFIX)
+    read = read_options(SPEC, {"host": "h", "port": 1}, configured(port="many"))
     assert read.port == 1
     with pytest.raises(ConfigurationError, match=r"^receiver 'net': port='few' is not a whole number$"):
-        read_options("receiver", SPEC, {"host": "h", "port": "few"}, {"port": "many"}, PREFIX)
+        read_options(SPEC, {"host": "h", "port": "few"}, configured(port="many"))
 
 
 def test_missing_option_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"^receiver 'net' needs the option 'host': pass host=…$"):
         read(port=1)
     with pytest.raises(ConfigurationError, match=rf"'host': pass host=… or set {PREFIX}host$"):
-        read_options("receiver", SPEC, {}, {}, PREFIX)
+        read_options(SPEC, {}, configured())
 
 
 @pytest.mark.parametrize(

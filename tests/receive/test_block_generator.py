@@ -14,7 +14,7 @@ from tests.helpers import await_blocked, wait_for
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator
+from penstock.receive.block_generator import BlockGenerator, GeneratorState
 from penstock.runtime.clock import SystemClock
 from penstock_testing import ManualClock
 
@@ -52,23 +52,24 @@ class Listener:
         self.withdrawn: list[list[Any]] = []
         self.arrivals: list[int] = []
         self.failures: list[BaseException] = []
-        self.ticks = 0
+        self.states: list[GeneratorState] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self.on_accept: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(self.push, self.on_error, evolve(SETTINGS, **bounds), clock, self.on_tick)
+        self.generator = BlockGenerator(self, evolve(SETTINGS, **bounds), clock)
 
-    def on_tick(self) -> None:
-        self.ticks += 1
+    def on_generate_block(self) -> None:
+        self.states.append(self.generator.state)
 
-    def push(self, records: list[Any], arrival_ms: int) -> Any:
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> Any:
+        self.states.append(self.generator.state)
         self.on_push(records)
         self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
         return PushedBlock(self, records)
 
-    def on_error(self, _message: str, error: BaseException, is_final: bool) -> None:
+    def on_error(self, _message: str, error: BaseException, *, is_final: bool) -> None:
         assert is_final
         self.failures.append(error)
 
@@ -187,14 +188,15 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
     for n in range(5):
         pushed.generator.add_data(n)
         clock.await_waiters()
-        ticks = pushed.ticks
+        ticks = len(pushed.states)
         clock.advance(INTERVAL_MS)
-        wait_for(lambda at=ticks: pushed.ticks > at, "the tick")  # type: ignore[misc]  # mypy
+        wait_for(lambda at=ticks: len(pushed.states) > at, "the tick")  # type: ignore[misc]  # mypy
     assert gate.reached.wait(10)
     assert pushed.blocks == []
     gate.open()
     pushed.generator.stop()
     assert pushed.records == list(range(5))
+    assert pushed.states.count(GeneratorState.Active) >= 5
 
 
 @pytest.fixture
@@ -265,6 +267,20 @@ def test_failed_report_drops_its_block_and_those_stored_meanwhile(
     assert (held.accepted, held.withdrawn, held.blocks) == ([[0]], [[2]], [[0], [1], [2]])
     assert [str(error) for error in held.failures] == ["no driver"]
     assert held.generator.dropped_records == 3
+
+
+def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock) -> None:
+    unstarted = Listener(clock)
+    assert unstarted.generator.state is GeneratorState.Initialized
+    pushed = make()
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    wait_for(lambda: pushed.states, "a tick")
+    pushed.generator.add_data(1)
+    pushed.generator.stop()
+    assert pushed.states[0] is GeneratorState.Active
+    assert pushed.states[-1] in (GeneratorState.StoppedAddingData, GeneratorState.StoppedGeneratingBlocks)
+    assert pushed.generator.state is GeneratorState.StoppedAll
 
 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:

@@ -63,5 +63,5 @@ def test_ten_receivers_of_ten_threads_count_exactly(log: EventLog, driver: FakeD
         kept = stores[number].kept
         stored = [record for block in drivers[number].blocks for record in kept[block.block_id].records()]
         assert sorted(stored) == list(range(THREADS * EACH))
-        assert supervisor.stored_records == THREADS * EACH
+        assert supervisor.state.stored_records == THREADS * EACH
         assert sum(block.num_records for block in drivers[number].blocks) == THREADS * EACH

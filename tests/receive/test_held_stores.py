@@ -57,7 +57,7 @@ def test_store_that_holds_a_clients_thread_is_logged_once(
     for thread in threads:
         thread.join(10)
     assert caplog.text.count(EVENT) == 1
-    assert "StoreQueue" in caplog.text
+    assert "put a queue between the client and store" in caplog.text
     assert "stream_id=3" in caplog.text
 
 

@@ -82,7 +82,7 @@ def test_flushed_records_are_reported_and_counted(
     assert received.entries == [(1, None), (2, None), (3, None)]
     (ended,) = log.of(DeregisterReceiver)
     assert (ended.message, ended.flushed, ended.dropped) == ("enough", 3, 0)
-    assert supervisor.stored_records == 4
+    assert supervisor.state.stored_records == 4
     with pytest.raises(ReceiverStoppedError):
         receiver.store(4, received.of(4))
     assert len(received.entries) == 3

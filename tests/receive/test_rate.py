@@ -101,7 +101,7 @@ def test_rate_limit_holds_every_form_of_store(
         # The limiter, and the block generator's timer; the timer alone if the last record was stored meanwhile.
         wait_for(lambda: storing.done() or len(clock._waits) == 2, "the limiter holds the caller")
         # One at the start, a burst of a tenth of a second, and a hundred a second.
-        assert supervisor.stored_records <= 1 + 10 + clock.now_ms() / 10
+        assert supervisor.state.stored_records <= 1 + 10 + clock.now_ms() / 10
         assert clock.now_ms() < 30_000
         clock.advance(10)
     storing.result(timeout=10)
@@ -135,7 +135,7 @@ def test_unused_permits_are_saved_for_the_burst_which_defaults_to_the_block_inte
     receiver.store_all(range(burst))
     storing = background(lambda: receiver.store(0))
     clock.await_waiters(2)
-    assert supervisor.stored_records == burst
+    assert supervisor.state.stored_records == burst
     assert not storing.done()
     clock.advance(10)
     storing.result(timeout=10)

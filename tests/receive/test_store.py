@@ -276,6 +276,6 @@ def test_ten_threads_of_a_thousand_records_arrive_exactly(
     for each in storing:
         each.result(timeout=30)
     supervisor.stop("enough")
-    assert supervisor.stored_records == len(records()) == 10_000
+    assert supervisor.state.stored_records == len(records()) == 10_000
     for thread in range(10):
         assert [n for of, n in records() if of == thread] == list(range(1000))

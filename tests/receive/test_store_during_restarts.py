@@ -58,7 +58,7 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
     for each in storing:
         each.result(timeout=10)
     stored = records()
-    assert len(stored) == len(set(stored)) == supervisor.stored_records
+    assert len(stored) == len(set(stored)) == supervisor.state.stored_records
     for thread in range(4):
         of_thread = [record for record in stored if record[0] == thread]
         assert set(surely[thread]) <= set(of_thread) <= {*surely[thread], *perhaps[thread]}

@@ -30,10 +30,10 @@ def boom(*_args: object) -> None:
 
 def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
-    assert (supervisor.is_started, supervisor.is_stopped) == (False, False)
+    assert (supervisor.state.is_started, supervisor.state.is_stopped) == (False, False)
     supervisor.start()
     assert log.entries == [RegisterReceiver(stream_id=3, epoch=7, receiver_type="Noting", port=4711), "onStart"]
-    assert (supervisor.is_started, supervisor.is_stopped) == (True, False)
+    assert (supervisor.state.is_started, supervisor.state.is_stopped) == (True, False)
 
 
 def test_stop_calls_onStop_flushes_and_deregisters_in_this_order(
@@ -54,8 +54,8 @@ def test_stop_calls_onStop_flushes_and_deregisters_in_this_order(
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "AddBlocks", "AddBlocks", "DeregisterReceiver"]
     assert sorted(records()) == list(range(7))
     assert log.of(DeregisterReceiver) == [DeregisterReceiver(3, 7, "enough", "", flushed=5, ended=True)]
-    assert (supervisor.is_started, supervisor.is_stopped) == (False, True)
-    assert supervisor.stored_records == 7
+    assert (supervisor.state.is_started, supervisor.state.is_stopped) == (False, True)
+    assert supervisor.state.stored_records == 7
 
 
 def test_awaiting_its_end_returns_when_it_has_stopped(

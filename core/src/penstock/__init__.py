@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from penstock.listen.events import StreamingStarted as StreamingStarted
     from penstock.listen.events import StreamInputInfo as StreamInputInfo
     from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
-    from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
     from penstock.plugins.listener_context import JobInfo as JobInfo

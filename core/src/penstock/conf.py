@@ -24,11 +24,7 @@ OPTION_SECTIONS = {
 
 @frozen(kw_only=True, repr=False)
 class Settings(ConfigurationKeys):
-    """The configuration in force, parsed once.
-
-    Made by :meth:`parse`. Travels to the executors (picklable); its repr shows no values, since a plugin's option may
-    be a secret.
-    """
+    """The configuration in force, made by :meth:`parse`, also on executors; its repr shows no values: maybe secrets."""
 
     #: Everything set below ``spark.streaming.`` and ``spark.penstock.``, known or not.
     _pairs: Mapping[str, str] = field(factory=dict, alias="pairs")
@@ -62,7 +58,7 @@ class Settings(ConfigurationKeys):
     @property
     def log_levels(self) -> dict[str, str]:
         """The levels of single components, by name."""
-        prefix, help = f"{KEYS['log_level'].name}.", KEYS["log_level"].help
+        prefix, help = f"{key('log_level')}.", KEYS["log_level"].help
         return {name: value_of(prefix + name, text, LogLevel, help) for name, text in self.with_prefix(prefix).items()}
 
     def with_prefix(self, prefix: str) -> dict[str, str]:

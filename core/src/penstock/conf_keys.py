@@ -90,14 +90,12 @@ class ConfigurationKeys:
     max_buffered_records: PositiveCount = _inputs(
         "spark.penstock.receiver.maxBufferedRecords",
         "200000",
-        "Maximum records in a receiver's buffer; at the limit `store` blocks. Also the maximum records of one block "
-        "that `store_all` makes.",
+        "Maximum records in a receiver's buffer, where `store` blocks, and in a block that `store_all` makes.",
     )
     max_buffered_bytes: PositiveBytes = _inputs(
         "spark.penstock.receiver.maxBufferedBytes",
         "64m",
-        "The same limit in bytes: the sum of `sys.getsizeof` of the buffered records, and the block size for "
-        "`store_all`.",
+        "The same limits in bytes: the sum of `sys.getsizeof` of the records, and the size of the block.",
     )
     partition_min_bytes: PositiveBytes = _inputs(
         "spark.penstock.partition.minBytes",
@@ -261,8 +259,7 @@ class ConfigurationKeys:
     time_zone: TimeZone = _batches(
         "spark.penstock.timeZone",
         "",
-        "Time zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`. Empty: naive local times, "
-        "as in PySpark.",
+        "Time zone of the batch times that functions get, such as `UTC`. Empty: naive local times, as in PySpark.",
     )
     unpersist: bool = _batches(
         "spark.streaming.unpersist", "true", "Unpersist a batch's RDDs and delete its blocks once no stream needs them."
@@ -271,9 +268,8 @@ class ConfigurationKeys:
     checkpoint_rebuild: bool = _recovery(
         "spark.penstock.checkpoint.rebuild",
         "false",
-        "Recover with the streams that the program's code defines now, instead of those in the checkpoint, so that "
-        "the code may change. Works without `getOrCreate` too: a program that starts on a checkpoint directory "
-        "recovers from it.",
+        "Recover with the streams that the program's code defines now instead of those in the checkpoint, so that the "
+        "code may change. Works without `getOrCreate` too, when the program starts on a checkpoint directory.",
     )
     on_checkpoint_mismatch: Literal["fail", "drop-state"] = _recovery(
         "spark.penstock.checkpoint.onMismatch",
@@ -285,8 +281,7 @@ class ConfigurationKeys:
         "spark.penstock.checkpoint.onDamage",
         "fail",
         "What to do when a recovery file is corrupt before its last record, or shorter than the checkpoint says. "
-        "`fail`: refuse to start, naming file and position. `skip`: recover without the lost data and report its "
-        "amount.",
+        "`fail`: refuse to start, naming file and position. `skip`: recover without the lost data and report how much.",
     )
     catch_up: Literal["all", "skip-empty"] = _recovery(
         "spark.penstock.checkpoint.catchUp",
@@ -335,8 +330,7 @@ class ConfigurationKeys:
     driver_wal_close_after_write: bool = _recovery(
         "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
         "false",
-        "Close the driver write-ahead log's file after every write. Always on where only closed files are durable: "
-        "everywhere but on a local disk.",
+        "Close the driver write-ahead log's file after every write. Always on everywhere but on a local disk.",
     )
 
     driver_port: Port = _network(
@@ -354,8 +348,7 @@ class ConfigurationKeys:
     port_max_retries: Count = _network(
         "spark.port.maxRetries",
         "16",
-        "Number of further ports to try, one after the other, when a configured port is in use: as for Spark's own "
-        "ports.",
+        "Number of further ports to try, one after the other, when a configured port is in use, as in Spark.",
     )
 
     tls_certificate: str = _security(
@@ -373,8 +366,7 @@ class ConfigurationKeys:
     tls_mutual: bool = _security(
         "spark.penstock.wire.tls.mutual",
         "true",
-        "Mutual TLS: callers of the driver and of receivers must show a certificate of the authority, too. `false`: "
-        "only the called side shows one.",
+        "Mutual TLS: callers of the driver and of receivers must show a certificate of the authority, too.",
     )
 
     plugins_strict: bool = _advanced(

@@ -209,14 +209,9 @@ def _holds_several(option_type: Any) -> bool:
 
 
 def refused(name: str, value: object, reason: str, *, is_quoted: bool = False, is_hidden: bool = False) -> str:
-    """Return the message for an invalid value: ``option=value is not a number``.
+    """Return the message for an invalid value: ``option=value is not a number``; the reason may begin with the value.
 
-    Args:
-        name: the option or key.
-        value: the value.
-        reason: the reason, which may begin with the value.
-        is_quoted: show the value as in a program, not as in a properties file.
-        is_hidden: the value is a secret: show no part of it.
+    ``is_quoted`` shows the value as in a program, not as in a properties file; ``is_hidden`` shows no part of a secret.
     """
     text = "(hidden)" if is_hidden else shown(value) if is_quoted else shortened(str(value))
     without_value = reason.removeprefix(f"{shown(value)} ")

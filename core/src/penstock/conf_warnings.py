@@ -43,13 +43,7 @@ IGNORED = {
 
 @frozen
 class KeyWarning:
-    """A configured key that has no effect.
-
-    Attributes:
-        key: the full key.
-        reason: why it has no effect.
-        advice: the alternative or the nearest key; empty for none.
-    """
+    """A configured key that has no effect, with the alternative or the nearest key as advice; empty for none."""
 
     key: str
     reason: str
@@ -61,16 +55,10 @@ KnownOptions = Mapping[str, Collection[str] | None]
 
 
 def keys_without_effect(settings: Settings, options: KnownOptions) -> list[KeyWarning]:
-    """Check all configured keys below ``spark.penstock.`` and ``spark.streaming.``.
+    """Return a warning for each unknown key below ``spark.penstock.`` and each ignored key of Spark's, sorted.
 
-    Args:
-        settings: the configuration.
-        options: the options of the installed plugins.
-
-    Returns:
-        A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below
-        ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there. A rate
-        estimator other than the default gets one when rate control is off.
+    Other keys below ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there.
+    A rate estimator other than the default gets one when rate control is off.
     """
     core_keys = {key.name for key in KEYS.values()}
     checked = (_check(name, core_keys, options) for name in sorted(settings.with_prefix("")) if name not in core_keys)

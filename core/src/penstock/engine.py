@@ -40,14 +40,10 @@ _PREPARATION_S = 15.0
 
 
 class Engine:
-    """The parts that run the program of one StreamingContext.
+    """The parts that run the program of one StreamingContext. Starts and stops the listener bus, too.
 
-    Args:
-        program: the program to run.
-        bus: the listener bus, which the engine starts and stops.
-        recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
-        on_error: called with every error of a batch or of the engine.
-        on_give_up: called with the reason when the program must stop.
+    ``on_error`` is called with every error of a batch or of the engine, ``on_give_up`` with the reason when the program
+    must stop. ``recovery`` is ``None`` without checkpoints.
     """
 
     def __init__(
@@ -63,19 +59,12 @@ class Engine:
         self.bus = bus
         self._on_error = on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
-        self.tracker = ReceiverTracker(
-            sc,
-            dict(graph.receivers()),
-            settings,
-            clock,
-            bus.post,
-            on_give_up,
-            None if self._run is None else self._run.directory.name,
-            None if self._run is None else self._run.block_log,
-        )
+        logs = () if self._run is None else (self._run.directory.name, self._run.block_log)
+        self.tracker = ReceiverTracker(sc, dict(graph.receivers()), settings, clock, bus.post, on_give_up, *logs)
+        self._properties = LocalProperties(sc)
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
-        self._properties = LocalProperties(sc) if self._run is None else LocalProperties(sc, self._run.attempts.of)
+            self._properties = LocalProperties(sc, self._run.attempts.of)
         self.scheduler = JobScheduler(settings, clock, self._properties.put, bus.post, on_error, on_give_up)
         self.checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
@@ -164,7 +153,12 @@ class Engine:
             steps.append(("completed outputs", self._run.completed_outputs.close))
         steps.append(("listeners", lambda: self.bus.stop(_closing_s(end, 5.0))))
         for name, step in steps:
-            self._step(name, step)
+            log.debug("stop phase begun", phase=name)
+            self._post_progress(name)
+            try:
+                step()
+            except Exception:
+                log.exception("stop phase failed", phase=name)
         log.info("streaming stopped", batches_left=len(self.scheduler.pending_batches))
 
     def abandon(self) -> None:
@@ -180,14 +174,6 @@ class Engine:
         self.abandon()
         if not cluster.is_stopped(self._program.sc):
             self._program.sc.cancelAllJobs()
-
-    def _step(self, name: str, step: Callable[[], object]) -> None:
-        log.debug("stop phase begun", phase=name)
-        self._post_progress(name)
-        try:
-            step()
-        except Exception:
-            log.exception("stop phase failed", phase=name)
 
     def _post_progress(self, phase: str) -> None:
         left = len(self.scheduler.pending_batches)

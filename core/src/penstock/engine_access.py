@@ -188,7 +188,7 @@ class EngineAccess(ListenerContext):
             contain_errors(callback, lambda error: log.error("stop callback of listener failed", exc_info=error))
 
     def _make_estimator(self, stream_id: int) -> GuardedEstimator:
-        if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
+        if all(stream.stream_id != stream_id for stream in self.receiver_streams):
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         name = self._settings.rate_estimator
         on_fault = partial(_log_fault, name, stream_id)

@@ -61,11 +61,7 @@ class StreamBuilder:
     ) -> DStream[T]:
         """Receive the records that ``converter`` reads from a TCP connection.
 
-        Args:
-            hostname: name or address of the server.
-            port: TCP port of the server.
-            converter: yields records from the connection, a readable file; runs on the receiver's executor.
-            storageLevel: storage level of the blocks.
+        ``converter`` yields records from the connection, a readable file; it runs on the receiver's executor.
         """
         return self._socket(
             "socketStream", "socket-stream", storageLevel, None, host=hostname, port=port, converter=converter
@@ -230,11 +226,9 @@ class StreamBuilder:
         return self._stream(node)
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
-        """Read from a source that a plugin offers and the driver pulls.
+        """Read from a source that a plugin offers and the driver pulls (``penstock plugins list``).
 
-        Args:
-            name: name of the source (``penstock plugins list``).
-            options: options of the source; they override ``spark.penstock.input.<name>.<option>``.
+        The options override ``spark.penstock.input.<name>.<option>``.
 
         Raises:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
@@ -265,7 +259,7 @@ class StreamBuilder:
     def _check_offered(self, method: str, hook: str, name: str, plugin: str) -> None:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: "
+                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: "
                 f"pip install {plugin_distribution(plugin)}"
             )
 

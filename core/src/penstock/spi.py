@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     from penstock.blocks.packing import pack as pack
     from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
     from penstock.blocks.received_block_handler import stream_directory as stream_directory
+    from penstock.checkpoint.checkpoint_format import BLOCK_LOG as BLOCK_LOG
+    from penstock.checkpoint.checkpoint_format import COMPLETED_OUTPUTS as COMPLETED_OUTPUTS
     from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
-    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
-    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
-    from penstock.checkpoint.saved_logs import SavedLog as SavedLog
-    from penstock.checkpoint.saved_logs import saved_logs as saved_logs
     from penstock.conf import KEYS as KEYS
-    from penstock.conf import OPTION_SECTIONS as OPTION_SECTIONS
     from penstock.conf import Settings as Settings
     from penstock.conf_values import PositiveBytes as PositiveBytes
     from penstock.conf_values import PositiveDurationS as PositiveDurationS
@@ -55,11 +52,11 @@ if TYPE_CHECKING:
     from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
     from penstock.hookspecs import GROUP as GROUP
     from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.journal.reader import read_log as read_log
     from penstock.json_converter import structure as structure
     from penstock.json_converter import unstructure as unstructure
     from penstock.listen.events import HOOK_OF as HOOK_OF
     from penstock.listen.events import Event as Event
-    from penstock.listen.registered_listener import NotAListenerError as NotAListenerError
     from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import KINDS as KINDS
     from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
@@ -76,8 +73,7 @@ if TYPE_CHECKING:
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
     from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
-    from penstock.receive.pickling import unpickled_copy as unpickled_copy
-    from penstock.receive.store_queue import StoreQueue as StoreQueue
+    from penstock.receive.receiver import check_picklable as check_picklable
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import split_lines as split_lines
@@ -100,6 +96,7 @@ if TYPE_CHECKING:
     from penstock.storage.uri import absolute_location as absolute_location
     from penstock.storage.uri import connect as connect
     from penstock.storage.uri import is_remote as is_remote
+    from penstock.track.allocations import Allocations as Allocations
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
     from penstock.worker.conform import conform as conform

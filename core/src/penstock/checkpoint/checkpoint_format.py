@@ -13,6 +13,7 @@ from attrs import asdict, field, frozen
 
 from penstock.errors import CheckpointError, other_version, summary_of
 from penstock.json_converter import structure
+from penstock.track.allocations import Event, allocations_lost
 
 #: Version of the checkpoint's JSON format; every other version is refused.
 FORMAT_VERSION = 3
@@ -108,6 +109,11 @@ class Checkpoint:
     later_attempts: int = 1
     logged_events: int = 0
     launched_as: str = ""
+
+    def lost_allocations(self) -> Event:
+        """The event that stands for the allocations of the batches if they are missing from the write-ahead log."""
+        streams = [saved.stream_id for saved in self.inputs]
+        return allocations_lost(self.zero_time_ms, self.batch_interval_ms, self.last_time_ms, streams)
 
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON; refuses values that have no JSON form, by name."""

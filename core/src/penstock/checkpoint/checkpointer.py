@@ -1,12 +1,14 @@
-"""``Checkpointer``: collects the checkpoints of a run and deletes files that no retained checkpoint refers to.
+"""``Checkpointer``: writes the checkpoints of a run and deletes files that no retained checkpoint refers to.
 
-The generator's loop collects a checkpoint; the writer's thread writes it and deletes files.
+The generator's loop collects a checkpoint; the writer's thread writes it and deletes files. At most one checkpoint
+waits. A younger one replaces it, because it covers everything in the older one.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +16,6 @@ from typing import Any
 from attrs import evolve
 
 from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.checkpoint_writer import CheckpointWriter
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.restore.restore_points import restore_points
@@ -23,16 +24,23 @@ from penstock.errors import CheckpointError, summary_of
 from penstock.graph.stateful import StatefulDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff, retry
+from penstock.runtime.threads import EngineThread
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("checkpoint")
+
+# Attempts after the first (as Spark), and the delays before them.
+_RETRIES = 2
+_FIRST_DELAY_MS = 10
+_LONGEST_DELAY_MS = 100
 
 
 class Checkpointer:
     """Writes the checkpoints of a run.
 
     Args:
-        run: directory, logs and first checkpoint; all later checkpoints share the constant values of the first one.
+        run: all checkpoints share the constant values of its first one.
         tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
         listeners: functions that return the values to save, by listener name.
         post: posts an event to the listeners; called on the writer's thread.
@@ -74,18 +82,20 @@ class Checkpointer:
         self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
         # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
-        self._lock = threading.Lock()
-        self._writer = CheckpointWriter(self._store, self._on_written, self._on_failures)
+        # Guards what the loop and the writer's thread share.
+        self._changed = threading.Condition()
+        # The next checkpoint to write, or the error of collecting it.
+        self._waiting: Checkpoint | Exception | None = None
+        self._stopping = False
+        #: Consecutive checkpoints that could not be written.
+        self.failures = 0
+        self._writer = EngineThread("checkpoint-writer", self._write_all)
 
     @property
     def written_ms(self) -> int | None:
         """When the content of the last written checkpoint was collected; ``None`` before the first."""
         retained = self._store.retained
         return retained[-1].written_ms if retained else None
-
-    @property
-    def failures(self) -> int:
-        return self._writer.failures
 
     def start(self) -> None:
         """Write the first checkpoint on the calling thread, then start the writer's thread."""
@@ -112,19 +122,27 @@ class Checkpointer:
         """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
-            self._writer.write(self._collected(zero_time_ms, last_time_ms, pending, needed_ms))
+            collected: Checkpoint | Exception = self._collected(zero_time_ms, last_time_ms, pending, needed_ms)
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
-            self._writer.fail(error)
+            collected = error
+        with self._changed:
+            # An older checkpoint is still better than an error.
+            if self._waiting is None or isinstance(collected, Checkpoint):
+                self._waiting = collected
+            self._changed.notify()
 
     def stop(self, timeout_s: float) -> bool:
         """Write the waiting checkpoint and stop; return whether the writer ended within the timeout."""
-        return self._writer.stop(timeout_s)
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        return self._writer.finish(timeout_s)
 
     # -- collecting, on the generator's loop --
 
     def _collected(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
-        with self._lock:
+        with self._changed:
             self._number += 1
             number = self._number
         return evolve(
@@ -189,14 +207,51 @@ class Checkpointer:
 
     def discard_file(self, path: str) -> None:
         """Delete a checkpointed RDD as soon as no retained checkpoint mentions it."""
-        with self._lock:
+        with self._changed:
             self._discarded.append((self._number + 1, path))
 
-    # -- cleaning up, on the writer's thread --
+    # -- on the writer's thread --
 
-    def _on_written(self, oldest: Checkpoint) -> None:
-        self._clean_up(oldest)
-        self._forget_inputs()
+    def _write_all(self) -> None:
+        while (taken := self._take()) is not None:
+            self._write(taken)
+
+    def _take(self) -> Checkpoint | Exception | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting is not None or self._stopping)
+            taken, self._waiting = self._waiting, None
+            return taken
+
+    def _write(self, taken: Checkpoint | Exception) -> None:
+        if isinstance(taken, Exception):
+            self._failed(taken)
+            return
+        number = taken.number
+        began = time.monotonic()
+        try:
+            oldest = retry(
+                lambda: self._store.write(taken),
+                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
+                retries=_RETRIES,
+                on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
+            )
+        except Exception as error:
+            self._failed(error)
+            return
+        self.failures = 0
+        log.debug("checkpoint written", number=number, took_ms=round((time.monotonic() - began) * 1000, 1))
+        try:
+            self._clean_up(oldest)
+            self._forget_inputs()
+        # The next write tries again.
+        except Exception as error:
+            log.warning("old files not cleaned up", number=number, reason=str(error))
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        log.error("checkpoint not written", consecutive_failures=self.failures, reason=str(error))
+        if self.failures == self._max_failures:
+            self._post(CheckpointFailed(self._clock.now_ms(), self.failures, summary_of(error)))
 
     def _clean_up(self, oldest: Checkpoint) -> None:
         """Delete files that a recovery from the oldest retained checkpoint does not need."""
@@ -206,7 +261,7 @@ class Checkpointer:
             self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
             # A state with an old last checkpoint is recomputed from all input since then.
             needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
-        with self._lock:
+        with self._changed:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:
                 old.append(self._discarded.popleft()[1])
@@ -241,11 +296,6 @@ class Checkpointer:
             self._forgotten |= gone
         for stream_id in sorted(gone):
             self._directory.delete_folder(f"{RECEIVED_DATA}/{stream_id}")
-
-    def _on_failures(self, count: int, error: BaseException) -> None:
-        log.error("checkpoint not written", consecutive_failures=count, reason=str(error))
-        if count == self._max_failures:
-            self._post(CheckpointFailed(self._clock.now_ms(), count, summary_of(error)))
 
 
 def _position(name: str, stream: Any) -> dict[str, Any] | None:

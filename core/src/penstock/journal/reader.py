@@ -1,6 +1,4 @@
-"""Reading a write-ahead log: which events were committed, and whether any is missing.
-
-Decides which segments count and what counts as damage. Changes no file.
+"""``read_log``: which events of a write-ahead log were committed, and whether any is missing. Changes no file.
 
 Why the result is right:
 
@@ -16,12 +14,16 @@ consecutive numbers. A gap means that something is missing.
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Callable
+
+from attrs import evolve, frozen
 
 from penstock import conf
 from penstock.errors import WriteAheadLogError, summary_of
 from penstock.journal.segment import Event, NumberedEvent, Segment, segment_numbers
 from penstock.storage.directory import Directory
+
+_REMEDY = f"Restore the file, or continue without the lost records: {conf.key('on_damage')}=skip"
 
 
 @frozen
@@ -29,12 +31,13 @@ class Recovered:
     """The condition of a log.
 
     Attributes:
+        last_number: number of the run's last event; 0 for none.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
         damages: one message per damage; empty unless damage is skipped.
         lost: number of missing records.
     """
 
-    events: int = 0
+    last_number: int
     truncated_bytes: int = 0
     damages: tuple[str, ...] = ()
     lost: int = 0
@@ -45,11 +48,58 @@ class Recovered:
         return not self.truncated_bytes and not self.damages
 
 
-class LogReader:
-    """Reads the segments of one run; segments of other runs are ignored.
+def read_log(
+    directory: Directory,
+    run: str,
+    apply: Callable[[Event], object],
+    checkpointed: int = 0,
+    substitute: Event | None = None,
+    *,
+    skips_damage: bool,
+    skips_end: bool,
+) -> Recovered:
+    """Apply the events of a run's log, in order: those of the newest complete state, and those after it.
 
-    With ``skips_damage`` it reports what is missing instead of refusing the log.
+    Args:
+        directory: contains only this log.
+        run: id of the run; segments of other runs are ignored.
+        apply: called with each event, unless the log is refused.
+        checkpointed: number of the run's events that a checkpoint counted as committed.
+        substitute: event to apply if some of these are missing at the end and that is skipped.
+        skips_damage: report damage instead of refusing the log.
+        skips_end: the same for a missing end.
+
+    Raises:
+        WriteAheadLogError: a file cannot be read, is damaged or of another version, or the end is missing.
     """
+    where = directory.location()
+    try:
+        events, recovered = _Reader(directory, run, skips_damage=skips_damage).read()
+    except OSError as error:
+        raise WriteAheadLogError(f"the write-ahead log in {where} cannot be read: {error}") from error
+    last = recovered.last_number
+    if last < checkpointed:
+        missing = f"the write-ahead log in {where} ends with event {last}, and a checkpoint knows of {checkpointed}"
+        if not skips_end:
+            raise WriteAheadLogError(f"{missing}: its files are damaged or gone. {_REMEDY}")
+        lost = recovered.lost + checkpointed - last
+        # A number that a checkpoint counted is never used again.
+        recovered = evolve(recovered, last_number=checkpointed, damages=(*recovered.damages, missing), lost=lost)
+        if substitute is not None:
+            events.append(substitute)
+    try:
+        for event in events:
+            apply(event)
+    except (ValueError, TypeError, LookupError) as error:
+        raise WriteAheadLogError(
+            f"the write-ahead log in {where} has an event that cannot be applied ({summary_of(error)}). If another "
+            "version of Penstock wrote it, run that version"
+        ) from error
+    return recovered
+
+
+class _Reader:
+    """Reads the segments of one run, once."""
 
     def __init__(self, directory: Directory, run: str, *, skips_damage: bool) -> None:
         self._directory = directory
@@ -60,25 +110,17 @@ class LogReader:
         self._damages: list[str] = []
         self._lost = 0
 
-    def read(self) -> tuple[list[Event], int, Recovered]:
-        """Read the events of the state and those after it, in order; the last event's number (0: none); the condition.
-
-        Raises:
-            WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
-        """
-        try:
-            base, following = self._segments()
-        except OSError as error:
-            where = self._directory.location()
-            raise WriteAheadLogError(f"the write-ahead log in {where} cannot be read: {error}") from error
+    def read(self) -> tuple[list[Event], Recovered]:
+        """The events of the state and those after it, and the condition of the log."""
+        base, following = self._segments()
         chain = [base, *following] if base else following
         if not chain:
-            return [], 0, Recovered(damages=tuple(self._damages))
+            return [], Recovered(0, damages=tuple(self._damages))
         numbered = self._numbered(chain)
         events = [*(base.state if base else ()), *(record.event for record in numbered)]
         last = chain[-1]
         last_number = max(last.first - 1, numbered[-1].number if numbered else 0)
-        return events, last_number, Recovered(len(events), last.truncated_bytes, tuple(self._damages), self._lost)
+        return events, Recovered(last_number, last.truncated_bytes, tuple(self._damages), self._lost)
 
     def _segments(self) -> tuple[Segment | None, list[Segment]]:
         """The newest base, and the segments after it, oldest first."""
@@ -149,18 +191,5 @@ class LogReader:
     def _missing(self, segment: Segment, position: int, what: str) -> None:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"
         if not self._skips_damage:
-            raise WriteAheadLogError(f"{message}. {how_to_continue()}")
+            raise WriteAheadLogError(f"{message}. {_REMEDY}")
         self._damages.append(message)
-
-
-def unknown_event(where: str, error: Exception) -> WriteAheadLogError:
-    """The error for an event that the owner's state rejects."""
-    return WriteAheadLogError(
-        f"the write-ahead log in {where} has an event that cannot be applied ({summary_of(error)}). If another version "
-        "of Penstock wrote it, run that version"
-    )
-
-
-def how_to_continue() -> str:
-    """The remedy for a damaged log, for error messages."""
-    return f"Restore the file, or continue without the lost records: {conf.key('on_damage')}=skip"

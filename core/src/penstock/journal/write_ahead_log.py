@@ -16,13 +16,13 @@ from contextlib import suppress
 from itertools import chain
 from typing import Protocol
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
-from penstock.journal.reader import LogReader, Recovered, how_to_continue, unknown_event
+from penstock.journal.reader import Recovered, read_log
 from penstock.journal.segment import (
     STATE,
     Event,
@@ -75,8 +75,8 @@ class WriteAheadLog:
     Args:
         directory: contains only this log.
         run: id of the run. Events of other runs are not recovered, and ``start`` deletes them.
-        checkpointed: number of the run's events that a checkpoint counted as committed.
-        substitute: event to apply if some of these are missing at the end and damage is skipped.
+        checkpointed: as in ``read_log``.
+        substitute: as in ``read_log``.
     """
 
     def __init__(
@@ -115,43 +115,26 @@ class WriteAheadLog:
         self._thread = EngineThread("WriteAheadLog", self._write_all)
 
     def recover(self, state: LogState) -> Recovered:
-        """Apply all events of the run to an empty state, which becomes the log's. Changes no file.
-
-        Nothing was applied if a file is unreadable or damaged and damage is not skipped, or if events that a checkpoint
-        counted are missing.
-        """
+        """Apply all events of the run to an empty state, which becomes the log's; see ``read_log``."""
         where = self._directory.location()
-        events, last, recovered = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
+        # Without durability, a missing end is expected.
+        skips_end = self._skips_damage or self._durability is Durability.NONE
+        recovered = read_log(
+            self._directory,
+            self._run,
+            state.apply,
+            self._checkpointed,
+            self._substitute,
+            skips_damage=self._skips_damage,
+            skips_end=skips_end,
+        )
         if recovered.truncated_bytes:
             log.warning("unfinished last write ignored", directory=where, num_bytes=recovered.truncated_bytes)
         for damage in recovered.damages:
             log.error("damaged records skipped", damage=damage)
-        if last < self._checkpointed:
-            damages = (*recovered.damages, self._skip_missing(last))
-            recovered = evolve(recovered, damages=damages, lost=recovered.lost + self._checkpointed - last)
-            if self._substitute is not None:
-                events.append(self._substitute)
-        for event in events:
-            try:
-                state.apply(event)
-            except (ValueError, TypeError, LookupError) as error:
-                raise unknown_event(where, error) from error
-        # A number that a checkpoint counted is never used again.
-        self._next_number = max(last, self._checkpointed) + 1
+        self._next_number = recovered.last_number + 1
         self._state = state
         return recovered
-
-    def _skip_missing(self, last: int) -> str:
-        """Report, or refuse, that events are missing at the end; return the message."""
-        where = self._directory.location()
-        missing = (
-            f"the write-ahead log in {where} ends with event {last}, and a checkpoint knows of {self._checkpointed}"
-        )
-        # Without durability a missing end is expected; it is still counted and logged.
-        if not self._skips_damage and self._durability is not Durability.NONE:
-            raise WriteAheadLogError(f"{missing}: its files are damaged or gone. {how_to_continue()}")
-        log.error("missing events skipped", damage=missing, events=self._checkpointed - last)
-        return missing
 
     @property
     def last_number(self) -> int:

@@ -15,10 +15,6 @@ Callback = Callable[[Any], object]
 NO_CALLBACK = f"it has none of the methods {', '.join(HOOK_OF.values())}"
 
 
-class NotAListenerError(TypeError):
-    """An object has none of the callbacks of a listener."""
-
-
 @frozen(eq=False)
 class RegisteredListener:
     """A listener as the bus calls it: the offered object, and a callback for each class of events that it handles.
@@ -50,15 +46,12 @@ class ListenerCounts:
 
 
 def register(target: object, origin: str = "", hooks: Mapping[str, Callback] | None = None) -> RegisteredListener:
-    """Adapt an object to the bus.
+    """Adapt an object with ``on…`` methods to the bus; of a plugin, ``hooks`` has the callbacks by name instead.
 
-    Args:
-        target: an object with one or more of the ``on…`` methods, or a plugin.
-        origin: the plugin or path that offered it; its class by default.
-        hooks: the callbacks by name, of a plugin that implements ``on…`` hooks; by default the methods of ``target``.
+    ``origin`` is the plugin or path that offered it; its class by default.
 
     Raises:
-        NotAListenerError: there is no callback.
+        TypeError: there is no callback.
     """
     callbacks: dict[type, Callback] = {}
     for kind, name in HOOK_OF.items():
@@ -66,6 +59,6 @@ def register(target: object, origin: str = "", hooks: Mapping[str, Callback] | N
         if callable(callback):
             callbacks[kind] = with_view(callback) if hooks is None and is_streaming_listener(target) else callback
     if not callbacks:
-        raise NotAListenerError(f"{type(target).__name__} is not a listener: {NO_CALLBACK}")
+        raise TypeError(f"{type(target).__name__} is not a listener: {NO_CALLBACK}")
     origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
     return RegisteredListener(target, origin, callbacks, bool(getattr(target, "never_drop", False)))

@@ -20,7 +20,7 @@ import pluggy
 from attrs import Factory, define, field
 
 from penstock import hookspecs
-from penstock.conf import OPTION_SECTIONS, Settings
+from penstock.conf import Settings
 from penstock.errors import (
     ConfigurationError,
     PenstockError,
@@ -53,11 +53,11 @@ log = get_logger("plugins")
 #: Of entry points and of what plugins offer.
 LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 NAME_RULE = "lowercase ASCII (letters, digits, - and _; a letter first)"
-#: Hook that offers specs → (name of a spec in messages, its class).
-KINDS: dict[str, tuple[str, type[Any]]] = {
-    "receivers": ("receiver", ReceiverSpec),
-    "input_streams": ("input stream", InputStreamSpec),
-    "rate_estimators": ("rate estimator", RateEstimatorSpec),
+#: Hook that offers specs → their class.
+KINDS: dict[str, type[Spec]] = {
+    "receivers": ReceiverSpec,
+    "input_streams": InputStreamSpec,
+    "rate_estimators": RateEstimatorSpec,
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
@@ -146,11 +146,10 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        candidates = entry_points
-        if candidates is None:
-            candidates = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
+        if entry_points is None:
+            entry_points = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
-        for entry_point in sorted(set(candidates), key=lambda candidate: (candidate.name, candidate.value)):
+        for entry_point in sorted(set(entry_points), key=lambda candidate: (candidate.name, candidate.value)):
             record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
@@ -194,7 +193,7 @@ class Plugins:
                 is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
                 remedy = f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
                 advice.append(f"Its plugin is not installed, or not loaded: {remedy}")
-            raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
+            raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
         """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
@@ -206,8 +205,8 @@ class Plugins:
             ConfigurationError: an option is missing or its value is invalid.
         """
         spec = self.spec(hook, name)
-        configured = configured_options(hook, spec, options, settings)
-        return spec.factory() if spec.options is None else spec.factory(configured)
+        values = read_options(spec, options, settings)
+        return spec.factory() if spec.options is None else spec.factory(values)
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
@@ -234,11 +233,11 @@ class Plugins:
         A plugin that offers listeners and declares no options may have any: ``None`` for ``spark.penstock.<plugin>.``.
         """
         names: dict[str, list[str] | None] = {
-            f"{section}{name}.": [option.name for option in options_of(spec)]
-            for hook, section in OPTION_SECTIONS.items()
-            for name, spec in self._specs[hook].items()
+            spec.prefix: [option.name for option in options_of(spec)]
+            for specs in self._specs.values()
+            for spec in specs.values()
         }
-        for record in self._working():
+        for record in (each for each in self.loaded if each.is_working):
             for prefix, kind in record.options.items():
                 names[prefix] = [option.name for option in fields_of(kind)]
             if not record.options and "listeners" in record.hooks:
@@ -255,7 +254,7 @@ class Plugins:
         """
         listeners: list[RegisteredListener] = []
         offering: set[str] = set()
-        for record in self._working():
+        for record in (each for each in self.loaded if each.is_working):
             own = {hook: self._positional_caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
             offered = [register(record.plugin, record.origin, own)] if own else []
             offered += self._offered_listeners(record, context) if "listeners" in record.hooks else []
@@ -275,15 +274,11 @@ class Plugins:
             return []
         listeners = []
         for item in items:
-            # A third-party object may raise when it is asked for its methods.
             try:
                 listeners.append(register(item, record.origin))
-            except Exception:
+            except Exception:  # a third-party object may raise when it is asked for its methods
                 log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
         return listeners
-
-    def _working(self) -> list[LoadedPlugin]:
-        return [record for record in self.loaded if record.is_working]
 
     def _caller(self, record: LoadedPlugin, hook: str) -> Any:
         """Calls a hook of this plugin alone."""
@@ -299,8 +294,8 @@ class Plugins:
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
-        clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
-        if clash:
+        others = (other for other in self.loaded if other.is_working and other is not record)
+        if clash := next((other for other in others if other.name == record.name), None):
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
@@ -320,14 +315,15 @@ class Plugins:
         record.options = dict(getattr(target, "penstock_options", {}))
         if not record.hooks:
             raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
-        for hook, (kind, spec_class) in KINDS.items():
+        for hook, spec_class in KINDS.items():
             if hook in record.hooks:
-                record.specs[hook] = self._collect(record, hook, kind, spec_class)
+                record.specs[hook] = self._collect(record, hook, spec_class)
         for hook, specs in record.specs.items():
             self._specs[hook].update({spec.name: spec for spec in specs})
 
-    def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type[Any]) -> list[Any]:
+    def _collect(self, record: LoadedPlugin, hook: str, spec_class: type[Spec]) -> list[Any]:
         specs: dict[str, Any] = {}
+        kind = spec_class.kind
         results = self._caller(record, hook)()
         if not results:
             raise PluginError(f"its hook {hook} returned nothing: return an empty list to offer none")
@@ -335,7 +331,7 @@ class Plugins:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
                     raise PluginError(f"its hook {hook} returned {shown(spec)}, not a {spec_class.__name__}")
-                _check_made_from_options(kind, spec)
+                _check_made_from_options(spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
                 if spec.name in specs:
@@ -375,21 +371,15 @@ def _check_core_version(distribution: importlib.metadata.Distribution | None) ->
             )
 
 
-def configured_options(hook: str, spec: Spec, options: Mapping[str, Any], settings: Settings) -> Any:
-    """Read a spec's options: those that a program sets, and the rest from the configuration; see ``read_options``."""
-    prefix = f"{OPTION_SECTIONS[hook]}{spec.name}."
-    return read_options(KINDS[hook][0], spec, options, settings.with_prefix(prefix), prefix)
-
-
-def _check_made_from_options(kind: str, spec: Any) -> None:
+def _check_made_from_options(spec: Spec) -> None:
     """Refuse a spec from whose options and factory nothing can be made."""
     if not callable(spec.factory):
-        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {shown(spec.factory)}")
+        raise PluginError(f"the factory of the {spec.kind} {spec.name!r} cannot be called: {shown(spec.factory)}")
     if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):
-        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {shown(spec.options)}")
+        raise PluginError(f"the options of the {spec.kind} {spec.name!r} are not an attrs class: {shown(spec.options)}")
     try:
         options_of(spec)
     except Exception as error:
         raise PluginError(
-            f"the options of the {kind} {spec.name!r} have a type that cannot be resolved: {text_of(error)}"
+            f"the options of the {spec.kind} {spec.name!r} have a type that cannot be resolved: {text_of(error)}"
         ) from error

@@ -8,19 +8,16 @@ from importlib import import_module
 from typing import Any
 
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
-from penstock.listen.registered_listener import NO_CALLBACK, NotAListenerError, RegisteredListener, register
+from penstock.listen.registered_listener import NO_CALLBACK, RegisteredListener, register
 
 _KEY = "spark.streaming.extraListeners"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def extra_listeners(names: Iterable[str], plugins: Collection[str], context: object) -> list[RegisteredListener]:
-    """Import or create the listeners.
+    """Import or create the listeners; ``context`` goes to classes and functions that take an argument.
 
-    Args:
-        names: dotted paths (``package.module.Class``), or names of plugins, which have no dot.
-        plugins: the names of the plugins that offer listeners, which are on the bus already.
-        context: goes to classes and functions that take an argument.
+    The listeners of ``plugins``, whose names have no dot, are on the bus already.
 
     Raises:
         ConfigurationError: an object cannot be imported or created, or is no listener, or no plugin offers listeners
@@ -43,13 +40,14 @@ def _import_listener(path: str, context: object) -> RegisteredListener:
         target = getattr(import_module(module), attribute)
         if isinstance(target, type) or inspect.isroutine(target):
             target = target(context) if _needs_argument(target) else target()
-        return register(target, path)
-    except NotAListenerError:
-        raise ConfigurationError(f"{_KEY}={path}: {NO_CALLBACK}") from None
     except Exception as error:
         raise ConfigurationError(
             f"{_KEY}={path}: {summary_of(error)}; give package.module.Class of a module that the driver can import"
         ) from error
+    try:
+        return register(target, path)
+    except TypeError:
+        raise ConfigurationError(f"{_KEY}={path}: {NO_CALLBACK}") from None
 
 
 def _needs_argument(target: Any) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
 
 import attrs
 from attrs import field, frozen
 
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.conf_values import refused, structure_option, type_name
 from penstock.errors import ConfigurationError, UnknownNameError
 
@@ -23,37 +24,56 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
-class ReceiverSpec:
-    """A receiver that programs choose by name.
+class Spec:
+    """What a plugin offers under a name.
 
     Attributes:
-        name: lowercase; usually the protocol.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
+        name: lowercase; of a receiver usually the protocol.
+        factory: called as ``factory(options)``, or as ``factory()`` without an options class.
         options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
+
+    #: Name of the kind in messages, and the start of the keys that set options: ``<section><name>.<option>``.
+    kind: ClassVar[str] = ""
+    section: ClassVar[str] = ""
 
     name: str
     factory: Callable[..., Any]
     options: type | None = None
     summary: str = ""
 
+    @property
+    def prefix(self) -> str:
+        """The start of the configuration keys that set its options."""
+        return f"{self.section}{self.name}."
+
 
 @frozen
-class InputStreamSpec:
-    """An input source that the driver pulls from, chosen by name.
+class ReceiverSpec(Spec):
+    """A receiver that programs choose by name; its factory returns a ``Receiver``."""
 
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
+    kind = "receiver"
+    section = OPTION_SECTIONS["receivers"]
+
+
+@frozen
+class InputStreamSpec(Spec):
+    """An input source that the driver pulls from, chosen by name; its factory returns an ``InputSource``."""
+
+    kind = "input stream"
+    section = OPTION_SECTIONS["input_streams"]
+
+
+@frozen
+class RateEstimatorSpec(Spec):
+    """A rate estimator that configuration chooses by name.
+
+    Its factory is called as ``factory(options, batch_interval_ms)``, without an options class with ``None``.
     """
 
-    name: str
-    factory: Callable[..., InputSource]
-    options: type | None = None
-    summary: str = ""
+    kind = "rate estimator"
+    section = OPTION_SECTIONS["rate_estimators"]
 
 
 class ArrowReader(Protocol):
@@ -61,7 +81,6 @@ class ArrowReader(Protocol):
 
     def batches(self, partitions: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of all elements, in order."""
-        ...
 
 
 @frozen
@@ -106,23 +125,18 @@ class InputSource(Protocol):
 
     def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
         """Prepare for a program: once, on the program's thread, when the stream is made."""
-        ...
 
     def start(self) -> None:
         """Prepare for the first batch."""
-        ...
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
         """Make a batch. Called in the order of times, again for the same time only after an error. Must not block."""
-        ...
 
     def clean_up(self, before_ms: int) -> None:
         """Drop what belongs to batches older than a time."""
-        ...
 
     def stop(self) -> None:
         """Release what ``start`` acquired."""
-        ...
 
 
 @runtime_checkable
@@ -134,32 +148,12 @@ class RecoverableSource(InputSource, Protocol):
 
         May be called from ``open`` on, never while a batch is made. Must not block.
         """
-        ...
 
     def restore(self, position: Mapping[str, Any]) -> None:
         """Continue from the position of an earlier run. Called after ``open`` and before ``start``."""
-        ...
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
         """Make a batch of the earlier run again; ``None`` when it was empty."""
-        ...
-
-
-@frozen
-class RateEstimatorSpec:
-    """A rate estimator that configuration chooses by name.
-
-    Attributes:
-        name: lowercase.
-        factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
-    """
-
-    name: str
-    factory: Callable[..., RateEstimator]
-    options: type | None = None
-    summary: str = ""
 
 
 class RateEstimator(ABC):
@@ -201,9 +195,6 @@ class RateEstimator(ABC):
         """
 
 
-Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
-
-
 @frozen
 class Option:
     """One option of a plugin, as ``penstock plugins show`` lists it.
@@ -243,50 +234,39 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
 
 
 def read_options(
-    kind: str,
-    spec: Spec,
-    given: Mapping[str, Any],
-    configured: Mapping[str, str] = _NOTHING,
-    prefix: str = "",
-    *,
-    way: str = "pass {option}=…",
+    spec: Spec, given: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
 ) -> Any:
     """Make an instance of a spec's options class; ``None`` when the spec has no options.
 
     Args:
-        kind: name of the kind in messages: ``receiver``, ``rate estimator``.
         spec: has the options class.
         given: option → value; text is converted to the field's type.
-        configured: option → text from the configuration; ``given`` overrides it.
-        prefix: start of the keys of ``configured``; errors name the full key.
+        settings: the configuration, which sets the options that ``given`` does not.
         way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing or invalid; says how to set it.
     """
-    what = f"{kind} {spec.name!r}"
-    keys = {name: f"{prefix}{name}" for name in configured.keys() - given.keys()}
+    what = f"{spec.kind} {spec.name!r}"
+    configured = {} if settings is None else settings.with_prefix(spec.prefix)
+    keys = {name: f"{spec.prefix}{name}" for name in configured.keys() - given.keys()}
     if spec.options is None:
         for name in {**configured, **given}:
             raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
         return None
     # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
-    ways = [way] * (kind != "rate estimator") + [f"set {prefix}{{option}}"] * bool(prefix)
+    ways = [way] * (spec.kind != "rate estimator") + [f"set {spec.prefix}{{option}}"] * (settings is not None)
     return structure_options(what, spec.options, {**configured, **given}, keys, " or ".join(ways))
 
 
 def structure_options(
     what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING, advice: str = ""
 ) -> T:
-    """Make an instance of an options class.
+    """Make an instance of an options class from values by option; text is converted to the field's type.
 
-    Args:
-        what: name of their owner in messages.
-        options: an attrs class.
-        given: option → value; text is converted to the field's type.
-        keys: option → the configuration key that set it, for messages.
-        advice: how to give a missing option; ``{option}`` stands for its name.
+    The other arguments are for messages: the options' owner, option → configuration key that set it, and how to give a
+    missing option, in which ``{option}`` stands for its name.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.

@@ -16,8 +16,8 @@ import attrs
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
 from penstock.json_converter import structure, unstructure
-from penstock.plugins.discovery import Plugins, configured_options
-from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, read_options
 from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ def configured_estimator(
 ) -> GuardedEstimator:
     """Create and guard an installed estimator, without the configured first rate; see ``make_rate_estimator``."""
     spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
-    values = configured_options("rate_estimators", spec, options, settings)
+    values = read_options(spec, options, settings)
     try:
         estimator = spec.factory(values, interval_ms)
     except ValueError as error:

@@ -1,19 +1,19 @@
 """``BlockGenerator``: buffers single records and generates a block of them every block interval.
 
-Owns the buffer and the queue of generated blocks. Records and bytes that are not accepted yet are bounded: at the bound
-``add_data`` waits. A record is dropped only after a push has failed for good, which stops the receiver. ``add_data``
-runs on the receiver's threads, the cut on the timer's. One thread stores blocks and another awaits their acceptance, so
-that a block is stored while the blocks before it are reported.
+Records and bytes that are not accepted yet are bounded: at the bound ``add_data`` waits. A record is dropped only after
+a push has failed for good, which stops the receiver. ``add_data`` runs on the receiver's threads, the cut on the
+timer's. One thread stores blocks and another awaits their acceptance, so that storing and reporting overlap.
 """
 
 from __future__ import annotations
 
+import enum
 import queue
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
@@ -28,6 +28,37 @@ if TYPE_CHECKING:
 
 #: Called with ``None`` when a record is stored and accepted, with the error when it is lost.
 OnStored = Callable[[BaseException | None], object]
+
+
+class GeneratorState(enum.Enum):
+    """Spark's states of a block generator, in order."""
+
+    Initialized = enum.auto()
+    Active = enum.auto()
+    #: Records are refused; the buffer is not cut yet.
+    StoppedAddingData = enum.auto()
+    #: The buffer is empty; blocks may still be pushed.
+    StoppedGeneratingBlocks = enum.auto()
+    StoppedAll = enum.auto()
+
+
+class BlockGeneratorListener(Protocol):
+    """The owner of a generator. Spark's trait without ``onAddData``, which would cost a call per record."""
+
+    def on_generate_block(self) -> None:
+        """Called every block interval, before the buffer is cut. Must return at once."""
+        ...
+
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store records, the first of which was added at ``arrival_ms``, as a block. An error that it raises is final.
+
+        Called for one block at a time, in order.
+        """
+        ...
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+        """Called with an error; after a final one, all later records are dropped. Must not wait for the generator."""
+        ...
 
 
 @define(eq=False)
@@ -45,35 +76,25 @@ class _Block:
 
 
 class BlockGenerator:
-    """Buffers records, generates a block of them every block interval and pushes it.
+    """Buffers records, generates a block of them every block interval and has the listener push it.
 
-    Args:
-        push: stores records, the first of which was added at a time, as a block; called for one block at a time, in
-            order. An error that it raises is final.
-        on_error: called with a message, an error, and whether it is final: then all later records are dropped. Must not
-            wait for the generator.
-        on_tick: called every block interval, before the buffer is cut. Must return at once.
-        hold: entered by a caller of ``add_data`` while it waits.
+    ``hold`` is entered by a caller of ``add_data`` while it waits.
     """
 
     def __init__(
         self,
-        push: Callable[[list[Any], int], PushedBlock],
-        on_error: Callable[[str, BaseException, bool], object],
+        listener: BlockGeneratorListener,
         settings: Settings,
         clock: Clock,
-        on_tick: Callable[[], object] = lambda: None,
         hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._push = push
-        self._on_error = on_error
-        self._on_tick = on_tick
+        self._listener = listener
         self._max_records = settings.max_buffered_records
         # As ``sys.getsizeof`` counts it; a single record may exceed it.
         self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
         self._hold = hold
-        self._is_active = False
+        self._state = GeneratorState.Initialized
         #: Whether records may be stored now: the generator is active and refuses none.
         self.accepts_data = False
         self._buffer = _Block()
@@ -100,13 +121,17 @@ class BlockGenerator:
         self.flushed_records = 0
 
     @property
+    def state(self) -> GeneratorState:
+        return self._state
+
+    @property
     def pending_bytes(self) -> int:
         """The size of the records that are not accepted yet."""
         return self._pending_bytes
 
     def start(self) -> None:
-        """Start to accept records and to generate blocks."""
-        self._is_active = True
+        """Accept records and generate blocks."""
+        self._state = GeneratorState.Active
         self.accepts_data = True
         self._timer.start(self._timer.start_time_ms())
         for thread in self._threads:
@@ -144,7 +169,7 @@ class BlockGenerator:
     def refuse(self, refuses: bool) -> None:
         """Refuse new records for the time being, or accept them again."""
         with self._room:
-            self.accepts_data = self._is_active and not refuses
+            self.accepts_data = self._state is GeneratorState.Active and not refuses
             self._room.notify_all()
 
     def flush(self) -> None:
@@ -157,21 +182,25 @@ class BlockGenerator:
     def stop(self) -> None:
         """Refuse new records, push the buffered ones, return when they are accepted or lost. Idempotent."""
         with self._room:
-            was_active, self._is_active = self._is_active, False
+            is_active = self._state is GeneratorState.Active
+            self._state = GeneratorState.StoppedAddingData if is_active else GeneratorState.StoppedAll
             self.accepts_data = False
             self._room.notify_all()
-        if was_active:
-            self._timer.stop(interrupt=True)
-            self._cut()
-            self._blocks_for_pushing.put(None)
-            for thread in self._threads:
-                thread.finish()
+        if not is_active:
+            return
+        self._timer.stop(interrupt=True)
+        self._cut()
+        self._state = GeneratorState.StoppedGeneratingBlocks
+        self._blocks_for_pushing.put(None)
+        for thread in self._threads:
+            thread.finish()
+        self._state = GeneratorState.StoppedAll
 
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes
 
     def _tick(self, _time_ms: int) -> None:
-        self._on_tick()
+        self._listener.on_generate_block()
         self._cut()
 
     def _cut(self) -> None:
@@ -204,7 +233,7 @@ class BlockGenerator:
             failure = failure or self._failure
             if failure is None:
                 try:
-                    block.pushed = self._push(block.records, block.arrival_ms)
+                    block.pushed = self._listener.on_push_block(block.records, block.arrival_ms)
                 except (Exception, SystemExit) as error:
                     failure = error
             block.failure = failure
@@ -239,17 +268,17 @@ class BlockGenerator:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
-        self._on_error("Error storing a block", error, True)
+        self._listener.on_error("Error storing a block", error, is_final=True)
 
     def _complete(self, block: _Block) -> None:
         left_out = {} if block.pushed is None else block.pushed.left_out
         if block.failure is not None:
             self.dropped_records += len(block.records)
-        elif not self._is_active:
+        elif self._state is not GeneratorState.Active:
             self.flushed_records += len(block.records) - len(left_out)
         for position, on_stored in block.callbacks:
             try:
                 on_stored(block.failure or left_out.get(position))
             # The callback is the receiver's code.
             except (Exception, SystemExit) as error:
-                self._on_error("on_stored failed", error, False)
+                self._listener.on_error("on_stored failed", error, is_final=False)

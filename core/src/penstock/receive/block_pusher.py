@@ -1,8 +1,6 @@
 """``BlockPusher``: stores blocks and has the driver accept them.
 
-Owns the numbering of a launch's blocks, the retries, and the stored blocks that wait for a report: blocks stored during
-a report are reported together after it. It never decides what a failure means for the receiver. Runs on whatever thread
-stores.
+Blocks stored during a report are reported together after it. Runs on whatever thread stores.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, Event, Report
+from penstock.receive.restart_events import BlocksAccepted, DiskWait, Event, Report
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -76,11 +74,7 @@ class PushedBlock:
 
 
 class BlockPusher:
-    """Pushes the blocks of one launch of a receiver.
-
-    ``report`` sends stored blocks to the driver; ``take``, which must not block for long, gives an event to the
-    receiver's life cycle.
-    """
+    """Pushes the blocks of one launch; ``report`` sends them to the driver, ``take`` takes events of the life cycle."""
 
     def __init__(
         self,
@@ -208,7 +202,7 @@ class BlockPusher:
             nonlocal waits
             if not waits:
                 waits = True
-                self._take(DiskFull(error))
+                self._take(DiskWait(error))
 
         try:
             return retry(
@@ -222,7 +216,7 @@ class BlockPusher:
         finally:
             # However it ends: the receiver must not stay paused.
             if waits:
-                self._take(DiskWaitOver())
+                self._take(DiskWait())
 
     def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:

@@ -1,7 +1,6 @@
 """Notices a ``store`` that waits for long on a thread of a client library, or on one that runs an event loop.
 
-Such a thread answers the server's keepalives, for instance: while a store holds it, the server may close the
-connection. On the receiver's own threads waiting is what a store is meant to do.
+Such a thread also answers the server's keepalives: while a store holds it, the server may close the connection.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class HeldStores:
                     thread=thread.name,
                     held_ms=round(now_ms - since_ms),
                     advice="the rate limit or a full buffer holds it, so the client cannot answer its server: "
-                    "use penstock.spi.StoreQueue, or astore in an AsyncReceiver",
+                    "put a queue between the client and store, or use astore in an AsyncReceiver",
                 )
 
     def _has_other_duties(self, thread: threading.Thread) -> bool:

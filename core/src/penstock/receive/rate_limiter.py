@@ -1,7 +1,7 @@
 """``RateLimiter``: a token bucket shared by every form of store and every thread of one receiver.
 
-In any period t at most rate x t + burst records pass, first come, first served. While it is paused none pass, whatever
-the rate, and no permits are earned. Callers wait on their own threads; ``stop`` and a new rate end the waits.
+In any period t at most rate x t + burst records pass, first come, first served. While it is paused none pass and no
+permits are earned.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ _ROUNDING = 1e-6
 
 @define(eq=False)
 class _Request:
-    """Permits that a caller waits for."""
-
     # Number of permits.
     count: int
     # Total of permits earned since the start at which the request passes.

@@ -1,16 +1,15 @@
 """``Receiver``: the class that a receiver's author derives from.
 
-The program creates a receiver on the driver; a pickled copy runs in a Python worker on an executor. Create threads,
-sockets and locks in ``onStart``, not in ``__init__``. Every attribute that this class needs is name-mangled, so that it
-never collides with an author's attribute.
+The program creates a receiver on the driver; a pickled copy runs in a Python worker on an executor. Every attribute
+that this class needs is name-mangled, so that it never collides with an author's attribute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from penstock.errors import StreamingStateError
+from penstock.errors import ConfigurationError, StreamingStateError, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,10 +59,10 @@ class Receiver(Generic[T]):
         """
 
     def on_drained(self) -> None:
-        """Called after ``onStop``, when every record stored before is accepted or lost and its ``on_stored`` called.
+        """Called once per run after ``onStop``, when every record is accepted or lost and its ``on_stored`` called.
 
-        Called once in each run, before a restart calls ``onStart`` again. Override it to close what acknowledgements
-        need. Must return promptly. It is not called if ``onStop`` did not return, nor when the process dies.
+        Override it to close what acknowledgements need. Must return promptly. It is not called if ``onStop`` did not
+        return, nor when the process dies.
         """
 
     def preferredLocation(self) -> str | None:
@@ -156,18 +155,15 @@ class Receiver(Generic[T]):
 
     def isStarted(self) -> bool:
         """Return whether ``onStart`` was called and the receiver was not stopped since."""
-        return self.__supervisor is not None and self.__supervisor.is_started
+        return self.__supervisor is not None and self.__supervisor.state.is_started
 
     def isStopped(self) -> bool:
         """Return whether the receiver was stopped, for good or until a restart."""
-        return self.__supervisor is not None and self.__supervisor.is_stopped
+        return self.__supervisor is not None and self.__supervisor.state.is_stopped
 
     @property
     def streamId(self) -> int:
-        """The id of the receiver's input stream: 0 for the first receiver of the program, and so on.
-
-        It is the same in every launch. With ``application_id`` it names the receiver uniquely.
-        """
+        """The id of the receiver's input stream, the same in every launch; with ``application_id`` unique."""
         return self.__running().stream_id
 
     @property
@@ -178,7 +174,7 @@ class Receiver(Generic[T]):
     @property
     def rate_limit(self) -> float | None:
         """Records/s now in force, ``None`` for no limit."""
-        return self.__running().rate_limit
+        return self.__running().state.rate
 
     @property
     def block_interval_ms(self) -> int:
@@ -198,3 +194,32 @@ class Receiver(Generic[T]):
                 f"{type(self).__name__} is not running yet: call store, restart, stop and reportError from onStart on"
             )
         return self.__supervisor
+
+
+def check_picklable(receiver: Receiver[Any], owner: str = "") -> bytes:
+    """Pickle a receiver as Spark does.
+
+    Args:
+        receiver: the program's instance.
+        owner: which one it is, for the message, such as `` of stream 3``.
+
+    Raises:
+        ConfigurationError: it cannot be sent to an executor; the message names the attribute.
+    """
+    # Imports all of PySpark.
+    from pyspark import cloudpickle
+
+    what = f"receiver {type(receiver).__name__}{owner} cannot be sent to an executor"
+    try:
+        return cast(bytes, cloudpickle.dumps(receiver))
+    except Exception as error:
+        first = error
+    for name, value in vars(receiver).items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise ConfigurationError(
+                f"{what}: its attribute {name!r} ({type(value).__name__}) cannot be pickled: {text_of(error)}. Create "
+                "it in onStart, not in __init__."
+            ) from None
+    raise ConfigurationError(f"{what}: {text_of(first)}") from None

@@ -58,13 +58,11 @@ class ReceiverHost(Generic[T]):
     """Run a receiver and hand its blocks to a sink. Thread-safe.
 
     The receiver behaves as on an executor: records are rate-limited, buffered and cut into blocks, an error of its
-    ``receive`` restarts it with back-off, a stop flushes the buffer. As a context manager it starts the receiver and
-    stops it at the end.
+    ``receive`` restarts it with back-off, a stop flushes the buffer. A ``with`` block starts and stops the receiver.
 
-    An instance runs once: after it has ended, because of an error of its ``onStart`` for example, it is not
-    relaunched. Given a function, the host calls it for another instance whenever one has ended, with back-off, as the
-    driver relaunches receivers. When the restart budget is exceeded, the receiver is given up, and ``failure`` says
-    why, unless ``spark.penstock.receiver.onFailure`` is ``restart``.
+    An instance runs once. Given a function, the host calls it for another instance whenever one has ended, with
+    back-off, as the driver relaunches receivers. When the restart budget is exceeded, the receiver is given up, and
+    ``failure`` says why, unless ``spark.penstock.receiver.onFailure`` is ``restart``.
 
     Example::
 
@@ -73,10 +71,9 @@ class ReceiverHost(Generic[T]):
 
     Args:
         receiver: a new instance for each host, or a function that makes one for each launch.
-        sink: called with each block, in order, one at a time, on a thread that stores. When it returns the block counts
-            as accepted: ``store_all`` returns and ``on_stored`` is called. When it raises, the block is offered again,
-            ``spark.penstock.receiver.storeRetries`` times; then the store fails. Or a ``BlockSink``, which takes blocks
-            in two steps.
+        sink: called with each block, in order, one at a time, on a thread that stores. The block is accepted when it
+            returns. When it raises, the block is offered again, ``spark.penstock.receiver.storeRetries`` times; then
+            the store fails. Or a ``BlockSink``, which takes blocks in two steps.
         conf: configuration by full key, such as ``spark.streaming.blockInterval``. With a function
             ``spark.penstock.log.level`` applies to the process.
         stream_id: the receiver's ``streamId``.
@@ -123,12 +120,10 @@ class ReceiverHost(Generic[T]):
         self._supervisor = self._supervise(receiver) if isinstance(receiver, Receiver) else None
 
     def __enter__(self) -> Self:
-        """Start the receiver."""
         self.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop the receiver."""
         self.stop()
 
     def start(self) -> None:
@@ -210,7 +205,7 @@ class ReceiverHost(Generic[T]):
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
-        return self._rate if self._supervisor is None else self._supervisor.rate_limit
+        return self._rate if self._supervisor is None else self._supervisor.state.rate
 
     @property
     def is_terminated(self) -> bool:
@@ -222,7 +217,7 @@ class ReceiverHost(Generic[T]):
     @property
     def stored_records(self) -> int:
         """The number of records that the sink has taken from the current instance."""
-        return 0 if self._supervisor is None else self._supervisor.stored_records
+        return 0 if self._supervisor is None else self._supervisor.state.stored_records
 
     @property
     def failure(self) -> str:
@@ -252,7 +247,7 @@ class ReceiverHost(Generic[T]):
         return ReceiverInfo(
             self._stream_id,
             name="" if supervisor is None else supervisor.name,
-            active=supervisor is not None and supervisor.is_started,
+            active=supervisor is not None and supervisor.state.is_started,
             location="",
             executorId="",
             lastErrorMessage=last.message,
@@ -299,7 +294,6 @@ class ReceiverHost(Generic[T]):
         return ReceiverSupervisor(receiver, launch, self._settings, self._driver, self._sink, self._clock)
 
     def _run_launches(self) -> None:
-        """Run launch after launch."""
         relaunches = 0
         while not self._stopping.is_set():
             began_ms = self._clock.monotonic_ms()

@@ -10,7 +10,7 @@ It never decides whether or where the receiver is relaunched; the tracker does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from attrs import evolve
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
 from penstock.receive.block_generator import BlockGenerator
-from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.block_pusher import BlockPusher, PushedBlock
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
@@ -52,7 +52,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor.
+    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
 
     ``launch`` registers the receiver, also after each restart.
     """
@@ -88,9 +88,7 @@ class ReceiverSupervisor:
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(self._clock, self._state.rate, settings.burst_ms, self._held.hold)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
-        self._generator = BlockGenerator(
-            self._pusher.push_records, self._on_error, settings, self._clock, self._on_tick, self._held.hold
-        )
+        self._generator = BlockGenerator(self, settings, self._clock, self._held.hold)
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
         # The hot path of a record: no call in between.
         self.store = self._writer.store
@@ -105,14 +103,6 @@ class ReceiverSupervisor:
         return self._state
 
     @property
-    def is_started(self) -> bool:
-        return self._state.is_started
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._state.is_stopped
-
-    @property
     def is_terminated(self) -> bool:
         """Whether the receiver was stopped for good and everything it took is stored or lost."""
         return self._terminated.is_set()
@@ -121,14 +111,6 @@ class ReceiverSupervisor:
     def is_deregistered(self) -> bool:
         """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
         return isinstance(self._state.state, Terminated) and self._state.state.is_deregistered
-
-    @property
-    def stored_records(self) -> int:
-        return self._state.stored_records
-
-    @property
-    def rate_limit(self) -> float | None:
-        return self._state.rate
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has."""
@@ -176,13 +158,18 @@ class ReceiverSupervisor:
             self.take(events.Tick())
         self._terminated.wait()
 
-    # -- the block generator --
+    # -- the listener of the block generator --
 
-    def _on_tick(self) -> None:
+    def on_generate_block(self) -> None:
+        """Check what exceeds its time."""
         self._held.check()
         self.take(events.Tick())
 
-    def _on_error(self, message: str, error: BaseException, is_final: bool) -> None:
+    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
+        """Store buffered records."""
+        return self._pusher.push_records(records, arrival_ms)
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
         """Report an error, and stop the receiver if records are lost."""
         if is_final:
             self.stop_soon(f"{message}: {text_of(error)}", error)
@@ -225,16 +212,10 @@ class ReceiverSupervisor:
                     getattr(self._log, effect.level)(effect.event, **effect.context)
                 case events.Register():
                     self.take(self._register())
-                case events.CallOnStart():
-                    self.take(self._call_on_start())
-                case events.CallOnStop():
-                    self.take(self._call("onStop", self._receiver.onStop))
+                case events.Call():
+                    self.take(self._call(effect.method))
                 case events.Flush():
                     self.take(self._flush(is_final=effect.is_final))
-                case events.CallOnDrained():
-                    overrides = type(self._receiver).on_drained is not Receiver.on_drained
-                    method = self._receiver.on_drained
-                    self.take(self._call("on_drained", method) if overrides else events.CallReturned())
                 case events.Deregister():
                     self.take(self._deregister(effect))
                 case events.AwaitRestart():
@@ -259,33 +240,29 @@ class ReceiverSupervisor:
             return events.RegistrationAnswered(error)
         return events.RegistrationAnswered(desired=answer.desired)
 
-    def _call_on_start(self) -> Event:
-        try:
-            self._receiver.onStart()
-        # The author's code may raise anything: that ends this receiver and nothing else.
-        except BaseException as error:
-            return events.CallReturned(error)
-        return events.CallReturned()
-
-    def _call(self, name: str, method: Callable[[], object]) -> Event:
-        """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
+    def _call(self, name: str) -> Event:
+        """Call a method: ``onStart`` here, others on a thread of their own, awaited until the stop timeout."""
         over = threading.Event()
         raised = list[BaseException]()
 
         def call() -> None:
             try:
-                method()
+                getattr(self._receiver, name)()
+            # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
                 raised.append(error)
             finally:
                 over.set()
                 self._clock.wake()
 
-        EngineThread(f"receiver {name}", call).start()
-        if self._stop_timeout_ms and not over.is_set():
-            self._clock.wait_for(self._stop_timeout_ms, over)
+        if name == "onStart":
+            call()
         else:
-            over.wait()
+            EngineThread(f"receiver {name}", call).start()
+            if self._stop_timeout_ms and not over.is_set():
+                self._clock.wait_for(self._stop_timeout_ms, over)
+            else:
+                over.wait()
         return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
@@ -322,9 +299,10 @@ class ReceiverSupervisor:
         return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        self._log.debug("rate limit changed", rate=self.rate_limit)
+        rate = self._state.rate
+        self._log.debug("rate limit changed", rate=rate)
         try:
-            self._receiver.on_rate_change(self.rate_limit)
+            self._receiver.on_rate_change(rate)
         except Exception as error:
             self.report_error("on_rate_change failed", error)
 

@@ -1,8 +1,8 @@
 """``ReceiverTask``: the Spark task that runs a receiver.
 
-Sets up one launch inside a Python worker, runs it until the receiver has stopped, and serves its blocks for as long as
-the driver asks. Where a receiver runs is the tracker's decision, so a retry by Spark ends at once. Runs on the worker's
-main thread; the driver's commands are handled on the endpoint's threads.
+It runs the receiver until it has stopped and serves its blocks for as long as the driver asks, on the worker's main
+thread; the driver's commands are handled on the endpoint's threads. A retry by Spark ends at once: the tracker decides
+where a receiver runs.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def _address_towards(driver: str) -> str:
 
 @frozen
 class _HookedBlockHandler:
-    """Stores blocks through the ``store`` hook: a plugin's, or the core's."""
+    """Stores blocks through the ``store`` hook."""
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]

@@ -1,8 +1,7 @@
 """The last lines that a receiver's process wrote to standard error, for the receiver's error events.
 
-Logs of Penstock, of the standard library and of other libraries go there, and tracebacks of threads; Spark writes the
-same lines to the executor's log. A Python worker of Spark runs one receiver, so all of them belong to it. Number and
-length of the lines are bounded; values of secrets are replaced.
+Logs and tracebacks of threads go there. A Python worker of Spark runs one receiver, so all of them belong to it. Number
+and length of the lines are bounded; values of secrets are replaced.
 """
 
 from __future__ import annotations
@@ -101,10 +100,10 @@ def redacted(line: str, secrets: Iterable[str]) -> str:
 
 
 def secrets_of(receiver: object, configuration: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What must not be in a receiver's lines, each line of each secret by itself.
+    """The secrets that must not be in a receiver's lines, each line of each secret by itself.
 
-    Secrets are values of the environment, of the configuration, and of the receiver's attributes and options, whose
-    names are such as ``password``, and options with ``repr=False``.
+    They are the values of environment, configuration, attributes and options with names such as ``password``, and of
+    options with ``repr=False``.
     """
     named = [*os.environ.items(), *configuration, *vars(receiver).items()]
     values = [value for name, value in named if _SECRET_NAME.search(name)]

@@ -1,9 +1,8 @@
 """``RecordWriter``: every form of ``store``.
 
 A single record passes the rate limiter and goes to the block generator. Records of ``store_all`` and ``store_arrow``
-become blocks that memory and rate limit allow, which the pusher stores at once. ``store_all`` encodes a few records at
-a time, measures the encoded bytes, which include nested objects, and reads no more of an iterator than the next table
-needs. Runs on the receiver's threads.
+become blocks that memory and rate limit allow, which the pusher stores at once. ``store_all`` reads no more of an
+iterator than the next table needs. Runs on the receiver's threads.
 """
 
 from __future__ import annotations

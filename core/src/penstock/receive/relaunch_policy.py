@@ -1,8 +1,4 @@
-"""``RelaunchPolicy``: when a receiver that has ended is relaunched, and when it is given up.
-
-For the tracker's life cycle and for ``ReceiverHost``. A relaunch is a new instance of the receiver, in a new task where
-there are tasks. Pure.
-"""
+"""``RelaunchPolicy``: when a receiver that has ended is relaunched, and when it is given up. Pure."""
 
 from __future__ import annotations
 

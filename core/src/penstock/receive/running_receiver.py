@@ -7,8 +7,7 @@ Values only; ``restart_lifecycle.step`` alone derives a new record from an old o
                      └─────────────────────────────── AwaitingRestart <──── restart ────────────────┘     │
                                                       Terminated <───────── stop ─────────────────────────┘
 
-A restart calls ``onStop`` and ``onStart`` of the same instance in the same task. A relaunch is a new task: the driver
-decides on it (``track.relaunch_lifecycle``), and this record never sees it.
+A relaunch is a new task: the driver decides on it (``track.relaunch_lifecycle``), and this record never sees it.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ State = Created | Registering | Starting | Interrupted | Receiving | _Ending | A
 
 @frozen
 class RunningReceiver:
-    """All that a receiver's task knows of the receiver."""
+    """The record: all that a receiver's task knows of the receiver."""
 
     stream_id: int
     settings: Settings

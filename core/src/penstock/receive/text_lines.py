@@ -1,7 +1,4 @@
-"""Text lines from bytes, split, checked and decoded by Arrow, and counts of malformed ones: for receivers of text.
-
-No line is touched in Python as long as all are UTF-8.
-"""
+"""Text lines from bytes, split, checked and decoded by Arrow, and counts of malformed ones: for receivers of text."""
 
 from __future__ import annotations
 
@@ -18,10 +15,7 @@ _REPORT_INTERVAL_S = 1.0
 
 
 class ErrorCounts:
-    """Counts a receiver's rejected or repaired records by reason, for reports at most once a second.
-
-    Used on the receiver's thread.
-    """
+    """Counts a receiver's rejected or repaired records by reason, for reports at most once per second."""
 
     def __init__(self) -> None:
         self._new: Counter[str] = Counter()
@@ -30,7 +24,7 @@ class ErrorCounts:
         self._reported_s = float("-inf")
 
     def add(self, reason: str, count: int) -> None:
-        """Count records."""
+        """Count records; not thread-safe."""
         if count:
             self._new[reason] += count
             self.counts[reason] += count
@@ -72,13 +66,7 @@ class LineRules:
 
 @frozen
 class Lines:
-    """Lines and what was wrong with some.
-
-    Attributes:
-        column: the accepted lines, a ``pyarrow.StringArray``.
-        too_long: lines dropped for their length.
-        not_utf8: lines that were not UTF-8, replaced or dropped.
-    """
+    """The accepted lines, a ``pyarrow.StringArray``, and the numbers of lines too long and not UTF-8."""
 
     column: Any
     too_long: int = 0
@@ -86,12 +74,7 @@ class Lines:
 
 
 def split_lines(data: bytes | memoryview, rules: LineRules) -> Lines:
-    r"""Split bytes at every ``\n``; one ``\r`` before it belongs to the line ending.
-
-    Args:
-        data: whole lines, without the last line's ``\n``; it is copied.
-        rules: which lines are accepted.
-    """
+    r"""Split whole lines, without the last ``\n``, at every ``\n``; one ``\r`` before it belongs to the line ending."""
     # Not pa.array: that imports pandas, if it is installed, which takes most of a second.
     offsets = pa.py_buffer(array("i", (0, len(data))))
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])

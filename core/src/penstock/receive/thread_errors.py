@@ -1,8 +1,7 @@
 """Exceptions on threads that a receiver has started itself: without this module Python only prints them.
 
-``threading.excepthook`` is one for the process, and a thread does not know who started it. An exception belongs to the
-receiver whose code is on its traceback. Otherwise it belongs to the only receiver that runs in the process if the
-thread did not exist before that receiver. Everything else is left to the hook that was there before.
+An exception belongs to the receiver whose code is on its traceback, or to the only receiver of the process if the
+thread is newer. Everything else is left to the hook that was there before.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ _previous: Callable[[Any], object] = threading.__excepthook__
 
 
 class ThreadErrors:
-    """Watches the threads of one receiver from ``start`` to ``stop``, both idempotent.
-
-    ``on_error`` is called with the name of the thread and the exception, on the thread that ends.
-    """
+    """Watches the threads of one receiver; calls ``on_error`` with the name and error of a thread, on that thread."""
 
     def __init__(self, receiver: Receiver[Any], on_error: Callable[[str, BaseException], object]) -> None:
         self._receiver = receiver
@@ -35,7 +31,7 @@ class ThreadErrors:
         self._before: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
     def start(self) -> None:
-        """Watch the threads that are started from now on."""
+        """Watch the threads that are started from now on. Idempotent."""
         global _watched, _previous
         with _lock:
             if self in _watched:
@@ -46,7 +42,7 @@ class ThreadErrors:
             _watched = (*_watched, self)
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Watch no longer. Idempotent."""
         global _watched
         with _lock:
             # A hook that was set meanwhile stays; it may call this one, which then passes everything on.
@@ -55,7 +51,7 @@ class ThreadErrors:
             _watched = tuple(watch for watch in _watched if watch is not self)
 
     def owns(self, thread: threading.Thread, traceback: TracebackType | None) -> bool:
-        """Whether the receiver's own code is on a traceback, or it is the only receiver and the thread is newer."""
+        """Whether an exception on a thread is the receiver's."""
         while traceback is not None:
             if any(value is self._receiver for value in traceback.tb_frame.f_locals.values()):
                 return True

@@ -19,8 +19,7 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import installed, origin_of
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.pickling import check_picklable
-from penstock.receive.receiver import Receiver
+from penstock.receive.receiver import Receiver, check_picklable
 from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread

@@ -1,7 +1,4 @@
-"""The calling side of an endpoint. A call runs on the caller's thread.
-
-Messages are idempotent, so a call that failed because the endpoint could not be reached is retried until its timeout.
-"""
+"""The calling side of an endpoint. A call that cannot reach it is retried until a timeout: messages are idempotent."""
 
 from __future__ import annotations
 
@@ -30,7 +27,6 @@ class Client:
     """Send messages to one endpoint, ``grpc://host:port``. Thread-safe.
 
     Args:
-        location: ``grpc://host:port``.
         timeout_ms: how long one ``ask`` may take, retries included.
         retry: whether to retry while the endpoint cannot be reached.
         advice: the remedy when the endpoint cannot be reached; ends the error.

@@ -1,8 +1,4 @@
-"""The JSON codec of messages: attrs classes to bytes, and bytes to an instance of an expected class or an error.
-
-Each protocol keeps its message classes next to its code. Nothing is ever unpickled. A message may arrive twice, so
-handlers must be idempotent.
-"""
+"""The JSON codec of messages: attrs classes to bytes, and bytes to an instance of an expected class or an error."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ class StreamNotFoundError(WireError):
 
 @frozen
 class Reply:
-    """The answer to a message without a reply class of its own.
-
-    Attributes:
-        reason: why it did not; empty if accepted.
-    """
+    """The answer to a message without a reply class of its own; ``reason`` says why it was not accepted."""
 
     accepted: bool = True
     reason: str = ""

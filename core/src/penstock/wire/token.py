@@ -97,10 +97,7 @@ class Tls:
 
 @frozen
 class Token:
-    """A secret that one application's driver and receivers share: the bearer token of every call.
-
-    ``tls`` names the TLS files; ``None`` for unencrypted connections, as on one machine.
-    """
+    """The bearer token that one application's driver and receivers share; without ``tls`` connections are plain."""
 
     secret: str = field(repr=False)
     tls: Tls | None = None

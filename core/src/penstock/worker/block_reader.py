@@ -1,8 +1,8 @@
 """Reads blocks inside a task: from the block's file if this host can read it, otherwise by Arrow Flight.
 
 A block is lost only if the driver knows no host that serves it. Otherwise the task searches for some seconds, because a
-relaunched receiver may serve the block again, and then fails with ``BlockUnreachableError``, so that Spark retries it.
-Modules that need structlog, Flight or cattrs are imported only to fetch a block: they slow down a worker's start.
+relaunched receiver may serve the block again, and then fails, so that Spark retries it. Modules that need structlog,
+Flight or cattrs are imported only to fetch a block: they slow down a worker's start.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ReadBlocks:
             yield from batches if reference.records is None else arrow_form.piece(batches, *reference.records)
 
     def _read(self, reference: BlockReference) -> Iterator[pa.RecordBatch]:
-        """A block's record batches, the first of which has been read. Raises as ``read_block``."""
+        """A block's record batches, the first of which has been read."""
         try:
             return _with_first_read(read_block(reference, self.token))
         except BlockDamagedError:
@@ -144,10 +144,7 @@ class ReadBlocks:
 
 @frozen
 class ReadPartition:
-    """Partition function from the elements of ``BlocksInput`` to records; also reads them as record batches.
-
-    Elements are pickled references, or partition indices if ``references`` has those of every partition.
-    """
+    """Partition function from pickled references, or indices of ``references``, to records or record batches."""
 
     read: ReadBlocks
     references: tuple[bytes, ...] = ()

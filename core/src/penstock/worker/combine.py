@@ -1,8 +1,4 @@
-"""``combineByKey`` within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
-
-The map side of a shuffle creates one combiner per key of its partition and puts them into buckets, one per partition of
-the result. The reduce side merges the combiners of all map tasks.
-"""
+"""``combineByKey`` within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger."""
 
 from __future__ import annotations
 
@@ -49,8 +45,6 @@ class Combiner:
 
 
 class _Combined:
-    """The combiners of a partition by key; moved to PySpark's merger when the worker uses too much memory."""
-
     def __init__(self, combiner: Combiner, pairs: dict[Any, Any] | None = None) -> None:
         from pyspark.shuffle import get_used_memory
 
@@ -68,7 +62,6 @@ class _Combined:
             self._limit_mb = max(self._limit_mb, self._used_memory_mb() * _GROWTH)
 
     def groups(self, records: Iterable[Any], size: int) -> Iterator[Iterator[Any]]:
-        """The records in groups; memory is checked after every group."""
         source = iter(records)
         for first in source:
             yield itertools.chain((first,), itertools.islice(source, size - 1))
@@ -83,7 +76,6 @@ class _Combined:
         return items if is_short else itertools.chain.from_iterable(self.groups(items, _RECORDS_PER_CHECK))
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        """Keys and combiners."""
         if self._merger is None:
             return self.pairs.items()
         self._spill()

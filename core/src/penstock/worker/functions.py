@@ -1,8 +1,7 @@
 """The partition functions of operators on whole partitions, and small functions that other operators share.
 
-They run in the Python worker. ``functools.partial`` binds the program's function, which is the first argument. The
-program's functions are called inside generators only: there a StopIteration is an error, not a silent end of the
-partition.
+``functools.partial`` binds the program's function, the first argument. It is called inside generators only: there a
+StopIteration is an error, not a silent end of the partition.
 """
 
 from __future__ import annotations

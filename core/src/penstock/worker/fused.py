@@ -1,9 +1,8 @@
 """``FusedChain``: the operators of a task as generated Python code.
 
 A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
-worker compiles it once per sequence of operators. A run with too many nested loops and conditions for Python's compiler
-becomes several functions. A StopIteration of the program's functions is an error, not a silent end of the partition,
-because the generated functions are generators or generators call them.
+worker compiles it once per sequence of operators. A StopIteration of the program's functions is an error, not a silent
+end of the partition, because the generated functions are generators or generators call them.
 """
 
 from __future__ import annotations

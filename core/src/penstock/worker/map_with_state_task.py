@@ -47,9 +47,7 @@ def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, An
 
 @frozen
 class MapWithState:
-    """Partition function that calls the mapping function for the new pairs and stores the states that it changed.
-
-    Its results are the mapped records, the handle of the new states, and the errors.
+    """Partition function from new pairs to the mapped records, the handle of the new states, and the errors.
 
     Attributes:
         timeout_ms: age at which states time out; ``None`` for never.
@@ -98,8 +96,6 @@ class _Entry:
 
 @define
 class _Partition:
-    """The states of one partition during one batch."""
-
     spec: MapWithState
     store: StateStore
     version: StateVersion = field(factory=lambda: StateVersion(-1))
@@ -118,7 +114,6 @@ class _Partition:
                 yield element
 
     def map(self, pairs: list[tuple[Any, Any]]) -> Iterator[Any]:
-        """Call the mapping function for pairs, in their order."""
         self._load({key for key, _value in pairs})
         for key, value in pairs:
             yield from self._call(self.entries[key], value, timing_out=False)
@@ -138,7 +133,6 @@ class _Partition:
         self.version = evolve(self.version, timed_out_ms=threshold_ms)
 
     def commit(self) -> StateVersion:
-        """Store the states that changed."""
         version = self.store.commit(self.version, self.spec.time_ms, self._changes())
         return self.store.retire(version, self.spec.horizon_ms)
 

@@ -1,7 +1,7 @@
 """The elements of the RDDs that carry state and windows from batch to batch.
 
 Checkpoints pickle these classes by their module and name. The errors of a partition are an element of their own, so
-that the states of all other keys are updated; an accumulator reports them to the driver.
+that the states of all other keys are updated.
 """
 
 from __future__ import annotations

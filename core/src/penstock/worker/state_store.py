@@ -1,9 +1,9 @@
 """``StateStore``: the states of one partition's keys, in a few immutable files.
 
-A version of the states is a list of segments. A segment is a SQLite file of states and removals; newer segments
-override older ones. Every batch adds one segment with its changes, and segments of similar size are merged, so the cost
-of a batch is proportional to its changes, times the logarithm of all states. File names are derived from the contents:
-a recovered run that recomputes a batch from other records does not mistake an old file for its own.
+A version of the states is a list of segments: SQLite files of states and removals, the newer of which override the
+older. Every batch adds one segment with its changes, and segments of similar size are merged, so a batch costs its
+changes times the logarithm of all states. File names are derived from the contents: a recovered run that recomputes a
+batch from other records does not mistake an old file for its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``UpdateState``: ``updateStateByKey`` in one partition, which calls the update function once per key.
 
-When the function fails, its key keeps its state and the error is recorded beside the states. A state that the function
-changed in place before it failed stays changed.
+When the function fails, its key keeps its state, with the changes that the function has made in place.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from penstock import ConfigurationError
 from penstock.spi import (
     KEYS,
     KINDS,
-    OPTION_SECTIONS,
     Plugins,
     Property,
     Settings,
@@ -302,8 +301,8 @@ def _named(names: Iterable[str], error: Exception) -> str:
 def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
     """Prefix of keys → what the options belong to, and their class."""
     found = {
-        f"{section}{name}.": (f"{KINDS[hook][0]} {name}", spec.options)
-        for hook, section in OPTION_SECTIONS.items()
+        spec.prefix: (f"{spec.kind} {name}", spec.options)
+        for hook in KINDS
         for name, spec in plugins.specs(hook).items()
         if spec.options is not None
     }

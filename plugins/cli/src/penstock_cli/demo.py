@@ -113,7 +113,7 @@ def _check(receiver: str, options: dict[str, Any]) -> None:
             "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "
             "If it is installed, see: penstock doctor"
         ) from None
-    read_options("receiver", spec, options, way="pass --option {option}=…")
+    read_options(spec, options, way="pass --option {option}=…")
 
 
 def _batches(

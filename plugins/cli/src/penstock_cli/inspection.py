@@ -16,12 +16,11 @@ from penstock.spi import (
     Checkpoint,
     CheckpointStore,
     Directory,
-    SavedLog,
     open_block_file,
-    saved_logs,
     stream_directory,
     text_of,
 )
+from penstock_cli.saved_logs import SavedLog, saved_logs
 
 _ON_DAMAGE = "spark.penstock.checkpoint.onDamage"
 _ON_LOST_BLOCKS = "spark.penstock.blocks.onLost"

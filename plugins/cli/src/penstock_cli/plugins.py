@@ -19,7 +19,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.spi import KINDS, LoadedPlugin, Plugins, UnknownNameError, fields_of, options_of
+from penstock.spi import LoadedPlugin, Plugins, UnknownNameError, fields_of, options_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.new import new
 from penstock_cli.shared import as_json_option, examples, from_testing, print_json, terminal
@@ -94,7 +94,7 @@ def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
         name: list only what is offered under this name, with its options; ``None``: everything, without options.
     """
     offers = [
-        {"kind": KINDS[hook][0], "name": spec.name, "summary": spec.summary}
+        {"kind": spec.kind, "name": spec.name, "summary": spec.summary}
         | ({} if name is None else {"options": [attrs.asdict(option) for option in options_of(spec)]})
         for hook, specs in plugin.specs.items()
         for spec in specs

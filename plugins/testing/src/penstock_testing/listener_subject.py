@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from penstock import StopProgress
-from penstock.spi import HOOK_OF, Event, NotAListenerError, register
+from penstock.spi import HOOK_OF, Event, register
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.event_runs import PHASES, START_MS, listener_events
 from penstock_testing.fake_listener_context import FakeListenerContext
@@ -143,7 +143,7 @@ class ListenerSubject(Subject):
         for target in probe.listeners:
             try:
                 register(target)
-            except NotAListenerError:
+            except TypeError:
                 fail(f"the listener {type(target).__name__} has none of the callbacks {', '.join(HOOK_OF.values())}")
         running = RunningListener(self, context, probe)
         self.on_close(running.stop)

@@ -6,7 +6,6 @@ import importlib.metadata
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock import ReceiverSpec
 from penstock.spi import GROUP, KINDS, LoadedPlugin, Plugins, Spec
 from penstock_testing.check import NotApplicable, scale
 from penstock_testing.plugin_probe import Facts, installed, probe, start_probe
@@ -18,6 +17,12 @@ if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite
 
 _PROBE_LIMIT_S = 10.0
+
+
+class _Configuration(Spec):
+    """An options class that a plugin declares for its listeners."""
+
+    kind = "configuration"
 
 
 class PackagingSubject(Subject):
@@ -50,7 +55,7 @@ class PackagingSubject(Subject):
         found = sorted(installed(), key=lambda each: each.name != name)
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
-            offer = (KINDS[hook][0], name)
+            offer = (KINDS[hook].kind, name)
             if offering := next((each for each in found if offer in self.facts_of(each).offers), None):
                 return offering
         return next((each for each in found if each.name == name), None)
@@ -77,8 +82,8 @@ class PackagingSubject(Subject):
         loaded = self.loaded()
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
-            return [(KINDS[hook][0], loaded.spec(hook, self.suite.name))]
-        return [(kind, spec) for hook, (kind, _) in KINDS.items() for spec in loaded.specs(hook).values()]
+            return [(KINDS[hook].kind, loaded.spec(hook, self.suite.name))]
+        return [(spec.kind, spec) for hook in KINDS for spec in loaded.specs(hook).values()]
 
     def specs_with_options(self) -> list[tuple[str, Spec]]:
         """``specs``, and for a plugin as a whole the options classes that it declares for its listeners.
@@ -89,7 +94,7 @@ class PackagingSubject(Subject):
         if self.suite.kind in HOOKS:
             return specs
         (record,) = self.loaded().loaded
-        declared = [ReceiverSpec(prefix, _nothing, options) for prefix, options in record.options.items()]
+        declared = [_Configuration(prefix, _nothing, options) for prefix, options in record.options.items()]
         return [*specs, *(("configuration", each) for each in declared)]
 
     def of_kind(self) -> ReceiverSubject | RateEstimatorSubject:

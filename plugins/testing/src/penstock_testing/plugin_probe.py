@@ -24,7 +24,7 @@ from typing import Any, Literal
 import attrs
 from attrs import frozen
 
-from penstock.spi import API_VERSION, GROUP, KINDS, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
+from penstock.spi import API_VERSION, GROUP, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
 from penstock_testing.forked import HUNG, in_fork
 from penstock_testing.leaks import LeakMeter
 
@@ -228,7 +228,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     (record,) = Plugins(entry_points=[entry_point]).loaded
     if record.fault:
         return facts | {"step": "hooks" if api == API_VERSION else "api", "fault": record.fault}
-    offers = [(KINDS[hook][0], spec.name) for hook, specs in record.specs.items() for spec in specs]
+    offers = [(spec.kind, spec.name) for hook, specs in record.specs.items() for spec in specs]
     return facts | {"offers": offers, "hooks": record.hooks}
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from penstock import Block, Receiver, ReceiverHost, StoreError
-from penstock.spi import Clock, EngineThread, unpickled_copy
+from penstock import Block, ConfigurationError, Receiver, ReceiverHost, StoreError
+from penstock.spi import Clock, EngineThread, check_picklable, summary_of
 
 # Reached only when something fails.
 _STOP_MESSAGE = "the test is over"
@@ -44,7 +45,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         *,
         pickled: bool = True,
     ) -> None:
-        self.receiver = receiver = unpickled_copy(receiver) if pickled else receiver
+        self.receiver = receiver = _unpickled_copy(receiver) if pickled else receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
         # The answer to offered blocks, and the number of blocks accepted before the first is refused.
@@ -244,3 +245,15 @@ class ReceiverHarness(ReceiverHost[Any]):
             self._accepted_first = max(self._accepted_first - 1, 0)
             self._blocks.append(block)
             self._changed.notify_all()
+
+
+def _unpickled_copy(receiver: Receiver[Any]) -> Receiver[Any]:
+    """Return the copy that an executor would run."""
+    data = check_picklable(receiver)
+    try:
+        copy: Receiver[Any] = pickle.loads(data)
+    except Exception as error:
+        raise ConfigurationError(
+            f"receiver {type(receiver).__name__} cannot be unpickled on an executor: {summary_of(error)}"
+        ) from error
+    return copy

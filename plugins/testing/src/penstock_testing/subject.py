@@ -136,11 +136,11 @@ class Subject:
             options |= feeder.options()
             options |= {} if position is None else feeder.position_options(position)
             options |= {} if count == 1 else feeder.share_options(index, count)
-        kind = KINDS[HOOKS[self.suite.kind]][0]
+        kind = KINDS[HOOKS[self.suite.kind]].kind
         for option in options_of(self.spec):
             if option.default is None and option.name not in options:
                 _refuse(f"{kind} {self.suite.name!r} needs the option {option.name!r}", feeder, options)
-        values = read_options(kind, self.spec, options)
+        values = read_options(self.spec, options)
         return partial(
             self.spec.factory, *(() if values is None and self.suite.kind == "receiver" else (values,)), *arguments
         )

@@ -21,7 +21,6 @@ from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, 
 from penstock.checkpoint.checkpoint_store import CheckpointStore, unreadable
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.received_blocks import block_log, check_no_blocks_needed
 from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
 from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign
@@ -34,6 +33,7 @@ from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
+from penstock.track.allocations import Allocations
 from penstock.version import __version__
 
 log = get_logger("checkpoint")
@@ -170,7 +170,7 @@ class Recovery:
         checkpoint = self.checkpoint
         replaces = checkpoint is None and self._store.last_number() > 0
         program = None if rebuilds else self._save_program()
-        attempts, batches, points = BatchAttempts(), None, None
+        attempts, batches = BatchAttempts(), None
         if checkpoint is not None:
             self._check(checkpoint)
             # The new run's first checkpoint may be damaged too.
@@ -178,10 +178,16 @@ class Recovery:
             attempts = BatchAttempts.after(checkpoint, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
             points = restore_streams(self._graph, checkpoint, self.directory.folder, drops=drops)
-            batches = self._batches(checkpoint, points.oldest_ms)
+            if not self._settings.wal_enabled:
+                check_no_blocks_needed(self._program, self.directory, checkpoint, points)
+            # Otherwise the earlier run ended before its first batch.
+            if checkpoint.zero_time_ms >= 0:
+                batches = RecoveredBatches(
+                    checkpoint.zero_time_ms, checkpoint.last_time_ms, frozenset(checkpoint.pending), points.oldest_ms
+                )
         elif replaces:
             self._log_replaced(earlier)
-        first = self._first_checkpoint(checkpoint, earlier, program, attempts)
+        first = self._first_checkpoint(earlier, program, attempts)
         return RecoveredRun(
             self.directory,
             first,
@@ -189,7 +195,7 @@ class Recovery:
             attempts,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
-            self._block_log(first.run, checkpoint, points),
+            block_log(self._program, self.directory, first.run, checkpoint) if self._settings.wal_enabled else None,
             self._completed_outputs(first.run),
         )
 
@@ -241,13 +247,6 @@ class Recovery:
                 f"not be found in their partitions. Start with PYTHONHASHSEED={checkpoint.hash_seed}"
             )
 
-    def _batches(self, checkpoint: Checkpoint, state_ms: int | None) -> RecoveredBatches | None:
-        if checkpoint.zero_time_ms < 0:
-            return None  # the earlier run ended before its first batch
-        return RecoveredBatches(
-            checkpoint.zero_time_ms, checkpoint.last_time_ms, frozenset(checkpoint.pending), state_ms
-        )
-
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
         replaced: dict[str, Any] = {"checkpoints": "none is sound"}
         if earlier is not None:
@@ -265,13 +264,6 @@ class Recovery:
 
     # -- this run --
 
-    def _block_log(self, run: str, checkpoint: Checkpoint | None, points: RestorePoints | None) -> WriteAheadLog | None:
-        if self._settings.wal_enabled:
-            return block_log(self._program, self.directory, run, checkpoint)
-        if checkpoint is not None and points is not None:
-            check_no_blocks_needed(self._program, self.directory, checkpoint, points)
-        return None
-
     def _completed_outputs(self, run: str) -> CompletedOutputs | None:
         if not self._settings.skip_completed_outputs:
             return None
@@ -286,9 +278,7 @@ class Recovery:
         except OSError as error:
             raise self.directory.unusable(error) from error
 
-    def _first_checkpoint(
-        self, checkpoint: Checkpoint | None, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts
-    ) -> Checkpoint:
+    def _first_checkpoint(self, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]
         own: dict[str, Any] = {
@@ -306,8 +296,8 @@ class Recovery:
             "program": program,
             "folders": [*folders, own_folder],
         }
-        if checkpoint is not None:
-            return evolve(checkpoint, **own, pending=dict(attempts.pending), later_attempts=attempts.later)
+        if self.checkpoint is not None:
+            return evolve(self.checkpoint, **own, pending=dict(attempts.pending), later_attempts=attempts.later)
         return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 
@@ -318,3 +308,39 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
         raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
         raise unreadable(directory, error) from error
+
+
+def block_log(
+    program: Program, directory: CheckpointDirectory, run: str, checkpoint: Checkpoint | None
+) -> WriteAheadLog:
+    """The driver write-ahead log of a run, before its recovery; ``checkpoint`` is the one to recover from, if any."""
+    files = directory.files.child(BLOCK_LOG)
+    logged, substitute = (0, None) if checkpoint is None else (checkpoint.logged_events, checkpoint.lost_allocations())
+    return WriteAheadLog(files, run, program.settings, program.clock, logged, substitute)
+
+
+def check_no_blocks_needed(
+    program: Program, directory: CheckpointDirectory, checkpoint: Checkpoint, points: RestorePoints
+) -> None:
+    """Refuse a run with the write-ahead log off that needs blocks which an earlier run received with it on."""
+    allocations = Allocations()
+    block_log(program, directory, checkpoint.run, checkpoint).recover(allocations)
+    required_ms = points.oldest_required_ms
+    needed = 0
+    # No batch requests data of streams without an output.
+    for stream in (stream for stream in program.graph.inputs if stream.number in required_ms):
+        blocks = allocations.unallocated(stream.id)
+        for time_ms in allocations.times:
+            if time_ms >= required_ms[stream.number]:
+                blocks += allocations.blocks(time_ms, stream.id)
+        needed += sum(block.num_records for block in blocks)
+    if not needed:
+        return
+    location = directory.files.location(BLOCK_LOG)
+    if program.settings.on_damage != "skip":
+        raise ConfigurationError(
+            f"{conf.key('wal_enabled')} is off, and recovery needs {needed} records that an earlier run received "
+            f"with it on, for incomplete batches, windows or state (log: {location}). Recover with it on and stop "
+            f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
+        )
+    log.error("write-ahead log off, earlier records lost", records=needed, location=location)

@@ -87,7 +87,7 @@ class OptionChecks:
             for known in [option.name for option in options_of(spec)] or [""]:
                 misspelt = known + known[-1:] if known else "no_such_option"
                 try:
-                    read_options(kind, spec, {misspelt: "1"})
+                    read_options(spec, {misspelt: "1"})
                 except UnknownNameError as error:
                     if known and known not in str(error):
                         fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
@@ -176,7 +176,7 @@ def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
     """Options and an instance."""
     if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
         raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
-    options = read_options(kind, spec, given)
+    options = read_options(spec, given)
     arguments = [] if options is None and kind != "rate estimator" else [options]
     return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock import BatchCompleted, BatchInfo, StatsReportListener
-from penstock.errors import ConfigurationError
-from penstock.listen.listener_bus import ListenerBus
-from penstock.listen.stats_report_listener import distribution
+from penstock import BatchCompleted, BatchInfo, ConfigurationError, ListenerContext
+from penstock_testing import ListenerProbe, ListenerSuite
+from penstock_ui.stats_report_listener import StatsReportListener, distribution
 
 
 def batch(number: int, waited_ms: int, took_ms: int | None) -> BatchCompleted:
@@ -75,23 +74,20 @@ def test_batch_abandoned_before_it_started_has_a_total_delay_only(report: Callab
     assert "processing_delay_ms=None" in line
 
 
-def test_bus_delivers_batches_to_the_listener(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "penstock")
-    bus.add(StatsReportListener())
-    bus.post(batch(1, 1, 2))
-    bus.stop(10)
-    assert [record.name for record in caplog.records] == ["penstock.stats_report"]
-
-
-def test_nothing_is_logged_below_info(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "penstock")
-    bus.add(StatsReportListener())
-    bus.post(batch(1, 1, 2))
-    bus.stop(10)
-    assert caplog.records == []
+def test_nothing_is_logged_below_info(caplog: pytest.LogCaptureFixture) -> None:
+    for level, loggers in ((logging.WARNING, []), (logging.INFO, ["penstock.stats_report"])):
+        caplog.set_level(level, "penstock")
+        StatsReportListener().onBatchCompleted(batch(1, 1, 2))
+        assert [record.name for record in caplog.records] == loggers
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "10", None, True])
 def test_invalid_number_of_batches_is_refused(number: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"numBatchInfos={number!r}"):
         StatsReportListener(number)
+
+
+class TestStatsReportListener(ListenerSuite):
+    def make(self, _context: ListenerContext) -> ListenerProbe:
+        listener = StatsReportListener()
+        return ListenerProbe(listener, lambda: {"last_batch": listener.infos[-1].batchTime if listener.infos else None})

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from penstock.errors import ConfigurationError, shown
-from penstock.listen.events import BatchCompleted, BatchInfo
-from penstock.listen.streaming_listener import StreamingListener
-from penstock.runtime.log import get_logger
+from penstock import BatchCompleted, BatchInfo, ConfigurationError, StreamingListener
+from penstock.spi import get_logger, shown
 
 log = get_logger("stats_report")
 
@@ -30,13 +28,14 @@ class StatsReportListener(StreamingListener):
     def __init__(self, numBatchInfos: int = 10) -> None:
         if type(numBatchInfos) is not int or numBatchInfos < 1:
             raise ConfigurationError(f"numBatchInfos={shown(numBatchInfos)}: must be a positive integer")
-        self._infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
+        #: The last batches.
+        self.infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         info = batchCompleted.batchInfo
-        self._infos.append(info)
-        total = [batch.totalDelay for batch in self._infos if batch.totalDelay is not None]
-        processing = [batch.processingDelay for batch in self._infos if batch.processingDelay is not None]
+        self.infos.append(info)
+        total = [batch.totalDelay for batch in self.infos if batch.totalDelay is not None]
+        processing = [batch.processingDelay for batch in self.infos if batch.processingDelay is not None]
         if total:
             log.info(
                 "batch delays",
