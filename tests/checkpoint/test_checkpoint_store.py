@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.checkpoint_format import FORMAT_VERSION
+from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError
@@ -123,7 +123,9 @@ def test_trailing_bytes_make_a_checkpoint_unsound() -> None:
 
 def test_checkpoint_of_an_older_format_is_refused_by_file_and_version() -> None:
     disk = Disk({name(7): frame(b'{"format":0}')})
-    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format version 0 .* reads version {FORMAT_VERSION}"):
+    with pytest.raises(
+        CheckpointError, match=f"{name(7)}: it has format version 0 .* reads version {Checkpoint.format}"
+    ):
         CheckpointStore(disk).newest()
 
 

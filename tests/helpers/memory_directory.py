@@ -77,9 +77,6 @@ class MemoryDirectory(Directory):
     def move(self, name: str, folder: str) -> bool:
         raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
 
-    def delete_partial(self) -> None:
-        """Nothing: there are none."""
-
     def delete(self, name: str) -> bool:
         self.note("delete", name)
         return self.files.pop(name, None) is not None

@@ -102,7 +102,7 @@ class CheckpointStore:
 
     def names(self) -> list[str]:
         """Names of the checkpoint files, oldest first."""
-        return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
+        return [name for name in self._directory.names() if _NAME.fullmatch(name)]
 
     def read(self, name: str) -> Checkpoint:
         """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
@@ -121,14 +121,6 @@ class CheckpointStore:
     def last_number(self) -> int:
         """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
         return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
-
-
-def unreadable(directory: str, error: OSError) -> CheckpointError:
-    """The error for a checkpoint directory that cannot be read."""
-    return CheckpointError(
-        f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
-        "another directory"
-    )
 
 
 def _name(checkpoint: Checkpoint) -> str:

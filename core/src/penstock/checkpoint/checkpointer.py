@@ -18,7 +18,7 @@ from attrs import evolve
 from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
-from penstock.checkpoint.restore.restore_points import restore_points
+from penstock.checkpoint.restore.restore_streams import restore_points
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.errors import CheckpointError, summary_of
 from penstock.graph.stateful import StatefulDStream

@@ -26,9 +26,9 @@ from penstock.journal.reader import Recovered, read_log
 from penstock.journal.segment import (
     STATE,
     Event,
-    Header,
     encoded,
     event_record,
+    header_record,
     segment_name,
     segment_numbers,
 )
@@ -259,7 +259,7 @@ class WriteAheadLog:
             self._begin_base()
         if self._appender is None:
             self._appender = self._directory.append(self._take_name())
-            data = Header(self._run, self._next_number).record() + data
+            data = header_record(self._run, self._next_number) + data
         self._appender.write(data)
         self._appender.commit(self._durability)
         if self._closes:
@@ -285,7 +285,7 @@ class WriteAheadLog:
         events = self._state.events()
         number = self._next_segment
         appender = self._directory.append(self._take_name())
-        header = Header(self._run, self._next_number, len(events)).record()
+        header = header_record(self._run, self._next_number, len(events))
         try:
             num_bytes = 0
             for record in chain([header], (event_record(STATE, encoded(event)) for event in events)):

@@ -58,8 +58,7 @@ class ReceiverHost(Generic[T]):
     """Run a receiver and hand its blocks to a sink. Thread-safe.
 
     The receiver behaves as on an executor: records are rate-limited, buffered and cut into blocks, an error of its
-    ``receive`` restarts it with back-off, a stop flushes the buffer. As a context manager it starts the receiver and
-    stops it at the end.
+    ``receive`` restarts it with back-off, a stop flushes the buffer. A ``with`` block starts and stops the receiver.
 
     An instance runs once. Given a function, the host calls it for another instance whenever one has ended, with
     back-off, as the driver relaunches receivers. When the restart budget is exceeded, the receiver is given up, and
@@ -72,10 +71,9 @@ class ReceiverHost(Generic[T]):
 
     Args:
         receiver: a new instance for each host, or a function that makes one for each launch.
-        sink: called with each block, in order, one at a time, on a thread that stores. When it returns the block counts
-            as accepted: ``store_all`` returns and ``on_stored`` is called. When it raises, the block is offered again,
-            ``spark.penstock.receiver.storeRetries`` times; then the store fails. Or a ``BlockSink``, which takes blocks
-            in two steps.
+        sink: called with each block, in order, one at a time, on a thread that stores. The block is accepted when it
+            returns. When it raises, the block is offered again, ``spark.penstock.receiver.storeRetries`` times; then
+            the store fails. Or a ``BlockSink``, which takes blocks in two steps.
         conf: configuration by full key, such as ``spark.streaming.blockInterval``. With a function
             ``spark.penstock.log.level`` applies to the process.
         stream_id: the receiver's ``streamId``.

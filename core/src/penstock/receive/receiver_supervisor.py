@@ -10,7 +10,7 @@ It never decides whether or where the receiver is relaunched; the tracker does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -212,16 +212,10 @@ class ReceiverSupervisor:
                     getattr(self._log, effect.level)(effect.event, **effect.context)
                 case events.Register():
                     self.take(self._register())
-                case events.CallOnStart():
-                    self.take(self._call_on_start())
-                case events.CallOnStop():
-                    self.take(self._call("onStop", self._receiver.onStop))
+                case events.Call():
+                    self.take(self._call(effect.method))
                 case events.Flush():
                     self.take(self._flush(is_final=effect.is_final))
-                case events.CallOnDrained():
-                    overrides = type(self._receiver).on_drained is not Receiver.on_drained
-                    method = self._receiver.on_drained
-                    self.take(self._call("on_drained", method) if overrides else events.CallReturned())
                 case events.Deregister():
                     self.take(self._deregister(effect))
                 case events.AwaitRestart():
@@ -246,33 +240,29 @@ class ReceiverSupervisor:
             return events.RegistrationAnswered(error)
         return events.RegistrationAnswered(desired=answer.desired)
 
-    def _call_on_start(self) -> Event:
-        try:
-            self._receiver.onStart()
-        # The author's code may raise anything: that ends this receiver and nothing else.
-        except BaseException as error:
-            return events.CallReturned(error)
-        return events.CallReturned()
-
-    def _call(self, name: str, method: Callable[[], object]) -> Event:
-        """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
+    def _call(self, name: str) -> Event:
+        """Call a method: ``onStart`` here, others on a thread of their own, awaited until the stop timeout."""
         over = threading.Event()
         raised = list[BaseException]()
 
         def call() -> None:
             try:
-                method()
+                getattr(self._receiver, name)()
+            # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
                 raised.append(error)
             finally:
                 over.set()
                 self._clock.wake()
 
-        EngineThread(f"receiver {name}", call).start()
-        if self._stop_timeout_ms and not over.is_set():
-            self._clock.wait_for(self._stop_timeout_ms, over)
+        if name == "onStart":
+            call()
         else:
-            over.wait()
+            EngineThread(f"receiver {name}", call).start()
+            if self._stop_timeout_ms and not over.is_set():
+                self._clock.wait_for(self._stop_timeout_ms, over)
+            else:
+                over.wait()
         return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:

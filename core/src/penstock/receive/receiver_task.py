@@ -213,7 +213,7 @@ def _address_towards(driver: str) -> str:
 
 @frozen
 class _HookedBlockHandler:
-    """Stores blocks through the ``store`` hook: a plugin's, or the core's."""
+    """Stores blocks through the ``store`` hook."""
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]

@@ -18,11 +18,10 @@ from pyspark import SparkContext
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
-from penstock.checkpoint.checkpoint_store import CheckpointStore, unreadable
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
-from penstock.checkpoint.restore.restore_streams import restore_streams
+from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_points, restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.stateful import KeyedStateDStream
@@ -307,7 +306,10 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
     except NotADirectoryError as error:
         raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
-        raise unreadable(directory, error) from error
+        raise CheckpointError(
+            f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
+            "another directory"
+        ) from error
 
 
 def block_log(
