@@ -48,7 +48,8 @@ M = TypeVar("M")
 class DStream(OnDriver, PairDStreamFunctions[T]):
     """A stream of one StreamingContext: a sequence of RDDs, one per batch.
 
-    Programs get streams from a StreamingContext and from the operators of other streams.
+    Programs get streams from a StreamingContext and from the operators of other streams. Durations are in seconds.
+    Window operators raise a ValueError for one that is not a multiple of the stream's slide duration.
 
     Args:
         node: computes the RDDs.
@@ -215,11 +216,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     # -- windows --
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream[T]:
-        """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds."""
         return self._derive(WindowedDStream(self._node, *window_durations(self._node, windowDuration, slideDuration)))
 
     def reduceByWindow(
@@ -229,31 +226,19 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         windowDuration: float,
         slideDuration: float,
     ) -> DStream[U]:
-        """Reduce all records of a window to one. See ``reduceByKeyAndWindow``.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Reduce all records of a window to one. See ``reduceByKeyAndWindow``."""
         keyed = self.map(lambda record: (None, record))
         reduced = keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1)
         return reduced.map(lambda pair: pair[1])
 
     def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream[int]:
-        """Count the records of a window.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Count the records of a window."""
         return self.map(functions.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
     def countByValueAndWindow(
         self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
     ) -> DStream[tuple[T, int]]:
-        """Count the occurrences of the distinct records in a window.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Count the occurrences of the distinct records in a window."""
         return self.map(functions.counted).reduceByKeyAndWindow(
             operator.add, operator.sub, windowDuration, slideDuration, numPartitions, lambda pair: pair[1] > 0
         )

@@ -173,7 +173,7 @@ class Plugins:
             finally:
                 if changed := state.changed():
                     state.restore(keep_additions=True)
-                    log.warning("global state restored after plugin load", plugin=record.origin, changed=changed)
+                    log.warning("global state restored after plugin load", plugin=record.origin, changed=list(changed))
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 

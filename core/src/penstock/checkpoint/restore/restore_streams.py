@@ -20,13 +20,13 @@ from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedS
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.graph.input_dstreams import PulledInputDStream
+from penstock.graph.stateful import StatefulDStream
 from penstock.runtime.log import get_logger
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.graph.node import Node
-    from penstock.graph.stateful import StatefulDStream
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
@@ -149,7 +149,7 @@ def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping
     for stream in reversed(graph.streams()):
         needed_ms = required_ms.get(stream.number, first_ms)
         state = saved.get(stream.number)
-        if state is not None:
+        if state is not None and isinstance(stream, StatefulDStream):
             zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
             chosen = _choose(state.files, needed_ms, zero_ms + checkpoint_ms)
             # A state without a file is not older than its first file would be.
