@@ -318,7 +318,10 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def foreachDataFrame(self, func: Callable[[datetime, DataFrame], object]) -> None: ...
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        """Call ``func(df)`` or ``func(time, df)`` with every batch as a DataFrame, an output operation; see ``toDF``."""
+        """Call ``func(df)`` or ``func(time, df)`` with every batch as a DataFrame: an output operation.
+
+        See ``toDF``.
+        """
         self.toDF().foreachDataFrame(func)
 
     # -- output operations --
