@@ -60,7 +60,8 @@ class Remembering:
     """A block handler that remembers what another one stored, and deletes nothing."""
 
     def __init__(self, handler):
-        self.handler, self.stored = handler, []
+        self.handler = handler
+        self.stored = []
 
     def store(self, block):
         """Store a block."""

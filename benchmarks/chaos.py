@@ -85,7 +85,8 @@ class Proxy:
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._pairs: set[socket.socket] = set()
-        self._target, self._closed_until = 0, 0.0
+        self._target = 0
+        self._closed_until = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lead_to(self, port: int) -> int:
@@ -98,8 +99,8 @@ class Proxy:
         wait_for(lambda: self._pairs, "a connection to the driver")
         self._closed_until = time.monotonic() + for_s
         open_ones = list(self._pairs)
-        for each in open_ones:
-            _reset(each)
+        for sock in open_ones:
+            _reset(sock)
         return len(open_ones) // 2
 
     def _accept(self) -> None:
@@ -140,7 +141,9 @@ class Events(StreamingListener):
     """Counts what happens."""
 
     def __init__(self) -> None:
-        self.started, self.batches, self.failed = 0, 0, 0
+        self.started = 0
+        self.batches = 0
+        self.failed = 0
         self.errors: Counter[str] = Counter()
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
@@ -171,7 +174,10 @@ class Chaos:
     """
 
     def __init__(self, seed: int, notes: list[Path], proxy: Proxy, disk: Path | None) -> None:
-        self._random, self._notes, self._proxy, self._disk = random.Random(seed), notes, proxy, disk
+        self._random = random.Random(seed)
+        self._notes = notes
+        self._proxy = proxy
+        self._disk = disk
         self.done: Counter[str] = Counter()
         self.slow_s = 0.0
 
@@ -211,9 +217,9 @@ class Chaos:
         def strike() -> bool:
             process = Process(**json.loads(written.read_text())[which])
             with suppress(ProcessLookupError):
-                found = Process.of(process.pid)
+                current = Process.of(process.pid)
                 # `is_alive` allows for a clock that was set. Here it would be another process with this number.
-                if process.is_alive and abs(found.create_time - process.create_time) < 1:
+                if process.is_alive and abs(current.create_time - process.create_time) < 1:
                     os.kill(process.pid, with_signal)
                     return True
             return False

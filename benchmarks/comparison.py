@@ -41,7 +41,7 @@ class Cell:
     @property
     def medians(self) -> dict[str, float]:
         """The median of each metric."""
-        return medians([each for each in self.rounds if each])
+        return medians([figures for figures in self.rounds if figures])
 
 
 @frozen
@@ -111,8 +111,8 @@ class Spread:
 def ratios(ours: Cell, other: Cell, metric: str) -> Spread | None:
     """Our figure over the other's, round by round; ``None`` if no round has both."""
     pairs = zip(ours.rounds, other.rounds, strict=False)
-    found = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
-    return Spread(statistics.median(found), min(found), max(found), len(found)) if found else None
+    per_round = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
+    return Spread(statistics.median(per_round), min(per_round), max(per_round), len(per_round)) if per_round else None
 
 
 @frozen
@@ -145,7 +145,7 @@ def judge(goal: Goal, row: Row, outcomes: Sequence[Outcome]) -> Judgement:
         outcomes: of its points, each at most once.
     """
     x = row.points[0].x if goal.x is None else goal.x
-    outcome = next((each for each in outcomes if (each.row, each.x) == (row.name, x)), None)
+    outcome = next((outcome for outcome in outcomes if (outcome.row, outcome.x) == (row.name, x)), None)
     ours = outcome.cell(goal.engine) if outcome else None
     peer = outcome.cell(goal.peer) if outcome else None
     if ours is None or goal.metric not in ours.medians:
@@ -194,11 +194,11 @@ def run_point(
         report: gets a line before each measurement and one after it.
     """
     state = machine.state()
-    found: dict[str, list[Measurement]] = {name: [] for name in engines}
+    measurements: dict[str, list[Measurement]] = {name: [] for name in engines}
     for number in range(rounds):
         first = number % len(engines)
         for name in (*engines[first:], *engines[:first]):
-            if found[name] and found[name][-1].reason:
+            if measurements[name] and measurements[name][-1].reason:
                 continue  # what is missing or fails once does so again
             where = f"{row.name}, {row.axis} {point.x:g}" if row.axis else row.name
             report(f"{where}, round {number + 1} of {rounds}: {name} …")
@@ -206,18 +206,18 @@ def run_point(
             measured = (
                 Measurement(reason=missing) if missing else measure(ENGINES[name], row, point, seed=seed, conf=conf)
             )
-            found[name].append(measured)
+            measurements[name].append(measured)
             report(f"  {_said(measured, row)}")
     cells = [
         Cell(
             name,
             point.x,
-            tuple(each.figures for each in each_round),
+            tuple(measurement.figures for measurement in each_round),
             each_round[-1].reason,
             each_round[-1].is_wrong,
             each_round[-1].trend,
         )
-        for name, each_round in found.items()
+        for name, each_round in measurements.items()
     ]
     date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
     return Outcome(row.name, point.x, date, is_quick, seed, machine.describe(), state, tuple(cells))

@@ -296,15 +296,15 @@ def kill_jvm(process: subprocess.Popen[bytes]) -> float:
 
 def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     """The batches of an output by time, and which differ from an earlier run of the same batch."""
-    found: dict[int, Any] = {}
+    batches: dict[int, Any] = {}
     differ = []
     for path in sorted((folder / "out").glob(f"{name}-*[0-9]"), key=lambda path: path.stat().st_mtime_ns):
         batch_ms = int(path.name.split("-")[1])
         records = json.loads(path.read_text())
-        if batch_ms in found and found[batch_ms] != records:
+        if batch_ms in batches and batches[batch_ms] != records:
             differ.append(f"{name} of {batch_ms}")
-        found[batch_ms] = records
-    return found, differ
+        batches[batch_ms] = records
+    return batches, differ
 
 
 def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) -> dict[str, Any]:
@@ -367,38 +367,38 @@ def main() -> None:
     threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
     began = time.monotonic()
     kills = drawn(rng, options.kills)
-    for number, each in enumerate(kills, 1):
-        what = kill(each, folder, launch(folder, port, options.interval), source)
-        print(f"kill {number} of {len(kills)}: {each.after_s:.2f} s after {each.since}: {what}", flush=True)
+    for number, kill_plan in enumerate(kills, 1):
+        what = kill(kill_plan, folder, launch(folder, port, options.interval), source)
+        print(f"kill {number} of {len(kills)}: {kill_plan.after_s:.2f} s after {kill_plan.since}: {what}", flush=True)
     process = launch(folder, port, options.interval)
     await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)
-    found: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(each.of_jvm for each in kills)}
-    found |= {f"of them after {since}": sum(each.since == since for each in kills) for since in MOMENTS}
-    found["seed"] = options.seed
+    results: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(kill_plan.of_jvm for kill_plan in kills)}
+    results |= {f"of them after {since}": sum(kill_plan.since == since for kill_plan in kills) for since in MOMENTS}
+    results["seed"] = options.seed
     stopped_ms = round(time.time() * 1000)
     # None where it does not end.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S + 60)
     code = process.poll()
-    found["exit code of the last run"] = code
+    results["exit code of the last run"] = code
     process.kill()
     source.shutdown()
     source.server_close()
-    found |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
-    found["seconds"] = round(time.monotonic() - began)
-    for name, value in found.items():
+    results |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
+    results["seconds"] = round(time.monotonic() - began)
+    for name, value in results.items():
         print(f"{name}: {value}")
     faults = ("lost", "batches missing", "batches that differ when run again", "wrong states and windows")
     few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
     if few:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
-    if not found["lines of files"]:
+    if not results["lines of files"]:
         print("no file was read")
-    if few or not found["lines of files"] or code != 0 or any(found[name] for name in faults):
+    if few or not results["lines of files"] or code != 0 or any(results[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

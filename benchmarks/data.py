@@ -101,10 +101,10 @@ def window_sums(batches: list[list[tuple[int, int]]], slides: int) -> list[int]:
 def largest_totals(batches: Iterable[list[tuple[int, int]]]) -> list[int]:
     """The largest total that a key has after each batch."""
     totals: Counter[int] = Counter()
-    largest, found = 0, []
+    largest, maxima = 0, []
     for batch in batches:
         for key, value in batch:
             totals[key] += value
             largest = max(largest, totals[key])
-        found.append(largest)
-    return found
+        maxima.append(largest)
+    return maxima

@@ -25,7 +25,8 @@ class Crowd(Receiver):
     """Stores the numbers below ``count``, each from one of many threads."""
 
     def __init__(self, count, threads):
-        self.count, self.threads = count, threads
+        self.count = count
+        self.threads = threads
 
     def onStart(self):
         """Start them all."""

@@ -34,7 +34,9 @@ class Recorder:
     """
 
     def __init__(self, part: str, output: Path, rate: int) -> None:
-        self._part, self._output, self._rate = part, output, rate
+        self._part = part
+        self._output = output
+        self._rate = rate
         self._thread: threading.Thread | None = None
         self.problem = ""
 
@@ -90,7 +92,7 @@ def main(
     rows = make_rows(machine.cores(), is_quick=quick)
     if name not in rows:
         raise click.UsageError(f"no row {name!r}; rows: {', '.join(rows)}")
-    points = {each.x: each for each in rows[name].points}
+    points = {point.x: point for point in rows[name].points}
     if point is not None and point not in points:
         raise click.UsageError(f"row {name} has no point {point:g}; it has: {', '.join(f'{x:g}' for x in points)}")
     if not _PY_SPY.exists():

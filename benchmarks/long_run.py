@@ -94,7 +94,7 @@ class Run:
             "| memory, MB | after a third | at the end | growth over the last two thirds |",
             "|---|---:|---:|---:|",
         ]
-        middle = next(each for each in self.samples if each.elapsed_s >= self.samples[-1].elapsed_s * _SETTLED)
+        middle = next(sample for sample in self.samples if sample.elapsed_s >= self.samples[-1].elapsed_s * _SETTLED)
         for role in ROLES:
             first, last = (getattr(sample, role) for sample in (middle, self.samples[-1]))
             lines.append(f"| {role} | {first:,.0f} | {last:,.0f} | {growth_mb(self.samples, role):+.1f} |")
@@ -108,9 +108,9 @@ class Run:
     def draw(self, path: Path) -> Path:
         """Plot memory over batches; returns the path."""
         figure, axes = plots.new_figure()
-        shown = self.samples[:: -(-len(self.samples) // _MAX_DRAWN)]
+        drawn = self.samples[:: -(-len(self.samples) // _MAX_DRAWN)]
         for role in ROLES:
-            axes.plot([each.batches for each in shown], [getattr(each, role) for each in shown], label=role)
+            axes.plot([sample.batches for sample in drawn], [getattr(sample, role) for sample in drawn], label=role)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("batches")
@@ -135,7 +135,7 @@ def growth_mb(samples: Sequence[Sample], role: str) -> float:
     times = [sample.elapsed_s for sample in settled]
     values: list[float] = [getattr(sample, role) for sample in settled]
     mean_time, mean_value = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((each - mean_time) ** 2 for each in times)
+    spread = sum((moment - mean_time) ** 2 for moment in times)
     if not spread:
         return 0.0
     product = sum((one - mean_time) * (other - mean_value) for one, other in zip(times, values, strict=True))

@@ -21,7 +21,7 @@ def cores() -> int:
 
 def describe() -> dict[str, str]:
     """Machine and versions, by what they are called."""
-    found = {
+    facts = {
         "processor": f"{_processor()}, {cores()} cores in use",
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
@@ -31,10 +31,10 @@ def describe() -> dict[str, str]:
     }
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            facts[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            facts[package] = "not installed"
+    return facts
 
 
 def state() -> str:

@@ -36,7 +36,8 @@ class Eager(Receiver):
     """Stores as much as the limiter lets pass, and records when."""
 
     def __init__(self, form, notes):
-        self.form, self.notes = form, notes
+        self.form = form
+        self.notes = notes
 
     def onStart(self):
         """Watch the limiter, start the threads."""

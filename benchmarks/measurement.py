@@ -102,26 +102,26 @@ def measure(
     first = result.batches[0]
     began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
     usage = watch.usage(began_s, result.batches[-1].end_s)
-    found = figures(result, usage, began_s, row.warm_up + point.warm_up, task.warm_up)
-    return Measurement(found, tuple(trend(result.batches)))
+    metrics = figures(result, usage, began_s, row.warm_up + point.warm_up, task.warm_up)
+    return Measurement(metrics, tuple(trend(result.batches)))
 
 
 def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[str, str]) -> Task:
     """The task of an engine at a point of a row, without ports."""
-    given: dict[str, Any] = {**point.task, **engine.settings, "work": row.work, "seed": seed}
-    given["warm_up"] = point.pace.warm_up * point.receivers
-    given["conf"] = {
+    parameters: dict[str, Any] = {**point.task, **engine.settings, "work": row.work, "seed": seed}
+    parameters["warm_up"] = point.pace.warm_up * point.receivers
+    parameters["conf"] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(given.get("cores", 2)),
+        "spark.sql.shuffle.partitions": str(parameters.get("cores", 2)),
         **point.task.get("conf", {}),
         **engine.settings.get("conf", {}),
         **conf,
     }
-    seconds = given.get("batches", 0) * given.get("interval_s", 1.0)
+    seconds = parameters.get("batches", 0) * parameters.get("interval_s", 1.0)
     if point.pace.burst:
-        seconds = given["records"] / point.pace.burst * point.pace.period_s
-    return Task(**{"deadline_s": 300.0 + 3 * seconds, **given})
+        seconds = parameters["records"] / point.pace.burst * point.pace.period_s
+    return Task(**{"deadline_s": 300.0 + 3 * seconds, **parameters})
 
 
 def check(task: Task, lines: Lines, receivers: int, result: Result) -> str:
@@ -132,17 +132,19 @@ def check(task: Task, lines: Lines, receivers: int, result: Result) -> str:
         return _difference(_expected_of_queues(task), result.answer)
     if result.records != task.records:
         return f"{result.records:,} records in batches, {task.records:,} were sent"
-    each = task.records // receivers
+    per_receiver = task.records // receivers
     if task.work == "topk":
         first, tops = 0, []
-        for batch in (each for each in result.batches if each.records):
+        for batch in (batch for batch in result.batches if batch.records):
             tops.append(data.top(lines.words(first, first + batch.records)))
             first += batch.records
         return _difference(tops, result.answer)
     if task.work == "wordcount":
-        counts = {word: count * receivers for word, count in lines.words(0, each).items()}
+        counts = {word: count * receivers for word, count in lines.words(0, per_receiver).items()}
         return _difference(data.digest(counts), result.answer)
-    return _difference(receivers * (lines.matches(each) if task.work == "grep" else each), result.answer)
+    return _difference(
+        receivers * (lines.matches(per_receiver) if task.work == "grep" else per_receiver), result.answer
+    )
 
 
 def _expected_of_queues(task: Task) -> list[int]:
@@ -152,8 +154,8 @@ def _expected_of_queues(task: Task) -> list[int]:
     return data.window_sums(batches, task.slides) if task.work == "window" else data.largest_totals(batches)
 
 
-def _difference(expected: Any, found: Any) -> str:
-    return "" if expected == found else f"wrong answer: {str(found)[:200]}, expected {str(expected)[:200]}"
+def _difference(expected: Any, actual: Any) -> str:
+    return "" if expected == actual else f"wrong answer: {str(actual)[:200]}, expected {str(expected)[:200]}"
 
 
 def environment() -> dict[str, str]:

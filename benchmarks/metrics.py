@@ -67,36 +67,36 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
     warm_up += next((index for index, batch in enumerate(result.batches) if batch.records), 0)
     later = result.batches[warm_up:] or result.batches[-1:]
     full = _full(later)
-    found = {
+    metrics = {
         "cpu_ms_per_batch": usage.cpu_s / len(result.batches) * 1000,
         "driver_cpu_ms_per_batch": usage.cpu_of_role_s.get("driver", 0.0) / len(result.batches) * 1000,
         "memory_mb": usage.peak_mb,
     }
-    found |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
+    metrics |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
     if len(result.batches) > 1:  # else the engine has no batches
-        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in full)
-        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in full], 0.99)
+        metrics["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in full)
+        metrics["processing_p99_ms"] = quantile([batch.processing_ms for batch in full], 0.99)
         waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
         if waits_ms:
-            found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
+            metrics["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.started_s:
-        found["from_start_s"] = result.batches[-1].end_s - result.started_s
+        metrics["from_start_s"] = result.batches[-1].end_s - result.started_s
     if (records := result.records - sent_before) > 0:
-        found["records_per_s"] = records / took_s
-        found["cpu_us_per_record"] = usage.cpu_s / records * 1e6
+        metrics["records_per_s"] = records / took_s
+        metrics["cpu_us_per_record"] = usage.cpu_s / records * 1e6
         # An engine of a single process receives in that one.
         receiver_s = usage.busiest_worker_s or (usage.cpu_s if not usage.cpu_of_role_s.get("jvm") else 0.0)
         if receiver_s:
-            found["records_per_core_s"] = records / receiver_s
+            metrics["records_per_core_s"] = records / receiver_s
     if result.delays_ms:
         # Half of them at most, for an engine that has no batches or few.
         skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)
         delays = result.delays_ms[skipped:]
-        found["end_to_end_p50_ms"] = statistics.median(delays)
-        found["end_to_end_p99_ms"] = quantile(delays, 0.99)
+        metrics["end_to_end_p50_ms"] = statistics.median(delays)
+        metrics["end_to_end_p99_ms"] = quantile(delays, 0.99)
     if len(full) >= 8:
-        found["drift"] = _drift(full)
-    return found
+        metrics["drift"] = _drift(full)
+    return metrics
 
 
 def trend(batches: Sequence[Batch], buckets: int = 50) -> list[tuple[float, float]]:
@@ -125,5 +125,5 @@ def _drift(batches: Sequence[Batch]) -> float:
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The median of each metric that all rounds have."""
-    names = [name for name in METRICS if all(name in each for each in rounds)] if rounds else []
-    return {name: statistics.median(each[name] for each in rounds) for name in names}
+    names = [name for name in METRICS if all(name in metrics for metrics in rounds)] if rounds else []
+    return {name: statistics.median(metrics[name] for metrics in rounds) for name in names}

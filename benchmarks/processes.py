@@ -41,7 +41,7 @@ class Process:
 
 def processes_of(session: int) -> dict[int, Process]:
     """The processes of a session by their ids."""
-    found = {}
+    processes = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # A process may end while it is read.
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -54,8 +54,8 @@ def processes_of(session: int) -> dict[int, Process]:
             role = "driver" if pid == session else "workers" if is_python else "jvm"
             pages = (stat.parent / "statm").read_text().split()
             mb = (int(pages[1]) - int(pages[2])) * _PAGE_BYTES / 1e6
-            found[pid] = Process(role, sum(map(int, fields[11:13])) / _TICKS_PER_S, mb)
-    return found
+            processes[pid] = Process(role, sum(map(int, fields[11:13])) / _TICKS_PER_S, mb)
+    return processes
 
 
 def end_session(session: int, timeout_s: float = 10.0) -> None:
@@ -115,7 +115,8 @@ class Watch:
     """
 
     def __init__(self, session: int, period_s: float = 0.25) -> None:
-        self._session, self._period_s = session, period_s
+        self._session = session
+        self._period_s = period_s
         self._stopped = threading.Event()
         self._samples: list[tuple[float, dict[int, Process]]] = []
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -136,8 +137,8 @@ class Watch:
         used = {pid: _cpu_of(pid, samples) for processes in samples for pid in processes}
         roles = {pid: process.role for processes in samples for pid, process in processes.items()}
         return Usage(
-            max(sum(each.values()) for each in of_role),
-            {role: max(each[role] for each in of_role) for role in ROLES},
+            max(sum(sample.values()) for sample in of_role),
+            {role: max(sample[role] for sample in of_role) for role in ROLES},
             {role: sum(spent for pid, spent in used.items() if roles[pid] == role) for role in ROLES},
             max((spent for pid, spent in used.items() if roles[pid] == "workers"), default=0.0),
         )

@@ -103,7 +103,7 @@ def main(batches: int, api: str) -> None:
 
     ssc.addStreamingListener(Completed())
     ssc.start()
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     number, deadline = 0, time.monotonic() + 600
     with counted() as calls:
         while number < SETTLED + batches:
@@ -120,11 +120,11 @@ def main(batches: int, api: str) -> None:
             if any(words):
                 number += 1
                 if number > SETTLED:
-                    found.update(calls)
+                    totals.update(calls)
     ssc.stop(stopSparkContext=True)
-    print(f"{sum(found.values()) / batches:.1f} calls a batch")
+    print(f"{sum(totals.values()) / batches:.1f} calls a batch")
     print(f"job p50 {statistics.median(took_ms[-batches:]):.1f} ms\n\n| calls a batch | thread and call |\n|---|---|")
-    for name, count in found.most_common():
+    for name, count in totals.most_common():
         print(f"| {count / batches:.1f} | {name} |")
 
 

@@ -49,7 +49,7 @@ def resident_mb(pid):
 
 def slope(points):
     """The slope of the line through points, by least squares."""
-    mean_x, mean_y = (sum(each) / len(points) for each in zip(*points, strict=True))
+    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 

@@ -50,7 +50,9 @@ class Sender:
     """
 
     def __init__(self, lines: Lines, num_lines: int, ports: int = 1, pace: Pace | None = None) -> None:
-        self._lines, self._num_lines, self._pace = lines, num_lines, pace or Pace()
+        self._lines = lines
+        self._num_lines = num_lines
+        self._pace = pace or Pace()
         self._closed = threading.Event()
         self._failed: list[OSError] = []
         self._lock = threading.Lock()
@@ -63,7 +65,7 @@ class Sender:
     @property
     def ports(self) -> list[int]:
         """Where it listens."""
-        return [int(each.getsockname()[1]) for each in self._sockets]
+        return [int(sock.getsockname()[1]) for sock in self._sockets]
 
     @property
     def began_at(self) -> float:
@@ -74,8 +76,8 @@ class Sender:
     def close(self) -> None:
         """Send nothing more."""
         self._closed.set()
-        for each in self._sockets:
-            each.close()
+        for sock in self._sockets:
+            sock.close()
 
     def __enter__(self) -> Self:
         """The sender."""

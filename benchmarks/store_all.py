@@ -95,7 +95,8 @@ with tempfile.TemporaryDirectory() as name:
     folder, before = Path(name), peak_mb()
     _took_s, blocks = store(megabytes(), folder)
     print(
-        f"{large} records of 1 MB: {len(blocks)} blocks, of {max(each.num_bytes for each in blocks) >> 20} MB at most; "
+        f"{large} records of 1 MB: {len(blocks)} blocks, the largest of "
+        f"{max(block.num_bytes for block in blocks) >> 20} MB; "
         f"peak memory {before:.0f} MB before, {peak_mb():.0f} MB after"
     )
     for kind, make in KINDS.items():

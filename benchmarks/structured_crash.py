@@ -267,14 +267,14 @@ def main() -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         raise SystemExit(f"FAILED: the program does not stop; its log is {folder / 'log'}") from None
-    found = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
-    found["kills with a batch uncommitted"] = uncommitted
-    found |= check(folder, source.acknowledged)
-    found["seconds"] = round(time.monotonic() - began)
-    for name, value in found.items():
+    results = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
+    results["kills with a batch uncommitted"] = uncommitted
+    results |= check(folder, source.acknowledged)
+    results["seconds"] = round(time.monotonic() - began)
+    for name, value in results.items():
         print(f"{name}: {value}")
     few = source.acknowledged < LEAST_RECORDS * max(options.kills, 1)
-    faulty = code != 0 or any(found[name] for name in FAULTS)
+    faulty = code != 0 or any(results[name] for name in FAULTS)
     if few or faulty:
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)

@@ -121,8 +121,8 @@ def main(rounds: int, batches: int, interval: float, event_log: bool) -> None:
         for number in range(rounds):
             # Alternately first: what grows over the run favours neither.
             order = (on, off) if number % 2 else (off, on)
-            found = {chosen["spark.penstock.ui.enabled"]: run(sc, batches, interval, chosen) for chosen in order}
-            pairs.append((found["true"], found["false"]))
+            blocks = {chosen["spark.penstock.ui.enabled"]: run(sc, batches, interval, chosen) for chosen in order}
+            pairs.append((blocks["true"], blocks["false"]))
             with_it, without = pairs[-1]
             click.echo(
                 f"round {number + 1}: processing {without.delay_ms:.2f} ms without, {with_it.delay_ms:.2f} ms with: "

@@ -34,7 +34,8 @@ class LinePartition(StatelessSourcePartition[str]):
     def __init__(self, port: int, records: int, deadline_s: float) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port))
         self._connection.setblocking(False)
-        self._rest, self._remaining = b"", records
+        self._rest = b""
+        self._remaining = records
         self._deadline = time.monotonic() + deadline_s
         self._is_idle = False
 
