@@ -1,4 +1,4 @@
-"""Runs the engines of a row alternately and gathers what the rounds gave, in a form that files hold."""
+"""Runs the engines of a row alternately, and collects the results of the rounds in a form that can be saved."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Outcome:
 
     @property
     def failures(self) -> list[str]:
-        """What went wrong with Penstock, and every wrong answer."""
+        """The failures of Penstock, and every wrong answer."""
         return [
             f"{self.row}, {cell.engine} at {cell.x:g}: {cell.reason}"
             for cell in self.cells
@@ -87,7 +87,7 @@ class Outcome:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder, over what the row gave before at this point."""
+        """Write the outcome into a folder, replacing the row's earlier outcome at this point."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.row}-{self.x:.15g}.json"
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
@@ -100,7 +100,7 @@ class Outcome:
 
 @frozen
 class Spread:
-    """Ratios of the rounds of two engines: their median, least and largest, and how many there are."""
+    """Ratios of two engines over the rounds: median, minimum, maximum and number."""
 
     median: float
     least: float
@@ -117,15 +117,15 @@ def ratios(ours: Cell, other: Cell, metric: str) -> Spread | None:
 
 @frozen
 class Judgement:
-    """What the figures say about a goal.
+    """Whether the figures meet a goal.
 
     Attributes:
         is_met: whether it is met; ``None`` if figures are missing.
         figure: the median of the engine's metric.
         ratio: to the peer, if the goal is a ratio.
-        limit: the most that the goal allows or asks for, if it is not a ratio.
+        limit: the value that the goal allows or requires, if it is not a ratio.
         slower: how many times as fast as the engine the limit is.
-        rounds: how many there were.
+        rounds: number of rounds.
     """
 
     is_met: bool | None = None
@@ -181,7 +181,7 @@ def run_point(
     conf: Mapping[str, str],
     report: Callable[[str], object],
 ) -> Outcome:
-    """Run a row at a point: in each round every engine once; each round begins with another engine.
+    """Run a row at a point. Each round runs every engine once, and starts with another engine.
 
     Args:
         row: to run.
@@ -199,7 +199,7 @@ def run_point(
         first = number % len(engines)
         for name in (*engines[first:], *engines[:first]):
             if measurements[name] and measurements[name][-1].reason:
-                continue  # what is missing or fails once does so again
+                continue  # an engine that is missing or failed once would fail again
             where = f"{row.name}, {row.axis} {point.x:g}" if row.axis else row.name
             report(f"{where}, round {number + 1} of {rounds}: {name} …")
             missing = ENGINES[name].reason_not_available

@@ -17,7 +17,7 @@ from benchmarks.processes import ends_on_sigterm, processes_of
 from benchmarks.rows import make_rows
 from penstock_cli.java import ensure_java
 
-#: Which processes: the Python driver, or Spark's Python workers, the receiver's among them.
+#: The processes to profile: the Python driver, or Spark's Python workers including the receiver's.
 PARTS = ("driver", "workers")
 
 _PY_SPY = Path(sys.executable).with_name("py-spy")
@@ -30,7 +30,7 @@ class Recorder:
     Args:
         part: which processes.
         output: the SVG file.
-        rate: samples a second.
+        rate: samples per second.
     """
 
     def __init__(self, part: str, output: Path, rate: int) -> None:
@@ -41,7 +41,7 @@ class Recorder:
         self.problem = ""
 
     def start(self, session: int) -> None:
-        """Attach to a program once it has the processes."""
+        """Attach to a program once its processes run."""
         self._thread = threading.Thread(target=self._record, args=(session,), daemon=True)
         self._thread.start()
 
@@ -62,7 +62,7 @@ class Recorder:
             self.problem = (ran.stderr or ran.stdout).strip() or f"py-spy exited with {ran.returncode}"
 
     def _find(self, session: int) -> int:
-        """The driver, or the daemon that forks the workers once it has one; 0 if there is none in time."""
+        """The pid of the driver, or of the daemon that forks the workers; 0 if it does not start in time."""
         if self._part == "driver":
             return session
         deadline = time.monotonic() + _START_S

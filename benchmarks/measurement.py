@@ -23,19 +23,19 @@ from benchmarks.rows import Point, Row
 from benchmarks.sender import Sender
 
 ROOT = Path(__file__).parents[1]
-# For the start and the end of Spark, beside the task's own deadline.
+# Time for the start and the end of Spark, in addition to the task's own deadline.
 _START_S = 120.0
 
 
 @frozen
 class Measurement:
-    """What one run of one engine gave.
+    """The result of one run of one engine.
 
     Attributes:
-        figures: by metric; empty when there are none.
+        figures: by metric; empty if there are none.
         trend: the processing delay over the number of batches run.
         reason: why there are no figures.
-        is_wrong: whether the engine failed or gave a wrong answer, where an engine may also lack something.
+        is_wrong: whether the engine failed or gave a wrong answer; false if it only lacks something.
     """
 
     figures: Mapping[str, float] = field(factory=dict)
@@ -57,11 +57,11 @@ def measure(
 
     Args:
         engine: must be available.
-        row: says what is done.
-        point: at which size.
-        seed: of the data.
-        conf: configuration of Spark, over the row's and the engine's.
-        beside: called with the id of the program's process once it runs.
+        row: the work.
+        point: the size.
+        seed: seed of the data.
+        conf: configuration of Spark, which overrides the row's and the engine's.
+        beside: called with the program's process id once it runs.
     """
     lines = Lines(seed, point.line_bytes)
     task = make_task(engine, row, point, seed, conf or {})
@@ -125,7 +125,7 @@ def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[s
 
 
 def check(task: Task, lines: Lines, receivers: int, result: Result) -> str:
-    """Compare a result with that of plain Python on the same data; says what differs, empty if nothing does."""
+    """Compare a result with plain Python's on the same data; return the difference, or an empty text."""
     if not result.batches:
         return "no batch ran"
     if task.work not in LINE_WORKS:
@@ -165,7 +165,7 @@ def environment() -> dict[str, str]:
 
 
 def _last_error(errors: str, code: int) -> str:
-    """What a program said before it failed: the last line that names an exception, else its last line."""
+    """The last line of a failed program's output that names an exception, or else its last line."""
     said = [line.strip() for line in errors.splitlines() if line.strip()]
     named = [line for line in said if "Error" in line.split(":")[0] or "Exception" in line.split(":")[0]]
     return f"exit code {code}: {(named or said or ['no message'])[-1][:300]}"

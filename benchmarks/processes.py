@@ -76,7 +76,7 @@ def end_session(session: int, timeout_s: float = 10.0) -> None:
 
 @contextlib.contextmanager
 def ends_on_sigterm() -> Iterator[None]:
-    """SIGTERM raises SystemExit, so that what this process started ends with it, as on Ctrl-C."""
+    """Make SIGTERM raise SystemExit, so that child processes end with this one, as on Ctrl-C."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -86,13 +86,13 @@ def ends_on_sigterm() -> Iterator[None]:
 
 @frozen
 class Usage:
-    """What the processes of a session used between two moments.
+    """The resources that the processes of a session used between two moments.
 
     Attributes:
-        peak_mb: the most memory of all together.
-        peak_of_role_mb: the most of those of each role together.
-        cpu_of_role_s: CPU time of each role.
-        busiest_worker_s: CPU time of the worker that used most, which is the receiver's where nothing else happens.
+        peak_mb: peak memory of all processes together.
+        peak_of_role_mb: peak memory of all processes of a role together, by role.
+        cpu_of_role_s: CPU time by role.
+        busiest_worker_s: CPU time of the busiest worker, which is the receiver's if little else runs.
     """
 
     peak_mb: float = 0.0
@@ -111,7 +111,7 @@ class Watch:
 
     Args:
         session: the id of its first process.
-        period_s: between two samples; in the beginning less, so that a short program is seen after its start, too.
+        period_s: seconds between two samples; shorter at the beginning, so that a short program is sampled as well.
     """
 
     def __init__(self, session: int, period_s: float = 0.25) -> None:
@@ -128,7 +128,7 @@ class Watch:
         self._thread.join()
 
     def usage(self, from_s: float, to_s: float) -> Usage:
-        """What was used between two moments, in seconds of the epoch, to the next sample."""
+        """The usage between two moments, in seconds of the epoch, rounded out to the next samples."""
         inside = [sample for sample in self._samples if from_s - self._period_s <= sample[0] <= to_s + self._period_s]
         samples = [processes for _, processes in inside or self._samples[-1:]]
         if not samples:
@@ -156,6 +156,6 @@ def _total_mb(processes: Mapping[int, Process], role: str) -> float:
 
 
 def _cpu_of(pid: int, samples: list[dict[int, Process]]) -> float:
-    """What a process used; one that started later counts from its start."""
+    """CPU time of a process; one that started later counts from its start."""
     before = samples[0][pid].cpu_s if pid in samples[0] else 0.0
     return next(processes[pid].cpu_s for processes in reversed(samples) if pid in processes) - before

@@ -58,7 +58,7 @@ from penstock.wire.token import Token
 
 SIMULATORS = 2
 RECORDS, BLOCK_BYTES = 1000, 100_000
-# The server that does nothing, and silent receivers, are measured for a quarter of the time.
+# The server that does nothing and the silent receivers are measured for this fraction (1/4) of the time.
 SHARE = 4
 CONTEXT = multiprocessing.get_context("spawn")
 #: Columns of the table; pairs are median and p99.
@@ -79,7 +79,7 @@ COLUMNS = (
 
 
 class Load(NamedTuple):
-    """What is simulated.
+    """One simulated load.
 
     Attributes:
         receivers: how many.
@@ -106,7 +106,7 @@ class Silent(Receiver):
 
 
 class SparkContext:
-    """What the tracker asks of Spark's."""
+    """The part of Spark's SparkContext that the tracker uses."""
 
     applicationId, master, defaultParallelism, _jvm = "app-scale", "spark://simulated", 1000, None
 
@@ -125,7 +125,7 @@ class Job:
         self._ended = threading.Event()
 
     def start(self):
-        """The simulators start receivers."""
+        """Nothing to do: the simulators start receivers."""
 
     def cancel(self):
         """End."""
@@ -164,7 +164,7 @@ class Offered(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What accepting blocks took.
+    """The cost of accepting blocks.
 
     Attributes:
         blocks_per_s: how many were accepted, until the last one was.
@@ -233,12 +233,12 @@ def simulate(pipe, locations, secret, stream_ids, load, options):
 
 
 def offer(stream_ids, report, begin, load, seconds, hosts):
-    """Let each receiver store blocks at an even pace and report them; return what that took."""
+    """Let each receiver store blocks at an even pace and report them; return the measurements."""
     queues = {stream_id: queue.Queue() for stream_id in stream_ids}
     reports, delays = [], []
 
     def take_waiting(waiting):
-        """Everything that waits in a queue, at least one item; nothing after ``None``."""
+        """All items that wait in a queue, at least one; an empty list after ``None``."""
         items = []
         while (item := waiting.get()) is not None:
             items.append(item)
@@ -378,7 +378,7 @@ def run(result, load, options):
 
 
 def measure(pipes, seconds, on_second):
-    """Have the simulated receivers offer blocks for some seconds; return what accepting them took.
+    """Let the simulated receivers offer blocks for some seconds; return the cost of accepting them.
 
     Everything is counted until the last block is accepted.
     """
@@ -422,7 +422,7 @@ def _pair(delays):
 
 
 def batch(tracker, number, load, options):
-    """What the generator asks of the tracker for one batch."""
+    """The generator's calls to the tracker for one batch."""
     time_ms, stream_ids = number * 1000, range(load.receivers)
     tracker.allocate_blocks_to_batch(time_ms)
     for stream_id in stream_ids:

@@ -1,4 +1,4 @@
-"""Serves text lines to the measured programs: as fast as they take them, at a pace, or none."""
+"""Serves text lines to the measured programs: as fast as they read, at a constant pace, or none at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTION_S = 1.0
 
 @frozen
 class Pace:
-    """How lines are sent.
+    """The pace at which lines are sent.
 
     Attributes:
         burst: lines that are sent together; 0: all at once, as fast as they are taken.
@@ -64,7 +64,7 @@ class Sender:
 
     @property
     def ports(self) -> list[int]:
-        """Where it listens."""
+        """The ports on which it listens."""
         return [int(sock.getsockname()[1]) for sock in self._sockets]
 
     @property
@@ -74,7 +74,7 @@ class Sender:
             return min(self._began_at, default=0.0)
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending, and close all connections."""
         self._closed.set()
         for sock in self._sockets:
             sock.close()

@@ -75,7 +75,7 @@ def run(estimator: str, seconds: float) -> list[Batch]:
         if not batches:
             nonlocal started_s
             started_s = began_s
-        # What counting takes is part of what a batch costs anyway.
+        # The counting itself is part of the fixed cost of a batch.
         left_s = max(FIXED_S - (time.time() - began_s), 0.0) + count / capacity(began_s - started_s, seconds)
         time.sleep(left_s)
         batches.append(Batch(began_s - started_s, count, time.time() - began_s))

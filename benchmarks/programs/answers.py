@@ -28,7 +28,7 @@ class Answers:
         self.delays_ms: list[float] = []
 
     def add_number(self, number: int) -> None:
-        """Add what a batch counted."""
+        """Add the counts of a batch."""
         self._number += number
 
     def add_words(self, counts: Iterable[tuple[str, int]]) -> None:

@@ -77,18 +77,18 @@ class LineSource(DynamicSource[str]):
 
 
 class CallPartition(StatelessSinkPartition[Any]):
-    """Gives all that arrives to a function."""
+    """Passes every item to a function."""
 
     def __init__(self, take: Any) -> None:
         self._take = take
 
     def write_batch(self, items: list[Any]) -> None:
-        """Give it to the function."""
+        """Call the function with the items."""
         self._take(items)
 
 
 class CallSink(DynamicSink[Any]):
-    """Gives all that arrives to a function."""
+    """Passes every item to a function."""
 
     def __init__(self, take: Any) -> None:
         self._take = take
