@@ -198,11 +198,7 @@ class Plugins:
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
         """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
 
-        The configuration sets the options that ``options`` (name → value, text is converted) does not.
-
-        Raises:
-            UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
-            ConfigurationError: an option is missing or its value is invalid.
+        The configuration sets the options that ``options`` does not. Raises as ``spec`` and ``read_options`` do.
         """
         spec = self.spec(hook, name)
         values = read_options(spec, options, settings)

@@ -76,7 +76,7 @@ class ReceiverSupervisor:
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
-        self._state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
+        self.state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
         # Guards the state, and the order of the effects that return at once.
         self._lock = threading.Lock()
         # Set to wake who waits: for a restart, and for the end.
@@ -86,7 +86,7 @@ class ReceiverSupervisor:
             receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
         )
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
-        self._limiter = RateLimiter(self._clock, self._state.rate, settings.burst_ms, self._held.hold)
+        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._held.hold)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
         self._generator = BlockGenerator(self, settings, self._clock, self._held.hold)
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
@@ -99,10 +99,6 @@ class ReceiverSupervisor:
     # -- state --
 
     @property
-    def state(self) -> RunningReceiver:
-        return self._state
-
-    @property
     def is_terminated(self) -> bool:
         """Whether the receiver was stopped for good and everything it took is stored or lost."""
         return self._terminated.is_set()
@@ -110,7 +106,7 @@ class ReceiverSupervisor:
     @property
     def is_deregistered(self) -> bool:
         """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
-        return isinstance(self._state.state, Terminated) and self._state.state.is_deregistered
+        return isinstance(self.state.state, Terminated) and self.state.state.is_deregistered
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has."""
@@ -122,7 +118,7 @@ class ReceiverSupervisor:
         Raises:
             BaseException: the error that stopped it.
         """
-        terminated, state = self.await_end(timeout_s), self._state.state
+        terminated, state = self.await_end(timeout_s), self.state.state
         if terminated and isinstance(state, Terminated) and state.error is not None:
             raise state.error
         return terminated
@@ -152,7 +148,7 @@ class ReceiverSupervisor:
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self.take(events.StopRequested(message, error))
-        while (deadline_ms := self._state.deadline_ms) is not None and not self._terminated.is_set():
+        while (deadline_ms := self.state.deadline_ms) is not None and not self._terminated.is_set():
             # onStart runs, and its end continues the stop.
             self._clock.wait_for(deadline_ms - self._clock.monotonic_ms(), self._terminated)
             self.take(events.Tick())
@@ -181,9 +177,9 @@ class ReceiverSupervisor:
     def take(self, event: Event) -> None:
         """Give an event to the life cycle of the receiver and carry out the effects."""
         with self._lock:
-            before = self._state
-            self._state, effects = step(before, event, self._clock.monotonic_ms())
-            self._apply(before, self._state)
+            before = self.state
+            self.state, effects = step(before, event, self._clock.monotonic_ms())
+            self._apply(before, self.state)
         self._carry_out(effects)
 
     def _apply(self, before: RunningReceiver, after: RunningReceiver) -> None:
@@ -231,7 +227,7 @@ class ReceiverSupervisor:
 
     def _register(self) -> Event:
         try:
-            if not self._state.is_registered:
+            if not self.state.is_registered:
                 self._generator.start()
             answer = self._driver.ask(self._launch, Registered)
             if not answer.accepted:
@@ -299,7 +295,7 @@ class ReceiverSupervisor:
         return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        rate = self._state.rate
+        rate = self.state.rate
         self._log.debug("rate limit changed", rate=rate)
         try:
             self._receiver.on_rate_change(rate)

@@ -265,7 +265,6 @@ class RemoteDirectory(Directory):
             with self._errors(name):
                 stream.close()
         except BaseException:
-            # The directory may have been removed: a retry creates it again.
             self._exists = False
             # Closing may publish the partial file, which is therefore deleted.
             with suppress(OSError), self._errors(name):
@@ -298,13 +297,12 @@ class RemoteDirectory(Directory):
         with self._errors(name):
             if not self._exists:
                 self._filesystem.create_dir(self._path, recursive=True)
-                self._exists = True
-            try:
-                # By default Arrow compresses files whose names end in .gz.
-                return self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
-            except BaseException:
-                self._exists = False
-                raise
+            # After a failure the next write creates the directory again, because it may have been removed.
+            self._exists = False
+            # By default Arrow compresses files whose names end in .gz.
+            stream = self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
+            self._exists = True
+            return stream
 
     @contextmanager
     def _errors(self, name: str = "") -> Iterator[None]:

@@ -6,9 +6,9 @@ and creates the run's first checkpoint.
 
 from __future__ import annotations
 
-import platform
 import secrets
 from collections.abc import Mapping, Sequence
+from platform import python_version
 from typing import Any
 
 import pyspark
@@ -46,8 +46,8 @@ class NotRecoverableError(CheckpointError):
 class BatchAttempts:
     """The number of runs that have begun a batch, including this run.
 
-    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. Therefore every batch
-    after the youngest one in the checkpoint counts as begun if it was due when this run started.
+    A batch's jobs may run before a checkpoint mentions the batch. Therefore every batch after the youngest one in the
+    checkpoint counts as begun if it was due when this run started: the number is never too low.
 
     Attributes:
         pending: attempts by batch time in ms, of the batches that were incomplete in the checkpoint.
@@ -249,11 +249,9 @@ class Recovery:
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
         replaced: dict[str, Any] = {"checkpoints": "none is sound"}
         if earlier is not None:
-            replaced = {
-                "last_batch": earlier.last_time_ms,
-                "incomplete_batches": len(earlier.pending),
-                "states": [state.name for state in earlier.states],
-            }
+            states = [state.name for state in earlier.states]
+            pending = len(earlier.pending)
+            replaced = {"last_batch": earlier.last_time_ms, "incomplete_batches": pending, "states": states}
         log.warning(
             "starting fresh, earlier run discarded",
             directory=self.directory.name,
@@ -271,9 +269,8 @@ class Recovery:
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
     def _save_program(self) -> str:
-        data = save_program(self._program)
         try:
-            return self._store.write_program(data)
+            return self._store.write_program(save_program(self._program))
         except OSError as error:
             raise self.directory.unusable(error) from error
 
@@ -285,11 +282,7 @@ class Recovery:
             "written_ms": self._program.clock.now_ms(),
             "application": sc.appName,
             "launched_as": saved_conf.launched_as(),
-            "versions": {
-                "penstock": __version__,
-                "pyspark": pyspark.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": {"penstock": __version__, "pyspark": pyspark.__version__, "python": python_version()},
             "hash_seed": saved_conf.hash_seed(),
             "conf": saved_conf.conf_to_save(sc),
             "program": program,
