@@ -133,7 +133,5 @@ def _program_name(data: bytes) -> str:
 
 def _grouped(damaged: Mapping[str, str]) -> str:
     """The damaged files, grouped by damage."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in damaged.items():
-        groups.setdefault(reason, []).append(name)
+    groups = {reason: [name for name in damaged if damaged[name] == reason] for reason in damaged.values()}
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in groups.items())

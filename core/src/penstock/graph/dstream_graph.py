@@ -167,17 +167,11 @@ class DStreamGraph:
         """Connect the graph to the engine; called once, before ``start``."""
         self.runtime = runtime
 
-    def add_input(self, stream: InputDStream) -> int:
-        """Register an input stream and return its id, counted from 0."""
+    def add(self, streams: list[T], stream: T) -> int:
+        """Add a stream to the inputs or the outputs, and return its id there, counted from 0."""
         with self.lock:
-            self.inputs.append(stream)
-            return len(self.inputs) - 1
-
-    def add_output(self, stream: ForEachDStream) -> int:
-        """Register an output stream and return its id, counted from 0."""
-        with self.lock:
-            self.outputs.append(stream)
-            return len(self.outputs) - 1
+            streams.append(stream)
+            return len(streams) - 1
 
     def count_stream(self) -> int:
         """Return the number of a new stream, counted from 0."""

@@ -61,8 +61,7 @@ class Node(OnDriver):
         window_ms: length of the window of parents' RDDs from which an RDD is computed; 0 without a window.
         slide_ms: milliseconds between two RDDs; by default the slide of the parents, or the batch interval.
 
-    Raises:
-        ValueError: the parents' slide durations differ, or they belong to different contexts.
+    Raises a ValueError if the parents' slide durations or contexts differ.
     """
 
     role: ClassVar[Role] = "transformation"

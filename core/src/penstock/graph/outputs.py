@@ -58,7 +58,7 @@ class ForEachDStream(Node):
         super().__init__(parent.graph, parents=(parent,))
         self._parent = parent
         self.function = function
-        self.output_op_id = self.graph.add_output(self)
+        self.output_op_id = self.graph.add(self.graph.outputs, self)
 
     def compute(self, time_ms: int) -> None:
         """Return ``None``: an output generates jobs, not RDDs."""

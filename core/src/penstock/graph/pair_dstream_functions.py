@@ -227,11 +227,7 @@ class PairDStreamFunctions(Generic[T]):
 
 
 def require_stream(method: str, other: object) -> PairDStreamFunctions[Any]:
-    """Check the other stream of an operator on several streams, and return it.
-
-    Raises:
-        TypeError: it is not a DStream.
-    """
+    """Check the other stream of an operator on several streams, and return it."""
     if not isinstance(other, PairDStreamFunctions):
         hint = "; transform can use an RDD" if hasattr(other, "mapPartitions") else ""
         raise TypeError(f"{method} takes a DStream, not {type(other).__name__}{hint}")
