@@ -109,7 +109,7 @@ def main(
     target = page or (PAGE if is_whole else None)
     if target:
         measured = [Outcome.load(path) for path in sorted(results.glob("*.json"))]
-        chosen_ones = [each for each in measured if each.is_quick == quick]
+        chosen_ones = [outcome for outcome in measured if outcome.is_quick == quick]
         click.echo(f"written: {write_page(target, all_rows, chosen_ones, results / long_run.FOLDER)}")
     for failure in failures:
         click.echo(f"FAILED: {failure}", err=True)
@@ -132,8 +132,8 @@ def _select(rows: dict[str, Row], name: str, engines: tuple[str, ...], points: t
     if not kept:
         raise click.UsageError(f"row {name} has none of these engines; it has: {', '.join(row.engines)}")
     if not sizes:
-        found = ", ".join(f"{point.x:g}" for point in row.points)
-        raise click.UsageError(f"row {name} has none of these points; it has: {found}")
+        values = ", ".join(f"{point.x:g}" for point in row.points)
+        raise click.UsageError(f"row {name} has none of these points; it has: {values}")
     return evolve(row, engines=kept, points=sizes)
 
 

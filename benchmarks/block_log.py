@@ -50,7 +50,7 @@ def drive(port):
 
 
 def timed(function, *arguments):
-    """Say how many seconds something takes."""
+    """Return how many seconds a call takes."""
     began = time.perf_counter()
     function(*arguments)
     return time.perf_counter() - began
@@ -60,7 +60,8 @@ class Remembering:
     """A block handler that remembers what another one stored, and deletes nothing."""
 
     def __init__(self, handler):
-        self.handler, self.stored = handler, []
+        self.handler = handler
+        self.stored = []
 
     def store(self, block):
         """Store a block."""
@@ -72,7 +73,7 @@ class Remembering:
 
 
 def measure(name, handler, port):
-    """Print how fast a block handler stores; return what it stored."""
+    """Print how fast a block handler stores; return the stored blocks."""
     client, receiver, remembering = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle(), Remembering(handler)
     launch = RegisterReceiver(0, 1, "Idle", 0)
     supervisor = ReceiverSupervisor(receiver, launch, Settings.parse({}), client, remembering)
@@ -87,7 +88,7 @@ def measure(name, handler, port):
 
 
 def read(name, stored, *, checked, consume):
-    """Read, and say how fast."""
+    """Read blocks, and print how fast."""
     times = []
     for block in stored:
         checksum = block.checksum if checked else None
@@ -99,12 +100,12 @@ def read(name, stored, *, checked, consume):
 
 
 def opened(reference):
-    """Map a block, use nothing of it."""
+    """Map a block without using its data."""
     open_block_file(reference.path, reference.checksum)
 
 
 def records(reference):
-    """Make Python's strings of a block."""
+    """Convert a block to Python strings."""
     for _ in arrow_form.records(read_block(reference, TOKEN)):
         pass
 

@@ -58,7 +58,7 @@ class Numbered(ThreadReceiver[int]):
         self.notes = notes
 
     def receive(self) -> None:
-        """Continue after the last number that any launch has begun."""
+        """Continue after the last number that any earlier launch has taken."""
         worker, executor = Process.of(os.getpid()), executor_process()
         pids = self.notes.with_suffix(".new")
         pids.write_text(json.dumps({"worker": asdict(worker), "executor": asdict(executor)}))
@@ -70,7 +70,7 @@ class Numbered(ThreadReceiver[int]):
                 acknowledged.write(struct.pack("q", first))
 
     def begin(self) -> int:
-        """Take the next numbers; an earlier process may still be at it."""
+        """Take the next numbers; an earlier process may still be taking numbers, too."""
         with self.notes.with_suffix(".begun").open("a+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0, os.SEEK_END)
@@ -80,26 +80,27 @@ class Numbered(ThreadReceiver[int]):
 
 
 class Proxy:
-    """The way to the driver: passes bytes on, until it is cut."""
+    """The proxy in front of the driver: forwards bytes until its connections are cut."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._pairs: set[socket.socket] = set()
-        self._target, self._closed_until = 0, 0.0
+        self._target = 0
+        self._closed_until = 0.0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def lead_to(self, port: int) -> int:
-        """Say on which port a port can be reached."""
+        """Forward to a port; return the proxy's own port."""
         self._target = port
         return int(self._listener.getsockname()[1])
 
     def cut(self, for_s: float) -> int:
-        """Reset all connections, once there is one; take no new one for a while; say how many there were."""
+        """Wait for a connection, reset all of them, and refuse new ones for a while; return how many were reset."""
         wait_for(lambda: self._pairs, "a connection to the driver")
         self._closed_until = time.monotonic() + for_s
         open_ones = list(self._pairs)
-        for each in open_ones:
-            _reset(each)
+        for sock in open_ones:
+            _reset(sock)
         return len(open_ones) // 2
 
     def _accept(self) -> None:
@@ -140,7 +141,9 @@ class Events(StreamingListener):
     """Counts what happens."""
 
     def __init__(self) -> None:
-        self.started, self.batches, self.failed = 0, 0, 0
+        self.started = 0
+        self.batches = 0
+        self.failed = 0
         self.errors: Counter[str] = Counter()
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
@@ -171,7 +174,10 @@ class Chaos:
     """
 
     def __init__(self, seed: int, notes: list[Path], proxy: Proxy, disk: Path | None) -> None:
-        self._random, self._notes, self._proxy, self._disk = random.Random(seed), notes, proxy, disk
+        self._random = random.Random(seed)
+        self._notes = notes
+        self._proxy = proxy
+        self._disk = disk
         self.done: Counter[str] = Counter()
         self.slow_s = 0.0
 
@@ -194,7 +200,7 @@ class Chaos:
             rounds += 1
 
     def kill_worker(self) -> None:
-        """Kill the process that a receiver is."""
+        """Kill the process that runs a receiver."""
         self._kill("worker", "killed Python workers of receivers")
 
     def kill_executor(self) -> None:
@@ -202,7 +208,7 @@ class Chaos:
         self._kill("executor", "killed executors")
 
     def end_executor(self) -> None:
-        """Have the JVM below a receiver end in order, as one does that runs out of memory: it tidies up."""
+        """Let the JVM below a receiver exit cleanly, as it does when it runs out of memory."""
         self._kill("executor", "executors ended in order", signal.SIGTERM)
 
     def _kill(self, which: str, name: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
@@ -211,9 +217,9 @@ class Chaos:
         def strike() -> bool:
             process = Process(**json.loads(written.read_text())[which])
             with suppress(ProcessLookupError):
-                found = Process.of(process.pid)
-                # `is_alive` allows for a clock that was set. Here it would be another process with this number.
-                if process.is_alive and abs(found.create_time - process.create_time) < 1:
+                current = Process.of(process.pid)
+                # `is_alive` tolerates a clock change. Here the same pid could belong to another process.
+                if process.is_alive and abs(current.create_time - process.create_time) < 1:
                     os.kill(process.pid, with_signal)
                     return True
             return False
@@ -226,12 +232,12 @@ class Chaos:
         self.done["cut connections to the driver"] += self._proxy.cut(self._random.uniform(0, 1.5))
 
     def slow_batch(self) -> None:
-        """Have the next batch take its time."""
+        """Slow the next batch down."""
         self.slow_s = self._random.uniform(1, 3)
         self.done["slow batches"] += 1
 
     def fill_disk(self) -> None:
-        """Leave no room on the disk for a while."""
+        """Fill the disk for a while."""
         assert self._disk is not None
         ballast = self._disk / "ballast"
         with ballast.open("wb", buffering=0) as file:
@@ -245,7 +251,7 @@ class Chaos:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path | None]:
-    """A disk that is soon full, if this user may mount one."""
+    """A small disk that fills up quickly; ``None`` if this user must not mount one."""
     folder.mkdir()
     options = f"size={DISK_MB}m,mode=0700"
     mounting = subprocess.run(
@@ -275,7 +281,7 @@ def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 300)
 
 
 def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
-    """Run the program under its faults; say whether nothing was lost and nothing came twice."""
+    """Run the program under its faults; return whether no record was lost or duplicated."""
     notes = [folder / f"receiver-{number}" for number in range(2)]
     proxy = Proxy()
     set_port = ReceiverLauncher.set_driver_port
@@ -308,8 +314,9 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
         wait_for(lambda: all(map(has_acknowledged, notes)), "the first records")
         started = time.monotonic()
         chaos.run(seconds)
-        # Whether all is well again, not only still counted right. A receiver whose executor was killed is active until
-        # Spark has retried its task, for which the next executor may have to start: only records show that it is back.
+        # Check that the receivers have recovered, not only that the counts are right. A receiver whose executor was
+        # killed counts as active until Spark has retried its task, which may need a new executor. Only its records
+        # prove that it is back.
         wait_for(
             lambda: all(info.active for info in ssc._engine.tracker.receiver_infos().values()),
             "both receivers are back",

@@ -1,4 +1,4 @@
-"""Runs the engines of a row alternately and gathers what the rounds gave, in a form that files hold."""
+"""Runs the engines of a row alternately, and collects the results of the rounds in a form that can be saved."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Cell:
     @property
     def medians(self) -> dict[str, float]:
         """The median of each metric."""
-        return medians([each for each in self.rounds if each])
+        return medians([figures for figures in self.rounds if figures])
 
 
 @frozen
@@ -79,7 +79,7 @@ class Outcome:
 
     @property
     def failures(self) -> list[str]:
-        """What went wrong with Penstock, and every wrong answer."""
+        """The failures of Penstock, and every wrong answer."""
         return [
             f"{self.row}, {cell.engine} at {cell.x:g}: {cell.reason}"
             for cell in self.cells
@@ -87,7 +87,7 @@ class Outcome:
         ]
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder, over what the row gave before at this point."""
+        """Write the outcome into a folder, replacing the row's earlier outcome at this point."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{self.row}-{self.x:.15g}.json"
         path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
@@ -100,7 +100,7 @@ class Outcome:
 
 @frozen
 class Spread:
-    """Ratios of the rounds of two engines: their median, least and largest, and how many there are."""
+    """Ratios of two engines over the rounds: median, minimum, maximum and number."""
 
     median: float
     least: float
@@ -111,21 +111,21 @@ class Spread:
 def ratios(ours: Cell, other: Cell, metric: str) -> Spread | None:
     """Our figure over the other's, round by round; ``None`` if no round has both."""
     pairs = zip(ours.rounds, other.rounds, strict=False)
-    found = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
-    return Spread(statistics.median(found), min(found), max(found), len(found)) if found else None
+    per_round = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
+    return Spread(statistics.median(per_round), min(per_round), max(per_round), len(per_round)) if per_round else None
 
 
 @frozen
 class Judgement:
-    """What the figures say about a goal.
+    """Whether the figures meet a goal.
 
     Attributes:
         is_met: whether it is met; ``None`` if figures are missing.
         figure: the median of the engine's metric.
         ratio: to the peer, if the goal is a ratio.
-        limit: the most that the goal allows or asks for, if it is not a ratio.
+        limit: the value that the goal allows or requires, if it is not a ratio.
         slower: how many times as fast as the engine the limit is.
-        rounds: how many there were.
+        rounds: number of rounds.
     """
 
     is_met: bool | None = None
@@ -145,7 +145,7 @@ def judge(goal: Goal, row: Row, outcomes: Sequence[Outcome]) -> Judgement:
         outcomes: of its points, each at most once.
     """
     x = row.points[0].x if goal.x is None else goal.x
-    outcome = next((each for each in outcomes if (each.row, each.x) == (row.name, x)), None)
+    outcome = next((outcome for outcome in outcomes if (outcome.row, outcome.x) == (row.name, x)), None)
     ours = outcome.cell(goal.engine) if outcome else None
     peer = outcome.cell(goal.peer) if outcome else None
     if ours is None or goal.metric not in ours.medians:
@@ -181,7 +181,7 @@ def run_point(
     conf: Mapping[str, str],
     report: Callable[[str], object],
 ) -> Outcome:
-    """Run a row at a point: in each round every engine once; each round begins with another engine.
+    """Run a row at a point. Each round runs every engine once, and starts with another engine.
 
     Args:
         row: to run.
@@ -194,30 +194,30 @@ def run_point(
         report: gets a line before each measurement and one after it.
     """
     state = machine.state()
-    found: dict[str, list[Measurement]] = {name: [] for name in engines}
+    measurements: dict[str, list[Measurement]] = {name: [] for name in engines}
     for number in range(rounds):
         first = number % len(engines)
         for name in (*engines[first:], *engines[:first]):
-            if found[name] and found[name][-1].reason:
-                continue  # what is missing or fails once does so again
+            if measurements[name] and measurements[name][-1].reason:
+                continue  # an engine that is missing or failed once would fail again
             where = f"{row.name}, {row.axis} {point.x:g}" if row.axis else row.name
             report(f"{where}, round {number + 1} of {rounds}: {name} …")
             missing = ENGINES[name].reason_not_available
             measured = (
                 Measurement(reason=missing) if missing else measure(ENGINES[name], row, point, seed=seed, conf=conf)
             )
-            found[name].append(measured)
+            measurements[name].append(measured)
             report(f"  {_said(measured, row)}")
     cells = [
         Cell(
             name,
             point.x,
-            tuple(each.figures for each in each_round),
+            tuple(measurement.figures for measurement in each_round),
             each_round[-1].reason,
             each_round[-1].is_wrong,
             each_round[-1].trend,
         )
-        for name, each_round in found.items()
+        for name, each_round in measurements.items()
     ]
     date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
     return Outcome(row.name, point.x, date, is_quick, seed, machine.describe(), state, tuple(cells))

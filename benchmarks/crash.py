@@ -35,18 +35,18 @@ WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
 JVM_SHARE = 1 / 3
-# From what a moment is counted: out of ten, how many; and the longest wait from there.
+# Events from which the moment of a kill is counted: how many kills out of ten, and the longest wait after the event.
 MOMENTS = {
     "the launch": (2, 8.0),
     "the start": (3, 10.0),
     "the first acknowledgement": (3, 10.0),
     "SIGTERM": (2, 3.0),
 }
-# With fewer acknowledged a kill, little was put to the test.
+# With fewer acknowledged records per kill, the run tests too little.
 LEAST_RECORDS = 20
-# What a program may take to find out that its JVM is dead, and to end.
+# Maximum time for a program to notice that its JVM is dead, and to exit.
 MOURNING_S = 60
-# What the last stop may take: the batches of all the time in which the program was down come first.
+# Maximum time of the last stop, which first processes the batches of all downtimes.
 STOP_S = 600
 
 
@@ -54,7 +54,7 @@ STOP_S = 600
 
 
 class Source(socketserver.ThreadingTCPServer):
-    """Sends numbers, a few at a time, and the next ones when those are acknowledged."""
+    """Sends a few numbers at a time, and the next ones after their acknowledgement."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -109,7 +109,7 @@ def program(folder: Path, port: int, interval_s: float) -> None:
     from penstock import StateSpec, StreamingContext, ThreadReceiver
 
     class Acknowledging(ThreadReceiver[int]):
-        """Stores what the source sends, then acknowledges it."""
+        """Stores the numbers that the source sends, then acknowledges them."""
 
         def receive(self) -> None:
             while not self.isStopped():
@@ -190,12 +190,12 @@ def program(folder: Path, port: int, interval_s: float) -> None:
 
 
 class Kill(NamedTuple):
-    """A kill to come.
+    """A planned kill.
 
     Attributes:
-        since: from what its moment is counted.
-        after_s: the seconds from there.
-        of_jvm: it is the JVM that is killed.
+        since: the event from which its moment is counted.
+        after_s: seconds after that event.
+        of_jvm: whether the JVM is killed instead of the driver.
     """
 
     since: str
@@ -241,7 +241,7 @@ def await_start(folder: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(kill: Kill, folder: Path, process: subprocess.Popen[bytes], source: Source) -> str:
-    """Let the launched program run until a moment, and kill it; say how that was."""
+    """Let the launched program run until the planned moment, and kill it; return a description."""
     if kill.since != "the launch":
         await_start(folder, process)
     if kill.since in ("the first acknowledgement", "SIGTERM"):
@@ -251,7 +251,7 @@ def kill(kill: Kill, folder: Path, process: subprocess.Popen[bytes], source: Sou
     time.sleep(kill.after_s)
     if kill.of_jvm:
         return f"its JVM; the program ended {kill_jvm(process):.1f} s later"
-    # One that is to stop may have done so.
+    # A program that was asked to stop may have ended already.
     code = process.poll()
     if code is not None:
         if code != 0 or kill.since != "SIGTERM":
@@ -264,7 +264,7 @@ def kill(kill: Kill, folder: Path, process: subprocess.Popen[bytes], source: Sou
 
 
 def await_acknowledgement(source: Source) -> None:
-    """Wait until the source hears of a record from now on."""
+    """Wait until the source receives another acknowledgement."""
     before, deadline = source.acknowledged, time.monotonic() + 120
     while source.acknowledged == before:
         if time.monotonic() > deadline:
@@ -281,7 +281,7 @@ def jvm_of(process: subprocess.Popen[bytes]) -> int:
 
 
 def kill_jvm(process: subprocess.Popen[bytes]) -> float:
-    """Kill the JVM, and return after how many seconds the program has ended with an error, as it must."""
+    """Kill the JVM; return after how many seconds the program ended with an error, as it must."""
     began = time.monotonic()
     os.kill(jvm_of(process), signal.SIGKILL)
     try:
@@ -295,20 +295,20 @@ def kill_jvm(process: subprocess.Popen[bytes]) -> float:
 
 
 def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
-    """The batches of an output by time, and which differ from an earlier run of the same batch."""
-    found: dict[int, Any] = {}
+    """The batches of an output by time, and the batches that differ from an earlier run of the same batch."""
+    batches: dict[int, Any] = {}
     differ = []
     for path in sorted((folder / "out").glob(f"{name}-*[0-9]"), key=lambda path: path.stat().st_mtime_ns):
         batch_ms = int(path.name.split("-")[1])
         records = json.loads(path.read_text())
-        if batch_ms in found and found[batch_ms] != records:
+        if batch_ms in batches and batches[batch_ms] != records:
             differ.append(f"{name} of {batch_ms}")
-        found[batch_ms] = records
-    return found, differ
+        batches[batch_ms] = records
+    return batches, differ
 
 
 def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) -> dict[str, Any]:
-    """Compare the outputs with each other and with what was acknowledged, up to the stop at least."""
+    """Compare the outputs with each other and with the acknowledged numbers, at least up to the stop."""
     records, differ = outputs(folder, "records")
     times = range(min(records), max(*records, stopped_ms) + 1, interval_ms)
     missing = [time for time in times if time not in records]
@@ -367,38 +367,38 @@ def main() -> None:
     threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
     began = time.monotonic()
     kills = drawn(rng, options.kills)
-    for number, each in enumerate(kills, 1):
-        what = kill(each, folder, launch(folder, port, options.interval), source)
-        print(f"kill {number} of {len(kills)}: {each.after_s:.2f} s after {each.since}: {what}", flush=True)
+    for number, kill_plan in enumerate(kills, 1):
+        what = kill(kill_plan, folder, launch(folder, port, options.interval), source)
+        print(f"kill {number} of {len(kills)}: {kill_plan.after_s:.2f} s after {kill_plan.since}: {what}", flush=True)
     process = launch(folder, port, options.interval)
     await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)
-    found: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(each.of_jvm for each in kills)}
-    found |= {f"of them after {since}": sum(each.since == since for each in kills) for since in MOMENTS}
-    found["seed"] = options.seed
+    results: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(kill_plan.of_jvm for kill_plan in kills)}
+    results |= {f"of them after {since}": sum(kill_plan.since == since for kill_plan in kills) for since in MOMENTS}
+    results["seed"] = options.seed
     stopped_ms = round(time.time() * 1000)
-    # None where it does not end.
+    # None if the program does not end.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S + 60)
     code = process.poll()
-    found["exit code of the last run"] = code
+    results["exit code of the last run"] = code
     process.kill()
     source.shutdown()
     source.server_close()
-    found |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
-    found["seconds"] = round(time.monotonic() - began)
-    for name, value in found.items():
+    results |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
+    results["seconds"] = round(time.monotonic() - began)
+    for name, value in results.items():
         print(f"{name}: {value}")
     faults = ("lost", "batches missing", "batches that differ when run again", "wrong states and windows")
     few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
     if few:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
-    if not found["lines of files"]:
+    if not results["lines of files"]:
         print("no file was read")
-    if few or not found["lines of files"] or code != 0 or any(found[name] for name in faults):
+    if few or not results["lines of files"] or code != 0 or any(results[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

@@ -1,4 +1,4 @@
-"""What the programs read, the same in every run of a seed, and the answers that plain Python gives for it."""
+"""The programs' input, which depends only on the seed, and the answers that plain Python computes from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-#: What grep looks for.
+#: The text that grep searches for.
 PATTERN = "qu"
-#: How many words top-k asks for.
+#: Number of words that top-k returns.
 TOP = 10
 #: The first letter of a word that says when its line was sent, in microseconds of the epoch.
 STAMP = "@"
@@ -22,7 +22,7 @@ _MAX_LINES, _MAX_BYTES = 10_000, 2_000_000
 
 
 class Lines:
-    """Lines of words from a vocabulary of 2,000, repeated as often as it takes.
+    """Lines of words from a vocabulary of 2,000, repeated as often as needed.
 
     Args:
         seed: of the words and their order.
@@ -43,21 +43,21 @@ class Lines:
             self._texts.append(" ".join(words))
 
     def encoded(self, first: int, last: int) -> bytes:
-        """Lines ``first`` to ``last``, without the latter, each with its end."""
+        """The lines from ``first`` (inclusive) to ``last`` (exclusive), with line endings."""
         period = len(self._texts)
         return "".join(f"{self._texts[number % period]}\n" for number in range(first, last)).encode()
 
     @property
     def period(self) -> int:
-        """After how many lines they repeat."""
+        """Number of lines after which they repeat."""
         return len(self._texts)
 
     def words(self, first: int, last: int) -> Counter[str]:
-        """How often each word is in lines ``first`` to ``last``, without the latter."""
+        """The word counts of the lines from ``first`` (inclusive) to ``last`` (exclusive)."""
         return self._repeated(lambda text: text.split(" "), first, last)
 
     def matches(self, last: int) -> int:
-        """How many of the first lines hold the pattern."""
+        """How many of the first ``last`` lines contain the pattern."""
         return self._repeated(lambda text: [PATTERN] if PATTERN in text else [], 0, last)[PATTERN]
 
     def _repeated(self, parts: Any, first: int, last: int) -> Counter[str]:
@@ -72,7 +72,7 @@ class Lines:
 
 
 def digest(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Counts of words in a form that is short and equal only for equal counts."""
+    """A short digest of word counts, which is equal only for equal counts."""
     text = json.dumps(sorted(counts.items()))
     return {
         "words": sum(counts.values()),
@@ -101,10 +101,10 @@ def window_sums(batches: list[list[tuple[int, int]]], slides: int) -> list[int]:
 def largest_totals(batches: Iterable[list[tuple[int, int]]]) -> list[int]:
     """The largest total that a key has after each batch."""
     totals: Counter[int] = Counter()
-    largest, found = 0, []
+    largest, maxima = 0, []
     for batch in batches:
         for key, value in batch:
             totals[key] += value
             largest = max(largest, totals[key])
-        found.append(largest)
-    return found
+        maxima.append(largest)
+    return maxima

@@ -1,4 +1,4 @@
-"""What is compared: Penstock, its peers, and the limits that no streaming engine can pass."""
+"""The engines of the comparison: Penstock, its peers, and the limits that no streaming engine can exceed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _UNIX_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true"}
 
 @frozen
 class Engine:
-    """One contestant.
+    """One engine of the comparison.
 
     Attributes:
         name: on the command line and in results.
         title: in tables and plots.
         program: module that runs its tasks.
-        settings: fields of its tasks that every row gets.
-        requires: package that may be absent.
-        is_peer: whether others would choose it in Penstock's place.
-        work: of a limit: what it does; empty for the others.
+        settings: fields of its tasks in every row.
+        requires: an optional package that it needs.
+        is_peer: whether it is an alternative to Penstock.
+        work: for a limit, the work that it does; empty for the others.
     """
 
     name: str
@@ -122,5 +122,5 @@ ENGINES: dict[str, Engine] = {
     )
 }
 
-#: What the ratios of a table compare with the others.
+#: The engines that the ratios of a table compare with the others.
 OURS = ("penstock", "penstock-dataframe", "structured-penstock")

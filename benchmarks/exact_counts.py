@@ -1,4 +1,4 @@
-"""Receivers that store from many threads at once: every record is in a batch once, to the last one.
+"""Check that every record is in exactly one batch when receivers store from many threads at once.
 
 usage: exact_counts.py [RECEIVERS] [RECORDS] [THREADS]     10 receivers, 100,000 records each, from 10 threads
 
@@ -25,7 +25,8 @@ class Crowd(Receiver):
     """Stores the numbers below ``count``, each from one of many threads."""
 
     def __init__(self, count, threads):
-        self.count, self.threads = count, threads
+        self.count = count
+        self.threads = threads
 
     def onStart(self):
         """Start them all."""
@@ -36,7 +37,7 @@ class Crowd(Receiver):
         """Nothing to wake."""
 
     def receive(self, index):
-        """Store the numbers of one thread: from ``first``, one in as many as there are threads."""
+        """Store the numbers of one thread: every n-th number, where n is the number of threads."""
         numbers = range(index, self.count, self.threads)
         if index % 2:
             for start in range(0, len(numbers), 500):

@@ -17,7 +17,7 @@ from benchmarks.processes import ends_on_sigterm, processes_of
 from benchmarks.rows import make_rows
 from penstock_cli.java import ensure_java
 
-#: Which processes: the Python driver, or Spark's Python workers, the receiver's among them.
+#: The processes to profile: the Python driver, or Spark's Python workers including the receiver's.
 PARTS = ("driver", "workers")
 
 _PY_SPY = Path(sys.executable).with_name("py-spy")
@@ -30,16 +30,18 @@ class Recorder:
     Args:
         part: which processes.
         output: the SVG file.
-        rate: samples a second.
+        rate: samples per second.
     """
 
     def __init__(self, part: str, output: Path, rate: int) -> None:
-        self._part, self._output, self._rate = part, output, rate
+        self._part = part
+        self._output = output
+        self._rate = rate
         self._thread: threading.Thread | None = None
         self.problem = ""
 
     def start(self, session: int) -> None:
-        """Attach to a program once it has the processes."""
+        """Attach to a program once its processes run."""
         self._thread = threading.Thread(target=self._record, args=(session,), daemon=True)
         self._thread.start()
 
@@ -60,7 +62,7 @@ class Recorder:
             self.problem = (ran.stderr or ran.stdout).strip() or f"py-spy exited with {ran.returncode}"
 
     def _find(self, session: int) -> int:
-        """The driver, or the daemon that forks the workers once it has one; 0 if there is none in time."""
+        """The pid of the driver, or of the daemon that forks the workers; 0 if it does not start in time."""
         if self._part == "driver":
             return session
         deadline = time.monotonic() + _START_S
@@ -90,7 +92,7 @@ def main(
     rows = make_rows(machine.cores(), is_quick=quick)
     if name not in rows:
         raise click.UsageError(f"no row {name!r}; rows: {', '.join(rows)}")
-    points = {each.x: each for each in rows[name].points}
+    points = {point.x: point for point in rows[name].points}
     if point is not None and point not in points:
         raise click.UsageError(f"row {name} has no point {point:g}; it has: {', '.join(f'{x:g}' for x in points)}")
     if not _PY_SPY.exists():

@@ -20,13 +20,14 @@ from benchmarks.measurement import ROOT, environment
 from benchmarks.processes import ROLES, end_session, ends_on_sigterm, processes_of
 from penstock_cli.java import ensure_java
 
-#: Where the runs are, beside the figures of the comparison.
+#: Folder of the runs, next to the figures of the comparison.
 FOLDER = "long-run"
 
-# What may be cached and retained is there after a third of the run.
+# After a third of the run, all caches are full.
 _SETTLED = 1 / 3
 _MAX_DRAWN = 400
-# Growth over the rest of the run, as the line through all samples has it. The JVM collects garbage when it likes.
+# Maximum growth over the rest of the run, fitted through all samples. No limit for the JVM, whose garbage collection
+# varies.
 _MAX_GROWTH_MB = {"driver": 5.0, "workers": 10.0}
 
 
@@ -53,7 +54,7 @@ class Sample:
 
 @frozen
 class Run:
-    """A run that ended.
+    """A completed run.
 
     Attributes:
         task: the arguments of the program.
@@ -78,7 +79,7 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What ran, and how it ended."""
+        """A summary of the run and its result."""
         last = self.samples[-1]
         how = "under the manual clock" if self.task["is_manual"] else f"live, one every {self.task['interval_s']:g} s"
         ui = ", with the monitoring plugin" if self.task["has_ui"] else ""
@@ -94,7 +95,7 @@ class Run:
             "| memory, MB | after a third | at the end | growth over the last two thirds |",
             "|---|---:|---:|---:|",
         ]
-        middle = next(each for each in self.samples if each.elapsed_s >= self.samples[-1].elapsed_s * _SETTLED)
+        middle = next(sample for sample in self.samples if sample.elapsed_s >= self.samples[-1].elapsed_s * _SETTLED)
         for role in ROLES:
             first, last = (getattr(sample, role) for sample in (middle, self.samples[-1]))
             lines.append(f"| {role} | {first:,.0f} | {last:,.0f} | {growth_mb(self.samples, role):+.1f} |")
@@ -102,15 +103,15 @@ class Run:
 
     @property
     def is_flat(self) -> bool:
-        """Whether no batch failed and nothing grew by more than it may."""
+        """Whether no batch failed and no role's memory grew by more than its limit."""
         return not self.failed and all(growth_mb(self.samples, role) <= most for role, most in _MAX_GROWTH_MB.items())
 
     def draw(self, path: Path) -> Path:
         """Plot memory over batches; returns the path."""
         figure, axes = plots.new_figure()
-        shown = self.samples[:: -(-len(self.samples) // _MAX_DRAWN)]
+        drawn = self.samples[:: -(-len(self.samples) // _MAX_DRAWN)]
         for role in ROLES:
-            axes.plot([each.batches for each in shown], [getattr(each, role) for each in shown], label=role)
+            axes.plot([sample.batches for sample in drawn], [getattr(sample, role) for sample in drawn], label=role)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("batches")
@@ -119,13 +120,13 @@ class Run:
         return plots.save(figure, path)
 
     def save(self, folder: Path) -> None:
-        """Write it into a folder."""
+        """Write the run into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.kind}.json").write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Run:
-        """Read one that was saved."""
+        """Read a saved run."""
         return cattrs.structure(json.loads(path.read_text(encoding="utf-8")), cls)
 
 
@@ -135,7 +136,7 @@ def growth_mb(samples: Sequence[Sample], role: str) -> float:
     times = [sample.elapsed_s for sample in settled]
     values: list[float] = [getattr(sample, role) for sample in settled]
     mean_time, mean_value = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((each - mean_time) ** 2 for each in times)
+    spread = sum((moment - mean_time) ** 2 for moment in times)
     if not spread:
         return 0.0
     product = sum((one - mean_time) * (other - mean_value) for one, other in zip(times, values, strict=True))
@@ -143,7 +144,7 @@ def growth_mb(samples: Sequence[Sample], role: str) -> float:
 
 
 def run(task: Mapping[str, Any]) -> tuple[list[Sample], int, int]:
-    """Run the program; returns its memory, how many batches failed, and its exit code."""
+    """Run the program; return its memory samples, the number of failed batches, and its exit code."""
     program = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "benchmarks.programs.many_batches", json.dumps(task)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The machine and the versions that figures come from, and whether the machine did anything else meanwhile."""
+"""Describes the machine and the versions that figures come from, and how busy the machine was."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _PACKAGES = ("penstock", "pyspark", "pyarrow", "pandas", "bytewax")
 
 
 def cores() -> int:
-    """The cores that this process may use, 2 at least: a receiver occupies one of Spark's slots."""
+    """Number of cores that this process may use; at least 2, because a receiver occupies one of Spark's slots."""
     return max(2, len(os.sched_getaffinity(0)))
 
 
 def describe() -> dict[str, str]:
-    """Machine and versions, by what they are called."""
-    found = {
+    """Machine and versions, by name."""
+    facts = {
         "processor": f"{_processor()}, {cores()} cores in use",
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
-        # Not where it is: the page goes to others.
+        # Without its path, because the page is published.
         "Java": str(find_java().found or "none").partition(",")[0],
     }
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            facts[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            facts[package] = "not installed"
+    return facts
 
 
 def state() -> str:

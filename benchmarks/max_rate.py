@@ -1,6 +1,6 @@
 """Check `spark.streaming.receiver.maxRate` with every form of store at once, from ten threads each, in real time.
 
-usage: max_rate.py [SECONDS] [RATE] [TOTAL]     60 s, 2,000 records/s a receiver, no maximum for all receivers together
+usage: max_rate.py [SECONDS] [RATE] [TOTAL]     60 s, 2,000 records/s per receiver, no total maximum
 
 Four receivers store as fast as they are let: singly, by `store_all`, by `store_arrow`, and in all these forms. Each
 records when how many records passed its rate limiter; the callers cannot, because they may have waited for the
@@ -36,12 +36,13 @@ class Eager(Receiver):
     """Stores as much as the limiter lets pass, and records when."""
 
     def __init__(self, form, notes):
-        self.form, self.notes = form, notes
+        self.form = form
+        self.notes = notes
 
     def onStart(self):
         """Watch the limiter, start the threads."""
         self.passed = []
-        limiter = self._attached()._limiter
+        limiter = self._Receiver__running()._limiter  # the supervisor's, which the receiver keeps private
         earn = limiter._earn
 
         def noting():
@@ -74,7 +75,7 @@ class Eager(Receiver):
 
 
 def most_above(passed, rate_per_s):
-    """By how much, at most, more passed than rate x time."""
+    """The most by which passed records exceed rate x time over any period."""
     before, least, most = 0, 0.0, 0.0
     for now_s, count in passed:
         least = min(least, before - rate_per_s * now_s)

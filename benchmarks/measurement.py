@@ -23,19 +23,19 @@ from benchmarks.rows import Point, Row
 from benchmarks.sender import Sender
 
 ROOT = Path(__file__).parents[1]
-# For the start and the end of Spark, beside the task's own deadline.
+# Time for the start and the end of Spark, in addition to the task's own deadline.
 _START_S = 120.0
 
 
 @frozen
 class Measurement:
-    """What one run of one engine gave.
+    """The result of one run of one engine.
 
     Attributes:
-        figures: by metric; empty when there are none.
+        figures: by metric; empty if there are none.
         trend: the processing delay over the number of batches run.
         reason: why there are no figures.
-        is_wrong: whether the engine failed or gave a wrong answer, where an engine may also lack something.
+        is_wrong: whether the engine failed or gave a wrong answer; false if it only lacks something.
     """
 
     figures: Mapping[str, float] = field(factory=dict)
@@ -57,11 +57,11 @@ def measure(
 
     Args:
         engine: must be available.
-        row: says what is done.
-        point: at which size.
-        seed: of the data.
-        conf: configuration of Spark, over the row's and the engine's.
-        beside: called with the id of the program's process once it runs.
+        row: the work.
+        point: the size.
+        seed: seed of the data.
+        conf: configuration of Spark, which overrides the row's and the engine's.
+        beside: called with the program's process id once it runs.
     """
     lines = Lines(seed, point.line_bytes)
     task = make_task(engine, row, point, seed, conf or {})
@@ -102,47 +102,49 @@ def measure(
     first = result.batches[0]
     began_s = sends.began_at if sends else first.end_s - first.processing_ms / 1000
     usage = watch.usage(began_s, result.batches[-1].end_s)
-    found = figures(result, usage, began_s, row.warm_up + point.warm_up, task.warm_up)
-    return Measurement(found, tuple(trend(result.batches)))
+    metrics = figures(result, usage, began_s, row.warm_up + point.warm_up, task.warm_up)
+    return Measurement(metrics, tuple(trend(result.batches)))
 
 
 def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[str, str]) -> Task:
     """The task of an engine at a point of a row, without ports."""
-    given: dict[str, Any] = {**point.task, **engine.settings, "work": row.work, "seed": seed}
-    given["warm_up"] = point.pace.warm_up * point.receivers
-    given["conf"] = {
+    parameters: dict[str, Any] = {**point.task, **engine.settings, "work": row.work, "seed": seed}
+    parameters["warm_up"] = point.pace.warm_up * point.receivers
+    parameters["conf"] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(given.get("cores", 2)),
+        "spark.sql.shuffle.partitions": str(parameters.get("cores", 2)),
         **point.task.get("conf", {}),
         **engine.settings.get("conf", {}),
         **conf,
     }
-    seconds = given.get("batches", 0) * given.get("interval_s", 1.0)
+    seconds = parameters.get("batches", 0) * parameters.get("interval_s", 1.0)
     if point.pace.burst:
-        seconds = given["records"] / point.pace.burst * point.pace.period_s
-    return Task(**{"deadline_s": 300.0 + 3 * seconds, **given})
+        seconds = parameters["records"] / point.pace.burst * point.pace.period_s
+    return Task(**{"deadline_s": 300.0 + 3 * seconds, **parameters})
 
 
 def check(task: Task, lines: Lines, receivers: int, result: Result) -> str:
-    """Compare a result with that of plain Python on the same data; says what differs, empty if nothing does."""
+    """Compare a result with plain Python's on the same data; return the difference, or an empty text."""
     if not result.batches:
         return "no batch ran"
     if task.work not in LINE_WORKS:
         return _difference(_expected_of_queues(task), result.answer)
     if result.records != task.records:
         return f"{result.records:,} records in batches, {task.records:,} were sent"
-    each = task.records // receivers
+    per_receiver = task.records // receivers
     if task.work == "topk":
         first, tops = 0, []
-        for batch in (each for each in result.batches if each.records):
+        for batch in (batch for batch in result.batches if batch.records):
             tops.append(data.top(lines.words(first, first + batch.records)))
             first += batch.records
         return _difference(tops, result.answer)
     if task.work == "wordcount":
-        counts = {word: count * receivers for word, count in lines.words(0, each).items()}
+        counts = {word: count * receivers for word, count in lines.words(0, per_receiver).items()}
         return _difference(data.digest(counts), result.answer)
-    return _difference(receivers * (lines.matches(each) if task.work == "grep" else each), result.answer)
+    return _difference(
+        receivers * (lines.matches(per_receiver) if task.work == "grep" else per_receiver), result.answer
+    )
 
 
 def _expected_of_queues(task: Task) -> list[int]:
@@ -152,8 +154,8 @@ def _expected_of_queues(task: Task) -> list[int]:
     return data.window_sums(batches, task.slides) if task.work == "window" else data.largest_totals(batches)
 
 
-def _difference(expected: Any, found: Any) -> str:
-    return "" if expected == found else f"wrong answer: {str(found)[:200]}, expected {str(expected)[:200]}"
+def _difference(expected: Any, actual: Any) -> str:
+    return "" if expected == actual else f"wrong answer: {str(actual)[:200]}, expected {str(expected)[:200]}"
 
 
 def environment() -> dict[str, str]:
@@ -163,7 +165,7 @@ def environment() -> dict[str, str]:
 
 
 def _last_error(errors: str, code: int) -> str:
-    """What a program said before it failed: the last line that names an exception, else its last line."""
+    """The last line of a failed program's output that names an exception, or else its last line."""
     said = [line.strip() for line in errors.splitlines() if line.strip()]
     named = [line for line in said if "Error" in line.split(":")[0] or "Exception" in line.split(":")[0]]
     return f"exit code {code}: {(named or said or ['no message'])[-1][:300]}"

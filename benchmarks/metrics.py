@@ -1,4 +1,4 @@
-"""The figures of a measurement: what they are called, and how they come from what a program and its processes did."""
+"""The figures of a measurement: their names and units, and their computation from a program's result and usage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Metric:
     Attributes:
         title: heading of its column.
         unit: its unit.
-        is_more_better: whether the larger figure wins.
+        is_more_better: whether a larger figure is better.
     """
 
     title: str
@@ -28,16 +28,16 @@ class Metric:
 
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("throughput", "records/s", is_more_better=True),
-    "records_per_core_s": Metric("throughput of the receiver's process", "records/s a core", is_more_better=True),
+    "records_per_core_s": Metric("throughput of the receiver's process", "records/s per core", is_more_better=True),
     "from_start_s": Metric("from start to last answer", "s"),
-    "cpu_us_per_record": Metric("CPU", "µs a record"),
+    "cpu_us_per_record": Metric("CPU", "µs per record"),
     "processing_p50_ms": Metric("processing p50", "ms"),
     "processing_p99_ms": Metric("processing p99", "ms"),
     "scheduling_p99_ms": Metric("scheduling delay p99", "ms"),
     "end_to_end_p50_ms": Metric("end to end p50", "ms"),
     "end_to_end_p99_ms": Metric("end to end p99", "ms"),
-    "cpu_ms_per_batch": Metric("CPU", "ms a batch"),
-    "driver_cpu_ms_per_batch": Metric("CPU of the Python driver", "ms a batch"),
+    "cpu_ms_per_batch": Metric("CPU", "ms per batch"),
+    "driver_cpu_ms_per_batch": Metric("CPU of the Python driver", "ms per batch"),
     "drift": Metric("processing p50, last quarter over second", "x"),
     "memory_mb": Metric("peak memory", "MB"),
     "workers_mb": Metric("memory of the Python workers", "MB"),
@@ -47,7 +47,7 @@ METRICS: dict[str, Metric] = {
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of the values lies, the nearest one that there is."""
+    """The value below which this share of the values lies, by the nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -67,36 +67,36 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int, sent_bef
     warm_up += next((index for index, batch in enumerate(result.batches) if batch.records), 0)
     later = result.batches[warm_up:] or result.batches[-1:]
     full = _full(later)
-    found = {
+    metrics = {
         "cpu_ms_per_batch": usage.cpu_s / len(result.batches) * 1000,
         "driver_cpu_ms_per_batch": usage.cpu_of_role_s.get("driver", 0.0) / len(result.batches) * 1000,
         "memory_mb": usage.peak_mb,
     }
-    found |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
+    metrics |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
     if len(result.batches) > 1:  # else the engine has no batches
-        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in full)
-        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in full], 0.99)
+        metrics["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in full)
+        metrics["processing_p99_ms"] = quantile([batch.processing_ms for batch in full], 0.99)
         waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
         if waits_ms:
-            found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
+            metrics["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.started_s:
-        found["from_start_s"] = result.batches[-1].end_s - result.started_s
+        metrics["from_start_s"] = result.batches[-1].end_s - result.started_s
     if (records := result.records - sent_before) > 0:
-        found["records_per_s"] = records / took_s
-        found["cpu_us_per_record"] = usage.cpu_s / records * 1e6
-        # An engine of a single process receives in that one.
+        metrics["records_per_s"] = records / took_s
+        metrics["cpu_us_per_record"] = usage.cpu_s / records * 1e6
+        # An engine with a single process also receives in it.
         receiver_s = usage.busiest_worker_s or (usage.cpu_s if not usage.cpu_of_role_s.get("jvm") else 0.0)
         if receiver_s:
-            found["records_per_core_s"] = records / receiver_s
+            metrics["records_per_core_s"] = records / receiver_s
     if result.delays_ms:
-        # Half of them at most, for an engine that has no batches or few.
+        # At most half of them, for an engine with few batches or none.
         skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)
         delays = result.delays_ms[skipped:]
-        found["end_to_end_p50_ms"] = statistics.median(delays)
-        found["end_to_end_p99_ms"] = quantile(delays, 0.99)
+        metrics["end_to_end_p50_ms"] = statistics.median(delays)
+        metrics["end_to_end_p99_ms"] = quantile(delays, 0.99)
     if len(full) >= 8:
-        found["drift"] = _drift(full)
-    return found
+        metrics["drift"] = _drift(full)
+    return metrics
 
 
 def trend(batches: Sequence[Batch], buckets: int = 50) -> list[tuple[float, float]]:
@@ -109,7 +109,7 @@ def trend(batches: Sequence[Batch], buckets: int = 50) -> list[tuple[float, floa
 
 
 def _full(batches: Sequence[Batch]) -> Sequence[Batch]:
-    """The batches without those that have few records or none beside the others."""
+    """The batches, except those with none or far fewer records than the others."""
     usual = quantile([batch.records for batch in batches], 0.9)
     return [batch for batch in batches if batch.records >= usual / 2]
 
@@ -125,5 +125,5 @@ def _drift(batches: Sequence[Batch]) -> float:
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The median of each metric that all rounds have."""
-    names = [name for name in METRICS if all(name in each for each in rounds)] if rounds else []
-    return {name: statistics.median(each[name] for each in rounds) for name in names}
+    names = [name for name in METRICS if all(name in metrics for metrics in rounds)] if rounds else []
+    return {name: statistics.median(metrics[name] for metrics in rounds) for name in names}

@@ -100,23 +100,25 @@ def measure(megabytes: int, rounds: int) -> dict[str, Any]:
     return {"bytes": total, "speeds": best}
 
 
-def table(found: dict[str, Any]) -> str:
+def table(results: dict[str, Any]) -> str:
     """The figures as Markdown."""
     lines = ["| partitions | size | " + " | ".join(f"{work}, MB/s" for work in WORKS) + " |", "|---|---|---|---|---|"]
-    for number in found["speeds"]["count"]:
-        size = found["bytes"] / int(number) / 1e6
-        cells = " | ".join(f"{found['speeds'][work][number]:.0f}" for work in WORKS)
+    for number in results["speeds"]["count"]:
+        size = results["bytes"] / int(number) / 1e6
+        cells = " | ".join(f"{results['speeds'][work][number]:.0f}" for work in WORKS)
         lines.append(f"| {number} | {size:.2f} MB | {cells} |")
     return "\n".join(lines)
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
+def draw(results: dict[str, Any], path: Path) -> None:
     """Draw throughput over partition size."""
     figure, axes = plots.new_figure()
-    for work, speeds in found["speeds"].items():
-        sizes = [found["bytes"] / int(number) / 1e6 for number in speeds]
+    for work, speeds in results["speeds"].items():
+        sizes = [results["bytes"] / int(number) / 1e6 for number in speeds]
         axes.plot(sizes, list(speeds.values()), "o-", label=work)
-    axes.axvline(found["bytes"] / SLOTS / 1e6, color="grey", linestyle="--", label="batch size / free slots: the rule")
+    axes.axvline(
+        results["bytes"] / SLOTS / 1e6, color="grey", linestyle="--", label="batch size / free slots: the rule"
+    )
     axes.axvline(MIN_BYTES / 1e6, color="grey", linestyle=":", label="spark.penstock.partition.minBytes")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -124,7 +126,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axis.set_major_formatter("{x:,g}")
     axes.set_xlabel("partition size, MB")
     axes.set_ylabel("throughput of the batch, MB/s")
-    axes.set_title(f"One batch of {found['bytes'] / 1e6:.0f} MB on {SLOTS} free slots")
+    axes.set_title(f"One batch of {results['bytes'] / 1e6:.0f} MB on {SLOTS} free slots")
     axes.legend(fontsize=8)
     plots.save(figure, path)
 
@@ -133,15 +135,15 @@ def main(arguments: list[str]) -> None:
     """Measure, or draw the last run."""
     if arguments != ["--plot"]:
         megabytes, rounds = (int(text) for text in (*arguments, *("64", "5")[len(arguments) :]))
-        found = measure(megabytes, rounds)
+        results = measure(megabytes, rounds)
         FIGURES.parent.mkdir(exist_ok=True)
-        FIGURES.write_text(json.dumps(found))
-    found = json.loads(FIGURES.read_text())
-    print(table(found))
+        FIGURES.write_text(json.dumps(results))
+    results = json.loads(FIGURES.read_text())
+    print(table(results))
     if missing := plots.reason_not_available():
         print(f"no plot: {missing}", file=sys.stderr)
     else:
-        draw(found, PLOT)
+        draw(results, PLOT)
 
 
 if __name__ == "__main__":

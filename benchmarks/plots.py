@@ -109,7 +109,7 @@ def _draw_lines(axes: Any, row: Row, cells: Sequence[Cell], metric: str) -> None
 
 
 def _rounds(cell: Cell, metric: str) -> list[float]:
-    return [each[metric] for each in cell.rounds if metric in each]
+    return [figures[metric] for figures in cell.rounds if metric in figures]
 
 
 def _title(engine: str) -> str:

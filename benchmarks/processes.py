@@ -41,7 +41,7 @@ class Process:
 
 def processes_of(session: int) -> dict[int, Process]:
     """The processes of a session by their ids."""
-    found = {}
+    processes = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # A process may end while it is read.
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -54,8 +54,8 @@ def processes_of(session: int) -> dict[int, Process]:
             role = "driver" if pid == session else "workers" if is_python else "jvm"
             pages = (stat.parent / "statm").read_text().split()
             mb = (int(pages[1]) - int(pages[2])) * _PAGE_BYTES / 1e6
-            found[pid] = Process(role, sum(map(int, fields[11:13])) / _TICKS_PER_S, mb)
-    return found
+            processes[pid] = Process(role, sum(map(int, fields[11:13])) / _TICKS_PER_S, mb)
+    return processes
 
 
 def end_session(session: int, timeout_s: float = 10.0) -> None:
@@ -76,7 +76,7 @@ def end_session(session: int, timeout_s: float = 10.0) -> None:
 
 @contextlib.contextmanager
 def ends_on_sigterm() -> Iterator[None]:
-    """SIGTERM raises SystemExit, so that what this process started ends with it, as on Ctrl-C."""
+    """Make SIGTERM raise SystemExit, so that child processes end with this one, as on Ctrl-C."""
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         yield
@@ -86,13 +86,13 @@ def ends_on_sigterm() -> Iterator[None]:
 
 @frozen
 class Usage:
-    """What the processes of a session used between two moments.
+    """The resources that the processes of a session used between two moments.
 
     Attributes:
-        peak_mb: the most memory of all together.
-        peak_of_role_mb: the most of those of each role together.
-        cpu_of_role_s: CPU time of each role.
-        busiest_worker_s: CPU time of the worker that used most, which is the receiver's where nothing else happens.
+        peak_mb: peak memory of all processes together.
+        peak_of_role_mb: peak memory of all processes of a role together, by role.
+        cpu_of_role_s: CPU time by role.
+        busiest_worker_s: CPU time of the busiest worker, which is the receiver's if little else runs.
     """
 
     peak_mb: float = 0.0
@@ -111,11 +111,12 @@ class Watch:
 
     Args:
         session: the id of its first process.
-        period_s: between two samples; in the beginning less, so that a short program is seen after its start, too.
+        period_s: seconds between two samples; shorter at the beginning, so that a short program is sampled as well.
     """
 
     def __init__(self, session: int, period_s: float = 0.25) -> None:
-        self._session, self._period_s = session, period_s
+        self._session = session
+        self._period_s = period_s
         self._stopped = threading.Event()
         self._samples: list[tuple[float, dict[int, Process]]] = []
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -127,7 +128,7 @@ class Watch:
         self._thread.join()
 
     def usage(self, from_s: float, to_s: float) -> Usage:
-        """What was used between two moments, in seconds of the epoch, to the next sample."""
+        """The usage between two moments, in seconds of the epoch, rounded out to the next samples."""
         inside = [sample for sample in self._samples if from_s - self._period_s <= sample[0] <= to_s + self._period_s]
         samples = [processes for _, processes in inside or self._samples[-1:]]
         if not samples:
@@ -136,8 +137,8 @@ class Watch:
         used = {pid: _cpu_of(pid, samples) for processes in samples for pid in processes}
         roles = {pid: process.role for processes in samples for pid, process in processes.items()}
         return Usage(
-            max(sum(each.values()) for each in of_role),
-            {role: max(each[role] for each in of_role) for role in ROLES},
+            max(sum(sample.values()) for sample in of_role),
+            {role: max(sample[role] for sample in of_role) for role in ROLES},
             {role: sum(spent for pid, spent in used.items() if roles[pid] == role) for role in ROLES},
             max((spent for pid, spent in used.items() if roles[pid] == "workers"), default=0.0),
         )
@@ -155,6 +156,6 @@ def _total_mb(processes: Mapping[int, Process], role: str) -> float:
 
 
 def _cpu_of(pid: int, samples: list[dict[int, Process]]) -> float:
-    """What a process used; one that started later counts from its start."""
+    """CPU time of a process; one that started later counts from its start."""
     before = samples[0][pid].cpu_s if pid in samples[0] else 0.0
     return next(processes[pid].cpu_s for processes in reversed(samples) if pid in processes) - before

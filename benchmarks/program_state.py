@@ -1,4 +1,4 @@
-"""What a running program does now, as text: for the moment when a wait for it has given up.
+"""Describes what a running program is doing, for the report of a wait that timed out.
 
 Receivers, batches, Spark's executors and running tasks, and the stacks of the driver's threads and of the executors'
 task threads. With ``TRACEBACKS`` in the configuration, also the stacks of Python tasks that run for a minute or more.
@@ -18,14 +18,14 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock import StreamingContext
 
-#: Has Python workers print their stacks, once a minute, where ``describe`` finds them. Since Spark 4.1.
+#: Makes Python workers print their stacks once per minute, so that ``describe`` finds them. Since Spark 4.1.
 TRACEBACKS = ("spark.python.worker.tracebackDumpIntervalSeconds", "60")
 # The end of what an executor has printed: some stacks of its workers.
 _PRINTED_CHARACTERS = 12_000
 
 
 def describe(sc: SparkContext, ssc: StreamingContext | None) -> str:
-    """Describe the program. A part that cannot be described says why; the others follow."""
+    """Describe the program. A part that cannot be described gives the reason instead."""
     lines: list[str] = []
     for part, of in (
         (_receivers, ssc),
@@ -34,7 +34,7 @@ def describe(sc: SparkContext, ssc: StreamingContext | None) -> str:
         (_jobs, sc),
         (_driver_threads, None),
         (_printed_by_executors, sc),
-        # The last: an executor that hangs answers after two minutes.
+        # The last part, because an executor that hangs answers only after two minutes.
         (_task_threads, sc),
     ):
         lines.append(f"-- {part.__name__[1:].replace('_', ' ')} --")

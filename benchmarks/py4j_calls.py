@@ -2,7 +2,7 @@
 
 usage: py4j_calls.py [BATCHES] [rows | dataframe]     by default: 20 batches, rows
 
-Word count over one receiver, on `local[2]`, 1,000 lines a batch, one batch at a time under the manual clock: rows
+Word count over one receiver, on `local[2]`, 1,000 lines per batch, one batch at a time under the manual clock: rows
 (`flatMap · map · reduceByKey`, `collect` in `foreachRDD`) or DataFrames (`selectExpr · groupBy · agg`, `collect` in
 `foreachDataFrame`). A call is a round trip between Python and the JVM. The first batches,
 which fill the caches, are not counted. The program uses the public API only: to compare two versions, run this file
@@ -31,10 +31,10 @@ LINES, SETTLED = 1000, 5
 
 
 class Lines(ThreadReceiver[str]):
-    """Stores the same lines once a batch."""
+    """Stores the same lines once per batch."""
 
     def receive(self) -> None:
-        """Store a block at a time; each waits for the batch before."""
+        """Store one block at a time, after the previous batch."""
         lines = [f"{n % 97} {n % 13} word and {n % 7}" for n in range(LINES)]
         while not self.isStopped():
             self.store_all(lines)
@@ -61,7 +61,7 @@ def counted() -> Iterator[Counter[str]]:
 
 
 def describe(command: str) -> str:
-    """What a command of Py4J's protocol does."""
+    """Describe a command of Py4J's protocol."""
     parts = command.splitlines()
     kinds = {"c": "call", "i": "create", "r": "look up", "m": "release", "a": "array", "l": "list", "j": "view"}
     if parts[0] == "a":
@@ -103,7 +103,7 @@ def main(batches: int, api: str) -> None:
 
     ssc.addStreamingListener(Completed())
     ssc.start()
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     number, deadline = 0, time.monotonic() + 600
     with counted() as calls:
         while number < SETTLED + batches:
@@ -120,11 +120,11 @@ def main(batches: int, api: str) -> None:
             if any(words):
                 number += 1
                 if number > SETTLED:
-                    found.update(calls)
+                    totals.update(calls)
     ssc.stop(stopSparkContext=True)
-    print(f"{sum(found.values()) / batches:.1f} calls a batch")
-    print(f"job p50 {statistics.median(took_ms[-batches:]):.1f} ms\n\n| calls a batch | thread and call |\n|---|---|")
-    for name, count in found.most_common():
+    print(f"{sum(totals.values()) / batches:.1f} calls per batch")
+    print(f"job p50 {statistics.median(took_ms[-batches:]):.1f} ms\n\n| calls per batch | thread and call |\n|---|---|")
+    for name, count in totals.most_common():
         print(f"| {count / batches:.1f} | {name} |")
 
 

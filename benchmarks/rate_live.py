@@ -27,7 +27,7 @@ LINE = b"x" * 20 + b"\n"
 
 
 class Server:
-    """Sends lines to whoever connects, as fast as they are taken."""
+    """Sends lines to every client, as fast as it reads."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -54,7 +54,7 @@ def capacity(elapsed_s: float, seconds: float) -> float:
 
 
 def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[str, float]]:
-    """Run; say of every batch when it was due, how many records it had, how long it waited and took."""
+    """Run the program; return due time, records, wait and duration of every batch."""
     from pyspark import RDD, SparkConf, SparkContext
 
     conf = SparkConf().setMaster("local[3]").setAppName("rate").set("spark.ui.enabled", "false")
@@ -75,7 +75,7 @@ def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[st
         started = time.time()
         count = rdd.count()
         due = batch_time.timestamp()
-        # What counting takes is part of what a batch costs anyway.
+        # The counting itself is part of the fixed cost of a batch.
         left_s = max(FIXED_S - (time.time() - started), 0.0) + count / capacity(started - began, seconds)
         time.sleep(left_s)
         batches.append(
@@ -84,7 +84,7 @@ def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[st
 
     ssc.socketTextStream("127.0.0.1", Server().port).foreachRDD(work)
     ssc.start()
-    # The last ones are due shortly before the end, and need their time.
+    # The last batches are due shortly before the end, and need time to run.
     time.sleep(seconds + 3 * INTERVAL_S)
     ssc.stop(stopSparkContext=False, stopGraceFully=False)
     sc.stop()

@@ -25,7 +25,7 @@ MB_PER_MIN, MOST_MB = 2.0, 30.0
 
 
 class Flood(ThreadReceiver):
-    """Stores lines as fast as it may: one by one, and now and then a thousand reliably."""
+    """Stores lines as fast as possible: singly, and occasionally a thousand reliably."""
 
     def __init__(self, note):
         self.note = note
@@ -42,14 +42,14 @@ class Flood(ThreadReceiver):
 
 
 def resident_mb(pid):
-    """Resident memory of a process; what it shares with files that it has mapped is not counted."""
+    """Resident memory of a process, without memory-mapped files."""
     pages = Path(f"/proc/{pid}/statm").read_text().split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def slope(points):
     """The slope of the line through points, by least squares."""
-    mean_x, mean_y = (sum(each) / len(points) for each in zip(*points, strict=True))
+    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
 

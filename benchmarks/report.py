@@ -152,11 +152,16 @@ def goals(rows: Mapping[str, Row], outcomes: Sequence[Outcome], runs: Sequence[R
     for row in rows.values():
         name = f"[{row.title}](#{_anchor(row.title)})" if row.name in ran else row.title
         for goal in row.goals:
-            found = judge(goal, row, outcomes)
-            if found.is_met is None:
+            judgement = judge(goal, row, outcomes)
+            if judgement.is_met is None:
                 cells = ["-", "-", "not measured", "-"]
             else:
-                cells = [_measured(goal, found), str(found.rounds), _verdict(found), _limit(goal, found)]
+                cells = [
+                    _measured(goal, judgement),
+                    str(judgement.rounds),
+                    _verdict(judgement),
+                    _limit(goal, judgement),
+                ]
             lines.append(_line([name, _wording(goal, row), *cells]))
     lines.append(_long_run_goal(runs))
     lines += [_line([where, goal, measured, "-", met, limit]) for where, goal, measured, met, limit in ELSEWHERE]
@@ -174,23 +179,23 @@ def _long_run_goal(runs: Sequence[Run]) -> str:
     return _line(["Long runs", goal, "-", "-", "not measured", "-"])
 
 
-def _measured(goal: Goal, found: Judgement) -> str:
-    if found.ratio:
-        return _spread(found.ratio)
+def _measured(goal: Goal, judgement: Judgement) -> str:
+    if judgement.ratio:
+        return _spread(judgement.ratio)
     unit = METRICS[goal.metric].unit
-    return f"{_number(found.figure)} {unit}" + (f"; goal {_number(found.limit)} {unit}" if goal.peer else "")
+    return f"{_number(judgement.figure)} {unit}" + (f"; goal {_number(judgement.limit)} {unit}" if goal.peer else "")
 
 
-def _verdict(found: Judgement) -> str:
-    if found.is_met:
+def _verdict(judgement: Judgement) -> str:
+    if judgement.is_met:
         return "yes"
-    return "no, but near the limit" if found.slower and found.slower.median <= NEAR else "**no**"
+    return "no, but near the limit" if judgement.slower and judgement.slower.median <= NEAR else "**no**"
 
 
-def _limit(goal: Goal, found: Judgement) -> str:
-    if not found.slower:
+def _limit(goal: Goal, judgement: Judgement) -> str:
+    if not judgement.slower:
         return "-"
-    return f"{_bare(goal.limit)}: {_spread(found.slower)}"
+    return f"{_bare(goal.limit)}: {_spread(judgement.slower)}"
 
 
 def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome], long_runs: Path | None = None) -> Path:
@@ -205,29 +210,29 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
     Returns:
         The path.
     """
-    known = [each for row in rows.values() for point in row.points for each in _of_point(outcomes, row, point)]
+    reported = [outcome for row in rows.values() for point in row.points for outcome in _of_point(outcomes, row, point)]
     folder = path.parent / path.stem
-    limits = "\n".join(f"    - {_bare(each.name)}: {each.work}." for each in ENGINES.values() if each.work)
+    limits = "\n".join(f"    - {_bare(engine.name)}: {engine.work}." for engine in ENGINES.values() if engine.work)
     parts = [_INTRO.format(limits=limits)]
-    if any(each.is_quick for each in known):
+    if any(outcome.is_quick for outcome in reported):
         parts.append(_QUICK)
     runs = [long_run.Run.load(file) for file in sorted(long_runs.glob("*.json"), reverse=True)] if long_runs else []
-    parts += ["\n## Goals", _GOALS, goals(rows, known, runs)]
+    parts += ["\n## Goals", _GOALS, goals(rows, reported, runs)]
     for row in rows.values():
-        if of_row := [each for each in known if each.row == row.name]:
+        if of_row := [outcome for outcome in reported if outcome.row == row.name]:
             parts += [f"\n## {row.title}\n", f"{row.summary} {_rounds(row, of_row)}", "", table(row, of_row)]
             if plot := plots.draw(row, of_row, folder):
                 parts.append(f"\n![{row.title.replace('`', '')}]({folder.name}/{plot.name})")
     parts += _long_runs(runs, folder)
-    if missing := [row for row in rows.values() if row.name not in {each.row for each in known}]:
+    if missing := [row for row in rows.values() if row.name not in {outcome.row for outcome in reported}]:
         parts.append("\n## Not run\n")
         parts += [f"- {row.title}: `make bench ARGS={row.name}`" for row in missing]
-    parts += ["\n## Machine\n", _machines(known)]
+    parts += ["\n## Machine\n", _machines(reported)]
     if reason := plots.reason_not_available():
         parts.append(f"\nThere are no plots: {reason}.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    for each in known:
-        each.save(folder)
+    for outcome in reported:
+        outcome.save(folder)
     for run in runs:
         run.save(folder / long_run.FOLDER)
     path.write_text("\n".join(parts) + "\n", encoding="utf-8")
@@ -235,7 +240,7 @@ def write_page(path: Path, rows: Mapping[str, Row], outcomes: Sequence[Outcome],
 
 
 def _of_point(outcomes: Sequence[Outcome], row: Row, point: Point) -> list[Outcome]:
-    return [each for each in outcomes if (each.row, each.x) == (row.name, point.x)]
+    return [outcome for outcome in outcomes if (outcome.row, outcome.x) == (row.name, point.x)]
 
 
 def _rounds(row: Row, outcomes: Sequence[Outcome]) -> str:
@@ -273,10 +278,16 @@ def _machines(outcomes: Sequence[Outcome]) -> str:
     lines = [_line(["what", "which"]), _line(["---"] * 2)]
     lines += [_line([name, value]) for name, value in newest.machine.items()]
     lines += ["", _line(["row", "size", "ended (UTC)", "rounds", "seed", "state of the machine"]), _line(["---"] * 6)]
-    for each in outcomes:
-        note = "" if each.machine == newest.machine else "; another machine or other versions"
-        cells = [each.row, f"{each.x:,g}" if each.x else "-", each.date, str(each.rounds), str(each.seed)]
-        lines.append(_line([*cells, each.state + note]))
+    for outcome in outcomes:
+        note = "" if outcome.machine == newest.machine else "; another machine or other versions"
+        cells = [
+            outcome.row,
+            f"{outcome.x:,g}" if outcome.x else "-",
+            outcome.date,
+            str(outcome.rounds),
+            str(outcome.seed),
+        ]
+        lines.append(_line([*cells, outcome.state + note]))
     return "\n".join(lines)
 
 

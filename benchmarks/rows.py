@@ -333,10 +333,10 @@ def _delays(cores: int, is_quick: bool) -> list[Row]:
             ),
             tuple(
                 evolve(
-                    _paced(cores, each, 8 if is_quick else max(60, round(30 / each))),
-                    warm_up=2 if is_quick else max(20, round(5 / each)),
+                    _paced(cores, interval, 8 if is_quick else max(60, round(30 / interval))),
+                    warm_up=2 if is_quick else max(20, round(5 / interval)),
                 )
-                for each in intervals
+                for interval in intervals
             ),
             ("processing_p50_ms", "processing_p99_ms", "scheduling_p99_ms", "end_to_end_p50_ms", "end_to_end_p99_ms"),
             axis="batch interval, s",

@@ -58,7 +58,7 @@ from penstock.wire.token import Token
 
 SIMULATORS = 2
 RECORDS, BLOCK_BYTES = 1000, 100_000
-# The server that does nothing, and silent receivers, are measured for a quarter of the time.
+# The server that does nothing and the silent receivers are measured for this fraction (1/4) of the time.
 SHARE = 4
 CONTEXT = multiprocessing.get_context("spawn")
 #: Columns of the table; pairs are median and p99.
@@ -79,7 +79,7 @@ COLUMNS = (
 
 
 class Load(NamedTuple):
-    """What is simulated.
+    """One simulated load.
 
     Attributes:
         receivers: how many.
@@ -106,7 +106,7 @@ class Silent(Receiver):
 
 
 class SparkContext:
-    """What the tracker asks of Spark's."""
+    """The part of Spark's SparkContext that the tracker uses."""
 
     applicationId, master, defaultParallelism, _jvm = "app-scale", "spark://simulated", 1000, None
 
@@ -119,10 +119,13 @@ class Job:
     """Stands in for the Spark job of a receiver."""
 
     def __init__(self, _sc, task, _hosts, on_end):
-        self.task, self.group, self._on_end, self._ended = task, str(task.stream_id), on_end, threading.Event()
+        self.task = task
+        self.group = str(task.stream_id)
+        self._on_end = on_end
+        self._ended = threading.Event()
 
     def start(self):
-        """The simulators start receivers."""
+        """Nothing to do: the simulators start receivers."""
 
     def cancel(self):
         """End."""
@@ -161,7 +164,7 @@ class Offered(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """What accepting blocks took.
+    """The cost of accepting blocks.
 
     Attributes:
         blocks_per_s: how many were accepted, until the last one was.
@@ -212,14 +215,14 @@ def simulate(pipe, locations, secret, stream_ids, load, options):
     def report(stream_id, blocks):
         return ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply)
 
-    clients |= {each: flight.FlightClient(bare_location, generic_options=own) for each in stream_ids}
+    clients |= {stream_id: flight.FlightClient(bare_location, generic_options=own) for stream_id in stream_ids}
     for stream_id in stream_ids:
         report(stream_id, [])
     pipe.send(None)
     pipe.send(offer(stream_ids, report, pipe.recv(), load, _share(options), options.hosts))
-    for each in clients.values():
-        each.close()
-    clients |= {each: flight.FlightClient(location, generic_options=own) for each in stream_ids}
+    for client in clients.values():
+        client.close()
+    clients |= {stream_id: flight.FlightClient(location, generic_options=own) for stream_id in stream_ids}
     for stream_id in stream_ids:
         directory = f"/local/host-{stream_id % options.hosts}/penstock/run"
         message = RegisterReceiver(stream_id, 1, "Silent", endpoint.port, "127.0.0.1", directory, 1 << 40)
@@ -230,12 +233,12 @@ def simulate(pipe, locations, secret, stream_ids, load, options):
 
 
 def offer(stream_ids, report, begin, load, seconds, hosts):
-    """Let each receiver store blocks at an even pace and report them; return what that took."""
+    """Let each receiver store blocks at an even pace and report them; return the measurements."""
     queues = {stream_id: queue.Queue() for stream_id in stream_ids}
     reports, delays = [], []
 
     def take_waiting(waiting):
-        """Everything that waits in a queue, at least one item; nothing after ``None``."""
+        """All items that wait in a queue, at least one; an empty list after ``None``."""
         items = []
         while (item := waiting.get()) is not None:
             items.append(item)
@@ -266,10 +269,10 @@ def offer(stream_ids, report, begin, load, seconds, hosts):
                 time.sleep(wait)
             late = max(late, -wait)
             queues[stream_id].put((number, due))
-    for each in queues.values():
-        each.put(None)
-    for each in threads:
-        each.result()
+    for due_blocks in queues.values():
+        due_blocks.put(None)
+    for thread in threads:
+        thread.result()
     pool.shutdown()
     return Offered(reports, delays, late, time.process_time() - cpu, time.time())
 
@@ -285,7 +288,7 @@ def make_tracker(load, options):
     """A started tracker, with Spark simulated."""
     executors = [TaskLocation(f"host-{number}", str(number)) for number in range(options.hosts)]
     cluster.executors = lambda _sc: executors
-    cluster.executor_ids = lambda _sc: frozenset(each.executor_id for each in executors)
+    cluster.executor_ids = lambda _sc: frozenset(executor.executor_id for executor in executors)
     cluster.running_task = lambda _sc, group: executors[int(group) % options.hosts]
     receiver_launcher.ReceiverJob = Job
     settings = Settings.parse(
@@ -375,20 +378,24 @@ def run(result, load, options):
 
 
 def measure(pipes, seconds, on_second):
-    """Have the simulated receivers offer blocks for some seconds; return what accepting them took.
+    """Let the simulated receivers offer blocks for some seconds; return the cost of accepting them.
 
     Everything is counted until the last block is accepted.
     """
     begin, cpu = time.time() + 0.5, time.process_time()
-    for each in pipes:
-        each.send(begin)
+    for pipe in pipes:
+        pipe.send(begin)
     for second in range(seconds):
         time.sleep(max(begin + second + 1 - time.time(), 0))
         on_second(second)
     offered = _received(pipes)
-    cpu, wall = time.process_time() - cpu, max(seconds, *(each.ended - begin for each in offered))
-    reports, delays = (sorted(chain.from_iterable(each)) for each in zip(*(each[:2] for each in offered), strict=True))
-    simulators = [f"{each.cpu / wall:.2f} cores, {each.late * 1000:.0f} ms late at most" for each in offered]
+    cpu, wall = time.process_time() - cpu, max(seconds, *(simulator.ended - begin for simulator in offered))
+    reports, delays = (
+        sorted(chain.from_iterable(values)) for values in zip(*(values[:2] for values in offered), strict=True)
+    )
+    simulators = [
+        f"{simulator.cpu / wall:.2f} cores, {simulator.late * 1000:.0f} ms late at most" for simulator in offered
+    ]
     return Accepted(len(delays) / wall, cpu / wall, reports, delays, simulators)
 
 
@@ -397,7 +404,7 @@ def _share(options):
 
 
 def _received(pipes):
-    return [each.recv() for each in pipes]
+    return [pipe.recv() for pipe in pipes]
 
 
 def _middle_and_late(delays):
@@ -415,7 +422,7 @@ def _pair(delays):
 
 
 def batch(tracker, number, load, options):
-    """What the generator asks of the tracker for one batch."""
+    """The generator's calls to the tracker for one batch."""
     time_ms, stream_ids = number * 1000, range(load.receivers)
     tracker.allocate_blocks_to_batch(time_ms)
     for stream_id in stream_ids:

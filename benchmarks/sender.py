@@ -1,4 +1,4 @@
-"""Serves text lines to the measured programs: as fast as they take them, at a pace, or none."""
+"""Serves text lines to the measured programs: as fast as they read, at a constant pace, or none at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTION_S = 1.0
 
 @frozen
 class Pace:
-    """How lines are sent.
+    """The pace at which lines are sent.
 
     Attributes:
         burst: lines that are sent together; 0: all at once, as fast as they are taken.
@@ -50,7 +50,9 @@ class Sender:
     """
 
     def __init__(self, lines: Lines, num_lines: int, ports: int = 1, pace: Pace | None = None) -> None:
-        self._lines, self._num_lines, self._pace = lines, num_lines, pace or Pace()
+        self._lines = lines
+        self._num_lines = num_lines
+        self._pace = pace or Pace()
         self._closed = threading.Event()
         self._failed: list[OSError] = []
         self._lock = threading.Lock()
@@ -62,8 +64,8 @@ class Sender:
 
     @property
     def ports(self) -> list[int]:
-        """Where it listens."""
-        return [int(each.getsockname()[1]) for each in self._sockets]
+        """The ports on which it listens."""
+        return [int(sock.getsockname()[1]) for sock in self._sockets]
 
     @property
     def began_at(self) -> float:
@@ -72,10 +74,10 @@ class Sender:
             return min(self._began_at, default=0.0)
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending, and close all connections."""
         self._closed.set()
-        for each in self._sockets:
-            each.close()
+        for sock in self._sockets:
+            sock.close()
 
     def __enter__(self) -> Self:
         """The sender."""

@@ -1,4 +1,4 @@
-"""How fast `store_all` makes blocks of small records, and how much memory large ones take. Without Spark.
+"""Measures how fast `store_all` builds blocks of small records, and how much memory large records take. Without Spark.
 
 usage: store_all.py [RECORDS] [LARGE]     1,000,000 small records of each kind, 400 of 1 MB
 
@@ -63,7 +63,7 @@ class Silent(Receiver[Any]):
 
 
 def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]]:
-    """Store values; say how long that took, s of processor time, and what blocks they became."""
+    """Store values; return the seconds of processor time that it took, and the blocks."""
     blocks, receiver = Blocks(folder), Silent()
     supervisor = ReceiverSupervisor(receiver, RegisterReceiver(0, 1, "Silent", 0), Settings.parse({}), Driver(), blocks)
     supervisor.start()
@@ -75,12 +75,12 @@ def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]
 
 
 def peak_mb() -> float:
-    """The most memory that this process has had, MB."""
+    """Peak memory of this process, MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def megabytes() -> Iterator[bytes]:
-    """Records of 1 MB, each made when it is asked for."""
+    """Records of 1 MB, each created on demand."""
     return (b"%08d" % number * (1 << 17) for number in range(large))
 
 
@@ -95,7 +95,8 @@ with tempfile.TemporaryDirectory() as name:
     folder, before = Path(name), peak_mb()
     _took_s, blocks = store(megabytes(), folder)
     print(
-        f"{large} records of 1 MB: {len(blocks)} blocks, of {max(each.num_bytes for each in blocks) >> 20} MB at most; "
+        f"{large} records of 1 MB: {len(blocks)} blocks, the largest of "
+        f"{max(block.num_bytes for block in blocks) >> 20} MB; "
         f"peak memory {before:.0f} MB before, {peak_mb():.0f} MB after"
     )
     for kind, make in KINDS.items():

@@ -32,10 +32,10 @@ from typing import Any
 from benchmarks.crash import Source, await_acknowledgement, jvm_of
 
 VICTIMS = ("driver", "JVM", "driver and JVM")
-# With fewer acknowledged a kill, little was put to the test.
+# With fewer acknowledged records per kill, the run tests too little.
 LEAST_RECORDS = 20
 START_S, STOP_S = 180, 120
-#: What must be 0 of what is counted.
+#: The counts that must be 0.
 FAULTS = ("lost", "stored once, seen twice", "batches that differ when run again")
 
 RECEIVER = '''
@@ -164,7 +164,7 @@ def launch(folder: Path, port: int, seed: int, run: int) -> subprocess.Popen[byt
 
 
 def await_batch(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a batch runs that this program has begun."""
+    """Wait until this run of the program has started a batch."""
     before = (folder / "running").stat().st_mtime_ns if (folder / "running").exists() else 0
     deadline = time.monotonic() + START_S
     while not (folder / "running").exists() or (folder / "running").stat().st_mtime_ns == before:
@@ -189,14 +189,14 @@ def kill(victim: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def check(folder: Path, acknowledged: int) -> dict[str, Any]:
-    """Compare the sink with what was acknowledged.
+    """Compare the sink with the acknowledged numbers.
 
     Args:
-        folder: of the runs; ``out/BATCH-RUN`` has the records of a batch.
-        acknowledged: the numbers below it are.
+        folder: folder of the runs; ``out/BATCH-RUN`` contains the records of a batch.
+        acknowledged: all numbers below it are acknowledged.
 
     Returns:
-        Name of what is counted → number.
+        Counts by name.
     """
     batches: dict[int, list[int]] = {}
     differ = 0
@@ -244,7 +244,7 @@ def main() -> None:
         await_batch(folder, process)
         await_acknowledgement(source)
         time.sleep(rng.uniform(0.0, 2.0))
-        # Then in a batch, from its beginning to its commit or a little later.
+        # Then kill it during a batch, between its start and its commit or a little later.
         await_batch(folder, process)
         after_s, victim = rng.uniform(0.0, 0.5), rng.choice(VICTIMS)
         time.sleep(after_s)
@@ -267,14 +267,14 @@ def main() -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         raise SystemExit(f"FAILED: the program does not stop; its log is {folder / 'log'}") from None
-    found = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
-    found["kills with a batch uncommitted"] = uncommitted
-    found |= check(folder, source.acknowledged)
-    found["seconds"] = round(time.monotonic() - began)
-    for name, value in found.items():
+    results = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
+    results["kills with a batch uncommitted"] = uncommitted
+    results |= check(folder, source.acknowledged)
+    results["seconds"] = round(time.monotonic() - began)
+    for name, value in results.items():
         print(f"{name}: {value}")
     few = source.acknowledged < LEAST_RECORDS * max(options.kills, 1)
-    faulty = code != 0 or any(found[name] for name in FAULTS)
+    faulty = code != 0 or any(results[name] for name in FAULTS)
     if few or faulty:
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)

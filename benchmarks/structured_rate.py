@@ -21,7 +21,7 @@ from typing import Any
 
 from attrs import define
 
-from penstock.rate import workload_svg
+from penstock_testing import workload_svg
 from penstock_testing.workload import Workload
 from penstock_testing.workload_run import SimulatedBatch, WorkloadRun
 
@@ -75,7 +75,7 @@ def run(estimator: str, seconds: float) -> list[Batch]:
         if not batches:
             nonlocal started_s
             started_s = began_s
-        # What counting takes is part of what a batch costs anyway.
+        # The counting itself is part of the fixed cost of a batch.
         left_s = max(FIXED_S - (time.time() - began_s), 0.0) + count / capacity(began_s - started_s, seconds)
         time.sleep(left_s)
         batches.append(Batch(began_s - started_s, count, time.time() - began_s))
@@ -118,8 +118,8 @@ def run(estimator: str, seconds: float) -> list[Batch]:
         raise SystemExit(f"FAILED: the query ended: {error}")
     # The report of a batch may come when the next one has ended, or not before the query.
     rate = float(FIRST_RATE)
-    for each in batches:
-        rate = each.rate = each.rate or rate
+    for batch in batches:
+        rate = batch.rate = batch.rate or rate
     return batches
 
 
@@ -127,31 +127,33 @@ def report(batches: list[Batch], seconds: float) -> None:
     """Print the results of each third."""
     for number, name in enumerate(("20,000/s", "10,000/s", "20,000/s again")):
         begin, end = seconds * number / 3, seconds * (number + 1) / 3
-        part = [each for each in batches if begin <= each.began_s < end]
-        late = [index for index, each in enumerate(part) if each.took_s > SETTLED_S]
+        part = [batch for batch in batches if begin <= batch.began_s < end]
+        late = [index for index, batch in enumerate(part) if batch.took_s > SETTLED_S]
         settled = late[-1] + 1 if late else 0
-        half = [each for each in part if each.began_s >= (begin + end) / 2]
+        half = [batch for batch in part if batch.began_s >= (begin + end) / 2]
         span_s = half[-1].began_s - half[0].began_s if len(half) > 1 else 0.0
-        used = sum(each.records for each in half[:-1]) / (capacity(begin, seconds) * span_s) if span_s else 0.0
+        used = sum(batch.records for batch in half[:-1]) / (capacity(begin, seconds) * span_s) if span_s else 0.0
         print(
             f"{name}: {len(part)} batches, settled in batch {settled + 1 if settled < len(part) else 'none'}, "
-            f"longest {max((each.took_s for each in part), default=0):.2f} s, after settling "
-            f"{max((each.took_s for each in part[settled:]), default=0):.2f} s, "
+            f"longest {max((batch.took_s for batch in part), default=0):.2f} s, after settling "
+            f"{max((batch.took_s for batch in part[settled:]), default=0):.2f} s, "
             f"capacity used in the last half {used:.0%}"
         )
-    for each in batches:
-        print(f"  {each.began_s:5.1f} s  {each.records:7d} records  took {each.took_s:.2f} s  then {each.rate:8.0f}/s")
+    for batch in batches:
+        print(
+            f"  {batch.began_s:5.1f} s  {batch.records:7d} records  took {batch.took_s:.2f} s  then {batch.rate:8.0f}/s"
+        )
 
 
 def draw(name: str, batches: list[Batch], seconds: float) -> str:
     """The rate limit, duration and wait of each batch as SVG."""
     drawn = []
     waits_s = 0.0
-    for each in batches:
-        attainable = capacity(each.began_s, seconds) * (INTERVAL_S - FIXED_S)
-        took_ms, waits_ms = round(each.took_s * 1000), round(waits_s * 1000)
-        drawn.append(SimulatedBatch((each.records,), (each.rate,), waits_ms, took_ms, attainable))
-        waits_s = max(each.took_s - INTERVAL_S, 0.0)
+    for batch in batches:
+        attainable = capacity(batch.began_s, seconds) * (INTERVAL_S - FIXED_S)
+        took_ms, waits_ms = round(batch.took_s * 1000), round(waits_s * 1000)
+        drawn.append(SimulatedBatch((batch.records,), (batch.rate,), waits_ms, took_ms, attainable))
+        waits_s = max(batch.took_s - INTERVAL_S, 0.0)
     workload = Workload("query", "a streaming query", ((0, CAPACITY),), (((0, math.inf),),), batches=len(batches))
     return workload_svg.draw(WorkloadRun(workload, tuple(drawn), 0, ()), f"{name}: capacity halved, then doubled")
 

@@ -1,4 +1,4 @@
-"""What the monitoring plugin costs: processing delays with and without it: ``python -m benchmarks.ui_cost``.
+"""Measures the cost of the monitoring plugin, as processing delays with and without: ``python -m benchmarks.ui_cost``.
 
 Programs with and without `penstock-ui` run alternately in one JVM, each for the same number of batches of the machine's
 clock. A receiver stores 10,000 lines/s; each batch reduces them by key, which is one short Spark job.
@@ -24,7 +24,7 @@ from penstock import BatchInfo, StreamingContext, StreamingListener
 from penstock_cli.java import ensure_java
 
 _BOUND = 1.03
-# Of a program: its first batches fill caches, and the slowest are those that something else on the machine has met.
+# Batches to leave out: a program's first ones, which fill caches, and the slowest ones, which other programs delayed.
 _WARM_UP, _SLOWEST = 20, 0.05
 _DEADLINE_S = 120.0
 
@@ -49,7 +49,7 @@ class Completed(StreamingListener):
         self.infos: list[BatchInfo] = []
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Collect one."""
+        """Collect a batch."""
         self.infos.append(batchCompleted.batchInfo)
 
 
@@ -119,15 +119,15 @@ def main(rounds: int, batches: int, interval: float, event_log: bool) -> None:
         off = {"spark.penstock.ui.enabled": "false", "spark.penstock.eventLog.dir": ""}
         run(sc, batches, interval, on)
         for number in range(rounds):
-            # Alternately first: what grows over the run favours neither.
+            # Alternate the order, so that growth over the run favours neither.
             order = (on, off) if number % 2 else (off, on)
-            found = {chosen["spark.penstock.ui.enabled"]: run(sc, batches, interval, chosen) for chosen in order}
-            pairs.append((found["true"], found["false"]))
+            blocks = {chosen["spark.penstock.ui.enabled"]: run(sc, batches, interval, chosen) for chosen in order}
+            pairs.append((blocks["true"], blocks["false"]))
             with_it, without = pairs[-1]
             click.echo(
                 f"round {number + 1}: processing {without.delay_ms:.2f} ms without, {with_it.delay_ms:.2f} ms with: "
                 f"{with_it.delay_ms / without.delay_ms:.3f}; "
-                f"driver {without.cpu_ms:.2f} and {with_it.cpu_ms:.2f} ms a batch"
+                f"driver {without.cpu_ms:.2f} and {with_it.cpu_ms:.2f} ms per batch"
             )
         sc.stop()
     found_ratios = ratios(pairs)
@@ -136,7 +136,7 @@ def main(rounds: int, batches: int, interval: float, event_log: bool) -> None:
     click.echo(f"machine: {machine.describe()}")
     click.echo(
         f"processing delay with penstock-ui over without: {median:.3f} (median of {rounds} rounds, "
-        f"{min(found_ratios):.3f} to {max(found_ratios):.3f}); {cpu:+.2f} ms of the driver's processor time a batch"
+        f"{min(found_ratios):.3f} to {max(found_ratios):.3f}); {cpu:+.2f} ms of the driver's processor time per batch"
     )
     sys.exit(median > _BOUND)
 

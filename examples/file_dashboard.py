@@ -19,8 +19,8 @@ LEVEL = re.compile(r"\b(DEBUG|INFO|WARN|ERROR|FATAL)")
 
 
 def level(line):
-    found = LEVEL.search(line)
-    return found[1] if found else "no level"
+    match = LEVEL.search(line)
+    return match[1] if match else "no level"
 
 
 conf = SparkConf().setAppName("log levels").set("spark.streaming.stopGracefullyOnShutdown", "true")

@@ -28,7 +28,7 @@ class Answers:
         self.delays_ms: list[float] = []
 
     def add_number(self, number: int) -> None:
-        """Add what a batch counted."""
+        """Add the counts of a batch."""
         self._number += number
 
     def add_words(self, counts: Iterable[tuple[str, int]]) -> None:
@@ -42,8 +42,8 @@ class Answers:
 
     def add_top(self, counts: Iterable[tuple[str, int]]) -> None:
         """Add the most frequent words of a batch, unless it is empty."""
-        if found := [[word, count] for word, count in counts]:
-            self._tops.append(found)
+        if top := [[word, count] for word, count in counts]:
+            self._tops.append(top)
 
     def answer(self, records: int) -> Any:
         """The answer of the whole task, which had this many records."""

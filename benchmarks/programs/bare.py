@@ -55,7 +55,7 @@ def run_jobs(task: Task) -> Result:
     sc = SparkContext(conf=conf)
     try:
         sc.setLogLevel("ERROR")
-        sc.parallelize(range(2), 2).map(lambda each: each).count()
+        sc.parallelize(range(2), 2).map(lambda number: number).count()
         with socket.create_connection(("127.0.0.1", task.ports[0])) as connection:
             reader = threading.Thread(target=_receive, args=(connection, arrived), daemon=True)
             reader.start()

@@ -91,14 +91,14 @@ def _batches(task: Task, folder: Path, receiver: subprocess.Popen[bytes], run_jo
         began_s = time.time()
         run_job(_shares(files, task.cores))
         end_s = time.time()
-        batch = Batch(sum(each.records for each in files), None, (end_s - began_s) * 1000, end_s)
+        batch = Batch(sum(file.records for file in files), None, (end_s - began_s) * 1000, end_s)
         num_files, records = num_files + len(files), records + batch.records
         yield batch
 
 
 def _shares(files: Sequence[LinesFile], number: int) -> list[list[Position]]:
     """As many record batches for each task, in their order."""
-    positions = [(each.path, position) for each in files for position in range(each.batches)]
+    positions = [(file.path, position) for file in files for position in range(file.batches)]
     bounds = [len(positions) * share // number for share in range(number + 1)]
     return [positions[first:end] for first, end in itertools.pairwise(bounds)]
 

@@ -34,7 +34,8 @@ class LinePartition(StatelessSourcePartition[str]):
     def __init__(self, port: int, records: int, deadline_s: float) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port))
         self._connection.setblocking(False)
-        self._rest, self._remaining = b"", records
+        self._rest = b""
+        self._remaining = records
         self._deadline = time.monotonic() + deadline_s
         self._is_idle = False
 
@@ -76,18 +77,18 @@ class LineSource(DynamicSource[str]):
 
 
 class CallPartition(StatelessSinkPartition[Any]):
-    """Gives all that arrives to a function."""
+    """Passes every item to a function."""
 
     def __init__(self, take: Any) -> None:
         self._take = take
 
     def write_batch(self, items: list[Any]) -> None:
-        """Give it to the function."""
+        """Call the function with the items."""
         self._take(items)
 
 
 class CallSink(DynamicSink[Any]):
-    """Gives all that arrives to a function."""
+    """Passes every item to a function."""
 
     def __init__(self, take: Any) -> None:
         self._take = take

@@ -63,7 +63,7 @@ def run(task: Task) -> Result:
     sc = SparkContext(conf=conf)
     try:
         sc.setLogLevel("ERROR")
-        sc.parallelize(range(2), 2).map(lambda each: each).count()  # starts the Python workers
+        sc.parallelize(range(2), 2).map(lambda number: number).count()  # starts the Python workers
         return run_on(sc, task)
     finally:
         sc.stop()

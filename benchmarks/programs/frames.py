@@ -11,7 +11,7 @@ from benchmarks.programs.answers import Answers
 
 
 def transformed(frames: Any, work: str) -> Any:
-    """What every batch goes through: a DataFrame with the column ``value``, or a stream of such."""
+    """Apply the work to a DataFrame with the column ``value``, or to a stream of such DataFrames."""
     if work == "grep":
         return frames.where(f"contains(value, '{PATTERN}')")
     if work in ("wordcount", "topk"):

@@ -31,7 +31,8 @@ class LinesRange(InputPartition):
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(None)
-        self.first, self.last = first, last
+        self.first = first
+        self.last = last
 
 
 class MemoryReader(DataSourceStreamReader):
@@ -43,7 +44,8 @@ class MemoryReader(DataSourceStreamReader):
     """
 
     def __init__(self, port: int, seed: int) -> None:
-        self._port, self._seed = port, seed
+        self._port = port
+        self._seed = seed
         self._arrived: list[int] | None = None
 
     def initialOffset(self) -> dict[str, int]:

@@ -29,7 +29,7 @@ class Counts(StreamingListener):
         self.changed = threading.Condition()
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Count one."""
+        """Count a batch."""
         with self.changed:
             self.completed += 1
             self.failed += not batchCompleted.batchInfo.succeeded
@@ -52,7 +52,7 @@ def main(batches: int, seconds: float, interval_s: float, is_manual: bool, has_u
     conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.penstock.maxPendingBatches", "20")
     conf.set("spark.ui.showConsoleProgress", "false")  # a receiver's stage never ends, so the bar would never go
     conf.set("spark.penstock.ui.enabled", str(has_ui).lower()).set("spark.penstock.ui.port", "0")
-    # What Spark's own status store retains, beside the UI that is off.
+    # Limit what Spark's own status store retains, even though the UI is off.
     for what in ("Jobs", "Stages", "Tasks"):
         conf.set(f"spark.ui.retained{what}", "100")
     sc = SparkContext(conf=conf)

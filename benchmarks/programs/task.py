@@ -1,4 +1,4 @@
-"""What a measured program is asked to do and what it answers."""
+"""The task of a measured program, and its result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUEUE_WORKS = ("window", "updateStateByKey", "mapWithState", "streams")
 
 
 class NotAvailableError(Exception):
-    """What the task needs does not exist here; the message says what."""
+    """The task needs something that does not exist here; the message names it."""
 
 
 @frozen
@@ -29,7 +29,7 @@ class Task:
     Attributes:
         work: one of the works above.
         cores: how many tasks may run at once, without receivers.
-        ports: where lines are served, one port a receiver.
+        ports: where lines are served, one port per receiver.
         records: lines on all ports together, after which the program ends; 0: it ends after ``batches``.
         warm_up: how many of them are sent first and not counted.
         batches: how many batches to run where ``records`` is 0.
@@ -90,7 +90,7 @@ class Batch:
 
 @frozen
 class Result:
-    """What a program measured and computed.
+    """The measurements and the answer of a program.
 
     Attributes:
         batches: in their order.

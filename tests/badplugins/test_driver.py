@@ -28,7 +28,7 @@ from penstock.runtime.global_state import GlobalState
 
 state = GlobalState()
 plugins = Plugins()
-changed = state.changed()
+changed = list(state.changed())
 bus = ListenerBus(queue_size=100, max_failures=3)
 for listener in plugins.listeners("context"):
     bus.add(listener)

@@ -275,7 +275,7 @@ def test_page_has_what_was_run_and_names_what_was_not(
     assert "| [Count](#count) | Penstock: throughput ≥ 5 x `pyspark.streaming` | 9.00 x | 2 | yes |" in page
     assert "at batch interval 1 ≤ 0.15 x `pyspark.streaming` | 0.0750 x (0.0500 to 0.100) | 2 | yes | - |" in page
     assert "**2 rounds at 1; 1 round at 0.2**, and one round shows no spread." in page
-    assert "≥ 6,000,000 records/s a core | - | - | not measured | - |" in page
+    assert "≥ 6,000,000 records/s per core | - | - | not measured | - |" in page
     assert "- Receive only: `make bench ARGS=receive`" in page
     assert "**120 batches under the manual clock, in 2 minutes: 0 failed**" in page
     assert "| latency | 0.2 | 2026-01-02T03:04+00:00 | 1 | 7 | idle |" in page

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from penstock.blocks.block_directories import Process, claim, executor_process, 
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    return tmp_path / "notes"
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"penstock-{os.getuid()}"
 
 
 @pytest.fixture
@@ -48,43 +50,43 @@ def test_directory_is_deleted_once_its_process_is_gone(
     tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]
 ) -> None:
     directory = run_directory(tmp_path)
-    claim(directory, Process.of(child.pid), notes)
-    assert sweep(notes) == []
+    claim(directory, Process.of(child.pid))
+    assert sweep() == []
     child.kill()
     child.wait()
-    assert sweep(notes) == [directory]
+    assert sweep() == [directory]
     assert not directory.exists()
     assert list(notes.iterdir()) == []
-    assert sweep(notes) == []
+    assert sweep() == []
 
 
 def test_shared_directory_stays_while_one_process_lives(
     tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]
 ) -> None:
     directory = run_directory(tmp_path)
-    claim(directory, dead(), notes)
-    claim(directory, Process.of(child.pid), notes)
-    assert sweep(notes) == []
+    claim(directory, dead())
+    claim(directory, Process.of(child.pid))
+    assert sweep() == []
     assert directory.exists()
     assert len(list(notes.iterdir())) == 1
     child.kill()
     child.wait()
-    assert sweep(notes) == [directory]
+    assert sweep() == [directory]
 
 
 def test_process_with_a_recycled_pid_is_another_process(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     other = evolve(Process.of(os.getpid()), create_time=1.0)
     assert not other.is_alive
-    claim(directory, other, notes)
-    assert sweep(notes) == [directory]
+    claim(directory, other)
+    assert sweep() == [directory]
 
 
 def test_neighbouring_files_stay(tmp_path: Path, notes: Path) -> None:
     directory, beside = run_directory(tmp_path), run_directory(tmp_path, "app-2-efgh")
     (tmp_path / "penstock" / "mine.txt").write_text("keep")
-    claim(directory, dead(), notes)
-    sweep(notes)
+    claim(directory, dead())
+    sweep()
     assert sorted(path.name for path in (tmp_path / "penstock").iterdir()) == ["app-2-efgh", "mine.txt"]
     assert beside.exists()
 
@@ -98,7 +100,7 @@ def test_directory_that_is_not_the_runs_own_is_never_deleted(
     precious.mkdir()
     (precious / "thesis.txt").write_text("years of work")
     directory = run_directory(tmp_path)
-    claim(directory, dead(), notes)
+    claim(directory, dead())
     (note,) = notes.iterdir()
     target = directory
     if forged == "other parent":
@@ -119,7 +121,7 @@ def test_directory_that_is_not_the_runs_own_is_never_deleted(
         target.write_text("x")
     content = json.loads(note.read_text())
     note.write_text(json.dumps(content | {"directory": str(target)}))
-    assert sweep(notes) == []
+    assert sweep() == []
     assert (precious / "thesis.txt").read_text() == "years of work"
     assert (directory / "stream-0" / "input-0-1-0.arrow").exists()
     assert list(notes.iterdir()) == []
@@ -129,15 +131,15 @@ def test_directory_that_is_not_the_runs_own_is_never_deleted(
 def test_malformed_note_is_deleted(notes: Path, garbage: str) -> None:
     notes.mkdir()
     (notes / "x.json").write_text(garbage)
-    assert sweep(notes) == []
+    assert sweep() == []
     assert list(notes.iterdir()) == []
 
 
 def test_note_of_a_missing_directory_is_deleted(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
-    claim(directory, dead(), notes)
+    claim(directory, dead())
     (tmp_path / "penstock").rename(tmp_path / "moved")
-    assert sweep(notes) == []
+    assert sweep() == []
     assert list(notes.iterdir()) == []
     assert (tmp_path / "moved" / "app-1-abcd").exists()
 
@@ -146,8 +148,8 @@ def test_notes_folder_of_another_user_is_not_used(tmp_path: Path, notes: Path) -
     (tmp_path / "elsewhere").mkdir()
     notes.symlink_to(tmp_path / "elsewhere")
     directory = run_directory(tmp_path)
-    claim(directory, dead(), notes)
-    assert sweep(notes) == []
+    claim(directory, dead())
+    assert sweep() == []
     assert directory.exists()
 
 
@@ -166,20 +168,20 @@ def test_directory_of_a_dead_executor_stays_for_an_hour(
 ) -> None:
     monkeypatch.setattr(block_directories, "executor_process", dead)
     directory = run_directory(tmp_path)
-    claim(directory, None, notes)
-    assert sweep(notes) == []
+    claim(directory, None)
+    assert sweep() == []
     for path in (directory, *directory.iterdir()):
         os.utime(path, (0, 0))
-    assert sweep(notes) == [directory]
+    assert sweep() == [directory]
 
 
 def test_each_executor_of_a_run_has_a_note(tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]) -> None:
     here, there = run_directory(tmp_path / "a"), run_directory(tmp_path / "b")
     for _ in range(2):
-        claim(here, Process.of(child.pid), notes)
-    claim(there, dead(), notes)
+        claim(here, Process.of(child.pid))
+    claim(there, dead())
     assert len(list(notes.iterdir())) == 2
-    assert sweep(notes) == [there]
+    assert sweep() == [there]
     assert here.exists()
 
 
@@ -198,19 +200,19 @@ def test_without_a_jvm_among_its_parents_the_direct_parent_counts() -> None:
 
 def test_note_that_another_program_deletes_meanwhile_does_not_stop_the_sweep(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
-    claim(directory, dead(), notes)
+    claim(directory, dead())
     # Listed, and gone when it is read.
     (notes / "a-1.json").symlink_to(notes / "taken")
-    assert sweep(notes) == [directory]
+    assert sweep() == [directory]
     assert not directory.exists()
 
 
 def test_file_that_is_deleted_meanwhile_does_not_make_a_directory_old(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     (directory / "gone").symlink_to(directory / "nowhere")
-    claim(directory, None, notes)
+    claim(directory, None)
     (note,) = notes.iterdir()
     content = json.loads(note.read_text())
     note.write_text(json.dumps({**content, "owner": {**content["owner"], "create_time": 1}}))
-    assert sweep(notes) == []
+    assert sweep() == []
     assert directory.exists()

@@ -115,7 +115,7 @@ def test_any_records_are_read_back(local: WriteAheadLogBlockHandler, block: list
 
 def test_nothing_is_created_before_the_first_block(tmp_path: Path) -> None:
     log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path / "later"), 0))
-    assert (log.delete(["input-0-1-0"]), log.sweep(set()), names(log)) == (0, [], [])
+    assert (log.delete(["input-0-1-0"]), log.remove_unknown(set()), names(log)) == (0, [], [])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,9 +196,9 @@ def test_sweep_deletes_only_unknown_blocks_of_the_stream(log: WriteAheadLogBlock
     for name in others:
         log._files.write(name, b"others'")
     known = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
-    assert log.sweep(known) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
+    assert log.remove_unknown(known) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
     assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
-    assert log.sweep(known) == []
+    assert log.remove_unknown(known) == []
 
 
 def test_set_aside_blocks_are_kept_and_not_swept(
@@ -206,13 +206,13 @@ def test_set_aside_blocks_are_kept_and_not_swept(
 ) -> None:
     stored = [log.store(make_block([number], f"input-0-1-{number}")) for number in range(3)]
     known = {"input-0-1-0.arrow"}
-    assert log.set_aside(known, "aside-1") == ["input-0-1-1.arrow", "input-0-1-2.arrow"]
+    assert log.remove_unknown(known, "aside-1") == ["input-0-1-1.arrow", "input-0-1-2.arrow"]
     (said,) = [record.getMessage() for record in caplog.records]
     assert "set aside" in said
     assert "files=2" in said
     assert f"{log.directory}/aside-1" in said
-    assert log.sweep(known) == []
-    assert log.set_aside(known, "aside-2") == []
+    assert log.remove_unknown(known) == []
+    assert log.remove_unknown(known, "aside-2") == []
     assert names(log) == ["input-0-1-0.arrow"]
     if log.directory.startswith("mock"):
         return  # another directory of it is another memory
@@ -221,16 +221,16 @@ def test_set_aside_blocks_are_kept_and_not_swept(
     assert records(aside) == [2]
 
 
-@pytest.mark.parametrize("clean", ["sweep", "set_aside"])
+@pytest.mark.parametrize("aside", ["", "aside"])
 def test_unfinished_files_of_killed_writers_are_deleted(
-    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, clean: str
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, aside: str
 ) -> None:
     local.store(make_block([1]))
     directory = tmp_path / "receivedData" / "0"
     for name in (".input-0-5-3.arrow.0123abcd.partial", ".input-0-1-7.arrow", ".bashrc"):
         (directory / name).write_bytes(b"a part")
     known = {"input-0-1-0.arrow"}
-    assert (local.sweep(known) if clean == "sweep" else local.set_aside(known, "aside")) == []
+    assert local.remove_unknown(known, aside) == []
     assert sorted(path.name for path in directory.iterdir()) == [".bashrc", ".input-0-1-7.arrow", "input-0-1-0.arrow"]
 
 
@@ -242,14 +242,14 @@ def test_sweep_ignores_links_and_directories(tmp_path: Path) -> None:
     (directory / "input-0-1-0.arrow").symlink_to(outside)
     (directory / "input-0-1-1.arrow").mkdir()
     (directory / "input-0-1-1.arrow" / "input-0-1-2.arrow").write_text("x")
-    assert WriteAheadLogBlockHandler(str(directory)).sweep(set()) == []
+    assert WriteAheadLogBlockHandler(str(directory)).remove_unknown(set()) == []
     assert outside.exists()
     assert len(list(directory.rglob("*"))) == 3
 
 
 def test_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "receivedData").write_text("no directory")
-    assert WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).sweep(set()) == []
+    assert WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).remove_unknown(set()) == []
     assert "receiver write-ahead log not swept" in caplog.text
 
 

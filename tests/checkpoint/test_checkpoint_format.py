@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.checkpoint.samples import FIRST
 from tests.helpers.examples import examples
 
-from penstock.checkpoint.checkpoint_format import FORMAT_VERSION, Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
 from penstock.errors import CheckpointError
 
 _text = st.text(max_size=8)
@@ -67,9 +67,9 @@ def test_json_round_trip_is_lossless(checkpoint: Checkpoint) -> None:
         b"[]",
         b'"text"',
         b"{}",
-        b'{"format":%d}' % FORMAT_VERSION,
+        b'{"format":%d}' % Checkpoint.format,
         b"\xff\xfe",
-        b'{"format":%d,"number":"x"}' % FORMAT_VERSION,
+        b'{"format":%d,"number":"x"}' % Checkpoint.format,
         b"[" * 10**5,
     ],
 )
@@ -78,9 +78,9 @@ def test_other_data_is_refused(data: bytes) -> None:
         Checkpoint.from_json(data)
 
 
-@pytest.mark.parametrize("version", [0, FORMAT_VERSION - 1, FORMAT_VERSION + 1, str(FORMAT_VERSION), None])
+@pytest.mark.parametrize("version", [0, Checkpoint.format - 1, Checkpoint.format + 1, str(Checkpoint.format), None])
 def test_another_format_version_is_refused_and_named(version: object) -> None:
-    refusal = rf"it has format version {version!r} .* reads version {FORMAT_VERSION}: run the"
+    refusal = rf"it has format version {version!r} .* reads version {Checkpoint.format}: run the"
     with pytest.raises(CheckpointError, match=refusal):
         Checkpoint.from_json(json.dumps({"format": version}).encode())
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
-from tests.helpers.memory_directory import full_disk
+from tests.helpers import Gate
 
 from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
 from penstock.checkpoint.checkpoint_store import CheckpointStore
@@ -353,17 +353,12 @@ def test_previous_value_is_saved_if_a_listener_raises(make: Callable[..., Writin
 
 def test_maximum_of_consecutive_failures_is_reported_once_per_series(make: Callable[..., Writing]) -> None:
     writing = make()
-
-    def fail(operation: str, _name: str) -> None:
-        if operation == "write":
-            raise full_disk()
-
     for expected in ([2], [2, 2]):
-        writing.disk.hook = fail
+        writing.disk.fail("write")
         for number in range(3):
             writing.save(number)
         assert writing.failures == expected
-        writing.disk.hook = lambda _operation, _name: None
+        writing.disk.fail()
         writing.save(4)
     assert writing.checkpointer.failures == 0
 
@@ -379,26 +374,21 @@ def test_write_is_attempted_three_times(make: Callable[..., Writing]) -> None:
 
 
 def test_younger_checkpoint_replaces_the_waiting_one(make: Callable[..., Writing]) -> None:
-    writing, going, reached, written = make(), threading.Event(), threading.Event(), []
-
-    def block(operation: str, name: str) -> None:
-        if operation == "write":
-            written.append(name)
-            reached.set()
-            assert going.wait(30)
-
-    writing.disk.hook = block
+    writing, gate = make(), Gate()
+    before = writing.disk.count("write")
+    writing.disk.hook = lambda operation, _name: gate() if operation == "write" else None
     writing.checkpointer.save(1000, (), 0)
-    assert reached.wait(30)
+    assert gate.reached.wait(30)
     for number in (2, 3, 4):
         writing.checkpointer.save(number * 1000, (), 0)
     # An error replaces nothing.
     writing.source.answer = lambda: 1 // 0
     writing.checkpointer.save(5000, (), 0)
     assert not writing.checkpointer.stop(0.01)
-    going.set()
+    gate.open()
     assert writing.checkpointer.stop(30)
-    assert (len(written), writing.newest.last_time_ms, writing.checkpointer.failures) == (2, 4000, 0)
+    assert writing.disk.count("write") == before + 2
+    assert (writing.newest.last_time_ms, writing.checkpointer.failures) == (4000, 0)
 
 
 def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing]) -> None:
@@ -407,11 +397,7 @@ def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing])
     deleted = list(writing.deleted)
     writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
 
-    def fail(operation: str, _name: str) -> None:
-        if operation == "write":
-            raise full_disk()
-
-    writing.disk.hook = fail
+    writing.disk.fail("write")
     for number in range(1, 30):
         writing.save(number)
     assert (writing.disk.files, writing.deleted) == (before, deleted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.checkpoint.samples import FakeProgram
@@ -13,7 +13,7 @@ from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.conf import Settings
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock_testing import ManualClock
 
@@ -91,7 +91,7 @@ def test_state_includes_batches_whose_output_is_skipped(context: FakeContext) ->
     source.updateStateByKey(lambda values, state: sum(values) + (state or 0)).foreachRDD(note)
     source.foreachRDD(lambda rdd: other.append(rdd.getNumPartitions()))
     done = Completed(200, 0)
-    context.graph.connect(GraphRuntime(completed_outputs=done))
+    context.graph.connect(GraphRuntime(completed_outputs=cast(Any, done)))
     context.graph.start(0)
     for time_ms in (100, 200, 300):
         for job in context.graph.generate_jobs(time_ms):
@@ -103,7 +103,7 @@ def test_state_includes_batches_whose_output_is_skipped(context: FakeContext) ->
 
 @pytest.mark.usefixtures("tables")
 def test_retry_skips_a_completed_output(context: FakeContext) -> None:  # noqa: F811
-    context.graph.connect(GraphRuntime(generation_retries=1, completed_outputs=Completed(100, 0)))
+    context.graph.connect(GraphRuntime(generation_retries=1, completed_outputs=cast(Any, Completed(100, 0))))
     context.graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
     fails = [True]
     seen: list[Any] = []

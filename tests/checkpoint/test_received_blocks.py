@@ -15,7 +15,7 @@ from tests.schedule.test_recovered_batches import NOTHING_PENDING, Recovering
 from penstock import StoredBlock
 from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
 from penstock.checkpoint.restore.recovery import block_log, check_no_blocks_needed, find_newest
-from penstock.checkpoint.restore.restore_points import restore_points
+from penstock.checkpoint.restore.restore_streams import restore_points
 from penstock.errors import ConfigurationError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import BatchCompleted

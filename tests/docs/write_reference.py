@@ -198,8 +198,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",
-            "SavedInput",
-            "SavedState",
             "BLOCK_LOG",
             "COMPLETED_OUTPUTS",
             "read_log",

@@ -10,7 +10,7 @@ from tests.helpers import run_in_background, wait_for
 
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.schedule.input_info_tracker import InputInfoTracker
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from penstock import Receiver, StreamingContext
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.rdds import LocatedPartition
@@ -42,7 +42,9 @@ class Unavailable:
 
 
 def test_every_output_fails_with_the_error_of_its_input(context: FakeContext) -> None:
-    context.graph.connect(GraphRuntime(received_blocks=Unavailable(), report_input=InputInfoTracker().report))
+    context.graph.connect(
+        GraphRuntime(received_blocks=cast(Any, Unavailable()), report_input=InputInfoTracker().report)
+    )
     stream: DStream[Any] = DStream(ReceiverInputDStream(context.graph, Silent()), cast(StreamingContext, context))
     for _ in range(2):
         stream.foreachRDD(print)

@@ -13,7 +13,7 @@ import pytest
 from penstock import StreamingContext
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream import DStream
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 

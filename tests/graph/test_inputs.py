@@ -15,7 +15,7 @@ from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
 from penstock.graph import batch_input
 from penstock.graph.dstream import DStream
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.input_dstreams import QueueInputDStream, ReceiverInputDStream
 from penstock.spark import rdds
 from penstock.spark.rdds import LocatedPartition
@@ -53,7 +53,8 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     """What the streams report; the graph has blocks."""
     reports: list[tuple[int, StreamInputInfo]] = []
     runtime = GraphRuntime(
-        received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
+        received_blocks=cast(Any, Received()),
+        report_input=lambda time_ms, info, _count: reports.append((time_ms, info)),
     )
     context.graph.connect(runtime)
     monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))

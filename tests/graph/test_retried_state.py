@@ -10,7 +10,7 @@ import pytest
 from penstock import StateSpec
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.outputs import Job
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -54,7 +54,7 @@ def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
     )
     monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     blocks = Received()
-    context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
+    context.graph.connect(evolve(context.graph.runtime, received_blocks=cast(Any, blocks)))
     context.graph.zero_time_ms = 0
     return blocks
 

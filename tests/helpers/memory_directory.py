@@ -43,6 +43,15 @@ class MemoryDirectory(Directory):
 
         self.hook = hook
 
+    def fail(self, *operations: str, error: Exception | None = None) -> None:
+        """Have these operations fail from now on, and no others; without an error the disk is full."""
+
+        def hook(operation: str, _name: str) -> None:
+            if operation in operations:
+                raise error or full_disk()
+
+        self.hook = hook
+
     def after_power_loss(self, rng: random.Random) -> MemoryDirectory:
         """The folder that the next run finds: what was not committed is there in part."""
         return MemoryDirectory(
@@ -76,9 +85,6 @@ class MemoryDirectory(Directory):
 
     def move(self, name: str, folder: str) -> bool:
         raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
-
-    def delete_partial(self) -> None:
-        """Nothing: there are none."""
 
     def delete(self, name: str) -> bool:
         self.note("delete", name)

@@ -35,8 +35,8 @@ def _events() -> Iterator[events.Event]:
     yield events.RestartDelayOver()
     yield events.Tick()
     yield UpdateRateLimit(10.0, 1, True)
-    yield events.DiskFull(_ERROR)
-    yield events.DiskWaitOver()
+    yield events.DiskWait(_ERROR)
+    yield events.DiskWait()
     yield events.BlocksAccepted(1)
     yield events.Report("lost", _ERROR)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from attrs import evolve
@@ -93,7 +93,7 @@ class StoredInput(ReceiverInputDStream):
     def start(self) -> None:
         assert self.graph.zero_time_ms is not None
         self._blocks.start(self.graph.zero_time_ms)
-        self.graph.connect(evolve(self.graph.runtime, received_blocks=self._blocks))
+        self.graph.connect(evolve(self.graph.runtime, received_blocks=cast(Any, self._blocks)))
 
 
 def stored_stream(ssc: StreamingContext, blocks: StoredBlocks, batches: Sequence[StoredBatch]) -> DStream[Any]:

@@ -199,11 +199,7 @@ def test_damaged_state_with_later_events_is_not_replaced_by_an_older_state(
     directory = memory()
     kept = keep(directory)
 
-    def keep_old_files(operation: str, _name: str) -> None:
-        if operation == "delete":
-            raise PermissionError("not yours")
-
-    directory.hook = keep_old_files
+    directory.fail("delete", error=PermissionError("not yours"))
     kept.add(0, 1)
     clock.advance(60_000)
     kept.add(2)

@@ -158,7 +158,7 @@ def test_events_lost_without_durability_are_not_damage(keep: Keep, memory: Memor
     kept.add(2)
     kept.add(3)
     assert kept.state.numbers == [1, 2, 3]
-    directory.hook = lambda _operation, _name: None
+    directory.fail()
     assert keep(directory.with_what_was_committed(), start=False).state.numbers == [1]
 
 
@@ -207,7 +207,7 @@ def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Mem
         thread.join(10)
     assert len(failed) == 5
     assert all("Read-only file system" in each for each in failed)
-    directory.hook = lambda _operation, _name: None
+    directory.fail()
     kept.add(9)
     assert kept.state.numbers == [9]
 
@@ -243,11 +243,7 @@ def test_directory_that_cannot_be_listed_is_not_an_empty_log(keep: Keep, memory:
     directory = memory()
     keep(directory).add(1)
 
-    def hook(operation: str, _name: str) -> None:
-        if operation in ("names", "read"):
-            raise OSError(errno.EIO, "the cable")
-
-    directory.hook = hook
+    directory.fail("names", "read", error=OSError(errno.EIO, "the cable"))
     with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be read: .*the cable"):
         keep(directory, start=False)
 
@@ -256,14 +252,10 @@ def test_writer_survives_an_unexpected_error(keep: Keep, memory: Memory) -> None
     directory = memory()
     kept = keep(directory)
 
-    def hook(operation: str, _name: str) -> None:
-        if operation == "commit":
-            raise RuntimeError("never seen before")
-
-    directory.hook = hook
+    directory.fail("commit", error=RuntimeError("never seen before"))
     with pytest.raises(WriteAheadLogError, match="never seen before"):
         kept.add(1)
-    directory.hook = lambda _operation, _name: None
+    directory.fail()
     kept.add(2)
     assert kept.state.numbers == [2]
     assert keep(directory.copy(), start=False).state.numbers == [2]

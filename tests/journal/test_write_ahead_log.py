@@ -137,16 +137,12 @@ def test_failed_deletion_is_repeated_later(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=ROLLS_AT_ONCE)
 
-    def hook(operation: str, name: str) -> None:
-        if operation == "delete":
-            raise PermissionError(f"{name} is not yours")
-
-    directory.hook = hook
+    directory.fail("delete", error=PermissionError("not yours"))
     kept.add(1, 2)
     kept.settle(3)
     assert len(directory.names()) > 2
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
-    directory.hook = lambda _operation, _name: None
+    directory.fail()
     kept.add(4)
     kept.settle(5)
     kept.log.close()
@@ -260,19 +256,13 @@ def test_log_that_is_not_started_or_closed_refuses_events(keep: Keep, memory: Me
     kept = keep(memory(), start=False)
     with pytest.raises(WriteAheadLogError, match="not started"):
         kept.add(1)
-    kept.log.close()
-    with pytest.raises(WriteAheadLogError, match="closed"):
-        kept.add(1)
-    assert kept.state.applied == []
-
-
-def test_close_can_be_repeated(keep: Keep, memory: Memory) -> None:
-    kept = keep(memory())
-    kept.add(1)
-    kept.log.close()
-    kept.log.close()
-    with pytest.raises(WriteAheadLogError, match="closed"):
-        kept.add(2)
+    started = keep(memory())
+    started.add(1)
+    for closed in (kept, started, started):
+        closed.log.close()
+        with pytest.raises(WriteAheadLogError, match="closed"):
+            closed.add(2)
+    assert (kept.state.numbers, started.state.numbers) == ([], [1])
 
 
 def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:

@@ -1,5 +1,8 @@
 """An event view is read as attributes and as PySpark's methods."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -122,3 +125,18 @@ def test_view_prints_as_its_event() -> None:
     event = StreamingStarted(5)
     assert repr(view(event)) == repr(event)
     assert repr(view(BatchCompleted(COMPLETED)).batchInfo()) == repr(COMPLETED)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [lambda event: event, lambda event: event.batchInfo, lambda event: event.batchInfo()],
+    ids=["event", "attribute", "method"],
+)
+@pytest.mark.parametrize(
+    "copied",
+    [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],
+    ids=["copy", "deep", "pickle"],
+)
+def test_listener_may_copy_and_pickle_the_view(copied: Callable[[Any], Any], part: Callable[[Any], Any]) -> None:
+    seen = part(view(BatchSubmitted(SUBMITTED)))
+    assert repr(copied(seen)) == repr(seen)

@@ -76,12 +76,8 @@ class Life:
     @property
     def calls(self) -> list[str]:
         """The activities so far, in order, without those that return at once."""
-        kinds = events.Register, events.CallOnStart, events.CallOnStop, events.Flush, events.CallOnDrained
-        return [
-            type(effect).__name__
-            for effect in self.all
-            if isinstance(effect, (*kinds, events.Deregister, events.Report))
-        ]
+        kinds = events.Register, events.Call, events.Flush, events.Deregister, events.Report
+        return [getattr(effect, "method", type(effect).__name__) for effect in self.all if isinstance(effect, kinds)]
 
 
 def test_start_registers_before_onStart() -> None:
@@ -89,7 +85,7 @@ def test_start_registers_before_onStart() -> None:
     assert (life.state, life.effects) == (Registering(), (events.Register(),))
     life.take(ACCEPTED)
     assert life.state == Starting(0, 0)
-    assert life.effects == (events.CallOnStart(),)
+    assert life.effects == (events.Call("onStart"),)
     assert (life.receiver.intake, life.receiver.watches_threads) == (Intake.OPEN, True)
     life = Life(*RUN)
     assert life.state == Receiving()
@@ -99,7 +95,7 @@ def test_start_registers_before_onStart() -> None:
 
 def test_order_of_a_stop() -> None:
     life = Life(*RUN, STOP, *DRAINED, DELIVERED)
-    assert life.calls == ["Register", "CallOnStart", "CallOnStop", "Flush", "CallOnDrained", "Deregister"]
+    assert life.calls == ["Register", "onStart", "onStop", "Flush", "on_drained", "Deregister"]
     assert life.of(events.Flush) == [events.Flush(is_final=True)]
     assert life.of(events.Deregister) == [events.Deregister("enough", None, ended=True)]
     assert life.state == Terminated(None, is_deregistered=True)
@@ -109,7 +105,7 @@ def test_order_of_a_stop() -> None:
 
 def test_order_of_a_restart() -> None:
     life = Life(*RUN, RESTART, *DRAINED, DELIVERED)
-    assert life.calls[2:] == ["Report", "CallOnStop", "Flush", "CallOnDrained", "Deregister"]
+    assert life.calls[2:] == ["Report", "onStop", "Flush", "on_drained", "Deregister"]
     assert life.of(events.Flush) == [events.Flush(is_final=False)]
     assert life.of(events.Deregister) == [events.Deregister("Restarting receiver with delay 100 ms: again", LOST)]
     assert (life.state, life.effects) == (AwaitingRestart(), (events.AwaitRestart(100),))
@@ -148,7 +144,7 @@ def test_refused_restart_ends_the_receiver_and_the_driver_is_notified() -> None:
 def test_error_of_onStart_ends_the_receiver_with_onStop() -> None:
     life = Life(*START, events.CallReturned(BOOM))
     assert life.receiver.start_error is BOOM
-    assert life.calls[-1] == "CallOnStop"
+    assert life.calls[-1] == "onStop"
     life.take(*DRAINED, DELIVERED)
     assert life.state == Terminated(BOOM, is_deregistered=True)
     assert life.of(events.Deregister)[0].message == "Error starting receiver 3: ValueError: boom"
@@ -163,7 +159,7 @@ def test_interrupted_onStart_ends_first(event: Event, error: BaseException | Non
     life = Life(*START, event)
     assert isinstance(life.state, Interrupted)
     assert [life.receiver.intake] == [Intake.CLOSED]
-    assert "CallOnStop" not in life.calls
+    assert "onStop" not in life.calls
     assert (life.receiver.is_started, life.receiver.is_stopped) == (True, True)
     life.take(events.CallReturned(error))
     # Its error follows from the interruption.
@@ -180,7 +176,7 @@ def test_onStart_that_ignores_a_stop_is_abandoned_after_the_stop_timeout() -> No
     assert life.calls[-1] == "Flush"
     # onStop and on_drained are not called: a thread is still in onStart.
     life.take(events.Flushed(), DELIVERED)
-    assert not {"CallOnStop", "CallOnDrained"} & set(life.calls)
+    assert not {"onStop", "on_drained"} & set(life.calls)
     assert isinstance(life.state, Terminated)
     assert isinstance(life.state.error, ReceiverStuckError)
     assert "5 s after a stop" in str(life.state.error)
@@ -257,7 +253,7 @@ def test_stop_takes_the_place_of_a_restart(taken: tuple[Event, ...]) -> None:
             life.take(ends[type(life.state)])
     assert life.state == Terminated(None, is_deregistered=True)
     # Once in each run, whatever came in between; the error of the restart is reported, too.
-    assert [life.calls.count(name) for name in ("CallOnStart", "CallOnStop", "CallOnDrained")] == [1, 1, 1]
+    assert [life.calls.count(name) for name in ("onStart", "onStop", "on_drained")] == [1, 1, 1]
     assert life.of(events.Flush)[-1].is_final
     assert life.of(events.Report) == [events.Report("again", LOST)]
     ended = [message for message in life.of(events.Deregister) if message.ended]
@@ -267,7 +263,7 @@ def test_stop_takes_the_place_of_a_restart(taken: tuple[Event, ...]) -> None:
 
 def test_on_drained_follows_the_final_flush_if_a_stop_comes_during_that_of_a_restart() -> None:
     life = Life(*RUN, RESTART, RETURNED, STOP, events.Flushed(), events.Flushed(1, 0), RETURNED)
-    assert life.calls[-4:] == ["Flush", "Flush", "CallOnDrained", "Deregister"]
+    assert life.calls[-4:] == ["Flush", "Flush", "on_drained", "Deregister"]
     assert life.of(events.Deregister) == [events.Deregister("enough", None, 1, 0, ended=True)]
 
 
@@ -305,7 +301,7 @@ def test_error_of_a_stop_fails_the_task() -> None:
 
 def test_onStop_that_does_not_return_fails_the_task_of_a_stop() -> None:
     life = Life(*RUN, STOP, LATE, events.Flushed(1, 0), DELIVERED)
-    assert life.calls[2:] == ["CallOnStop", "Report", "Flush", "Deregister"]
+    assert life.calls[2:] == ["onStop", "Report", "Flush", "Deregister"]
     assert life.of(events.Deregister) == [events.Deregister("enough", None, 1, 0, ended=True)]
     assert isinstance(life.state, Terminated)
     assert isinstance(life.state.error, ReceiverStuckError)
@@ -433,18 +429,18 @@ def test_outdated_desired_state_of_a_registration_is_ignored() -> None:
 
 
 def test_receiver_is_held_while_any_block_waits_for_the_disk() -> None:
-    life = Life(*RUN, events.DiskFull(LOST), events.DiskFull(LOST), events.DiskWaitOver())
+    life = Life(*RUN, events.DiskWait(LOST), events.DiskWait(LOST), events.DiskWait())
     assert life.receiver.is_held
     assert life.of(events.Report) == [events.Report("the disk is full: the receiver pauses until there is room", LOST)]
-    life.take(events.DiskWaitOver())
+    life.take(events.DiskWait())
     assert not life.receiver.is_held
     assert "disk space available again" in [log.event for log in life.of(events.Log)]
 
 
 @pytest.mark.parametrize("resumes_first", [True, False])
 def test_driver_and_full_disk_pause_independently(resumes_first: bool) -> None:
-    life = Life(*RUN, events.DiskFull(LOST), UpdateRateLimit(0.0, 1, True))
-    ends: list[Event] = [UpdateRateLimit(0.0, 2), events.DiskWaitOver()]
+    life = Life(*RUN, events.DiskWait(LOST), UpdateRateLimit(0.0, 1, True))
+    ends: list[Event] = [UpdateRateLimit(0.0, 2), events.DiskWait()]
     first, second = ends if resumes_first else reversed(ends)
     assert life.take(first).receiver.is_held
     assert not life.take(second).receiver.is_held

@@ -39,10 +39,8 @@ POLICIES = st.builds(
 )
 ACTIVITIES = (
     events.Register,
-    events.CallOnStart,
-    events.CallOnStop,
+    events.Call,
     events.Flush,
-    events.CallOnDrained,
     events.Deregister,
     events.AwaitRestart,
 )
@@ -58,7 +56,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.receiver = new_receiver(0, SETTINGS)
         self.now_ms = 0.0
         # Activities under way, oldest first, and the history of those that began.
-        self.under_way: list[Effect] = []
+        self.under_way: list[str] = []
         self.calls: list[str] = []
         self.desired: tuple[int, float | None] = (0, 0.0)
         self.driver_pauses, self.disk_waits = False, 0
@@ -91,16 +89,16 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
 
     def begin(self, effect: Effect) -> None:
         # A wait that a stop cut short ends soon; an abandoned onStart may never end.
-        over = ("AwaitRestart",) * self.stop_requested + ("CallOnStart",) * self.is_abandoned
-        assert [other for other in self.under_way if type(other).__name__ not in over] == [], "two activities at a time"
+        over = ("AwaitRestart",) * self.stop_requested + ("onStart",) * self.is_abandoned
+        assert [other for other in self.under_way if other not in over] == [], "two activities at a time"
         match effect:
-            case events.CallOnStart():
+            case events.Call("onStart"):
                 assert not self.stop_requested
                 assert self.calls[-1:] == ["Register"]
-            case events.CallOnStop():
-                assert self.calls[-1:] == ["CallOnStart"]
-            case events.CallOnDrained():
-                assert "CallOnStop" in self.calls[-3:]
+            case events.Call("onStop"):
+                assert self.calls[-1:] == ["onStart"]
+            case events.Call("on_drained"):
+                assert "onStop" in self.calls[-3:]
                 assert self.calls[-1] == "Flush"
             case events.Deregister():
                 assert "Flush" in self.calls[-2:]
@@ -111,16 +109,17 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
                 self.last_flush_is_final = effect.is_final
             case events.AwaitRestart():
                 assert not self.stop_requested
-        self.calls.append(type(effect).__name__)
-        self.under_way.append(effect)
+        name = getattr(effect, "method", type(effect).__name__)
+        self.calls.append(name)
+        self.under_way.append(name)
 
-    def end(self, kind: type[Effect], event: Event) -> None:
+    def end(self, activity: str, event: Event) -> None:
         """End the oldest activity of a kind."""
-        self.under_way.remove(next(effect for effect in self.under_way if isinstance(effect, kind)))
+        self.under_way.remove(activity)
         self.take(event)
 
-    def runs(self, kind: type[Effect]) -> bool:
-        return any(isinstance(effect, kind) for effect in self.under_way)
+    def runs(self, activity: str) -> bool:
+        return activity in self.under_way
 
     # -- the owner --
 
@@ -138,9 +137,9 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     def start_and_receive(self) -> None:
         """A complete start, which random steps alone rarely reach."""
         self.start()
-        if self.runs(events.Register):
+        if self.runs("Register"):
             self.answer_registration("", None)
-        if self.runs(events.CallOnStart):
+        if self.runs("onStart"):
             self.return_from_on_start(None)
 
     @rule(error=ERRORS, chance=st.integers(0, 4))
@@ -172,7 +171,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     # -- the driver --
 
     @rule(refusal=st.sampled_from(["", "", "", "replaced"]), number=st.sampled_from([None, 1, 4]))
-    @precondition(lambda self: self.runs(events.Register))
+    @precondition(lambda self: self.runs("Register"))
     def answer_registration(self, refusal: str, number: int | None) -> None:
         desired = None if number is None else UpdateRateLimit(20.0, number)
         if refusal:
@@ -181,38 +180,38 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         elif desired is not None:
             self.note_desired(desired.number, desired.rate, desired.paused)
         self.registered = self.registered or not refusal
-        self.end(events.Register, events.RegistrationAnswered(OSError(refusal) if refusal else None, desired))
+        self.end("Register", events.RegistrationAnswered(OSError(refusal) if refusal else None, desired))
 
     @rule(delivered=st.booleans())
-    @precondition(lambda self: self.runs(events.Deregister))
+    @precondition(lambda self: self.runs("Deregister"))
     def deregister(self, delivered: bool) -> None:
-        self.end(events.Deregister, events.Deregistered(delivered))
+        self.end("Deregister", events.Deregistered(delivered))
 
     # -- the receiver --
 
     @rule(error=ERRORS)
-    @precondition(lambda self: self.runs(events.CallOnStart))
+    @precondition(lambda self: self.runs("onStart"))
     def return_from_on_start(self, error: BaseException | None) -> None:
         if error is not None and isinstance(self.receiver.state, Starting):
             self.stop_requested = True
-        self.end(events.CallOnStart, events.CallReturned(error))
+        self.end("onStart", events.CallReturned(error))
 
     @rule(error=ERRORS)
-    @precondition(lambda self: self.runs(events.CallOnStop))
+    @precondition(lambda self: self.runs("onStop"))
     def return_from_on_stop(self, error: BaseException | None) -> None:
         self.returned_stops += 1
-        self.end(events.CallOnStop, events.CallReturned(error))
+        self.end("onStop", events.CallReturned(error))
 
     @rule()
-    @precondition(lambda self: self.runs(events.CallOnStop))
+    @precondition(lambda self: self.runs("onStop"))
     def exceed_on_stop(self) -> None:
         self.is_stuck = True
-        self.end(events.CallOnStop, events.CallReturned(in_time=False))
+        self.end("onStop", events.CallReturned(in_time=False))
 
     @rule(error=ERRORS, in_time=st.booleans())
-    @precondition(lambda self: self.runs(events.CallOnDrained))
+    @precondition(lambda self: self.runs("on_drained"))
     def return_from_on_drained(self, error: BaseException | None, in_time: bool) -> None:
-        self.end(events.CallOnDrained, events.CallReturned(error if in_time else None, in_time))
+        self.end("on_drained", events.CallReturned(error if in_time else None, in_time))
 
     @rule(error=ERRORS, delay_ms=st.sampled_from([None, 0.0, 100.0]))
     def restart(self, error: BaseException | None, delay_ms: float | None) -> None:
@@ -226,14 +225,14 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.take(events.ThreadFailed("again", BOOM))
 
     @rule(dropped=st.sampled_from([0, 0, 3]))
-    @precondition(lambda self: self.runs(events.Flush))
+    @precondition(lambda self: self.runs("Flush"))
     def flush(self, dropped: int) -> None:
-        self.end(events.Flush, events.Flushed(1, dropped))
+        self.end("Flush", events.Flushed(1, dropped))
 
     @rule()
-    @precondition(lambda self: self.runs(events.AwaitRestart))
+    @precondition(lambda self: self.runs("AwaitRestart"))
     def end_delay(self) -> None:
-        self.end(events.AwaitRestart, events.RestartDelayOver())
+        self.end("AwaitRestart", events.RestartDelayOver())
 
     @rule(records=st.integers(1, 3))
     @precondition(lambda self: self.receiver.intake is not Intake.CLOSED and self.receiver.is_registered)
@@ -246,13 +245,13 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @rule()
     def fill_disk(self) -> None:
         self.disk_waits += 1
-        self.take(events.DiskFull(OSError("no space")))
+        self.take(events.DiskWait(OSError("no space")))
 
     @rule()
     @precondition(lambda self: self.disk_waits)
     def free_disk(self) -> None:
         self.disk_waits -= 1
-        self.take(events.DiskWaitOver())
+        self.take(events.DiskWait())
 
     @rule(ms=st.sampled_from([100, 1000, 3000]))
     def tick(self, ms: int) -> None:
@@ -279,8 +278,8 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
     @invariant()
     def something_always_continues(self) -> None:
         waits = not self.calls or isinstance(self.receiver.state, Receiving | Terminated)
-        over = (events.CallOnStart,) if self.is_abandoned else ()
-        assert waits or [effect for effect in self.under_way if not isinstance(effect, over)]
+        over = ("onStart",) if self.is_abandoned else ()
+        assert waits or [activity for activity in self.under_way if activity not in over]
 
     @invariant()
     def rate_is_that_of_the_newest_desired_state(self) -> None:
@@ -308,22 +307,22 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
             return
         self.stop_requested = True
         self.take(events.StopRequested("enough"))
-        ends: dict[type, Callable[[], object]] = {
-            events.Register: partial(self.answer_registration, "", None),
-            events.CallOnStart: partial(self.return_from_on_start, None),
-            events.CallOnStop: partial(self.return_from_on_stop, None),
-            events.Flush: partial(self.flush, 0),
-            events.CallOnDrained: partial(self.return_from_on_drained, None, True),
-            events.Deregister: partial(self.deregister, True),
-            events.AwaitRestart: self.end_delay,
+        ends: dict[str, Callable[[], object]] = {
+            "Register": partial(self.answer_registration, "", None),
+            "onStart": partial(self.return_from_on_start, None),
+            "onStop": partial(self.return_from_on_stop, None),
+            "Flush": partial(self.flush, 0),
+            "on_drained": partial(self.return_from_on_drained, None, True),
+            "Deregister": partial(self.deregister, True),
+            "AwaitRestart": self.end_delay,
         }
         for _ in range(20):
             if self.under_way:
-                ends[type(self.under_way[0])]()
+                ends[self.under_way[0]]()
         assert isinstance(self.receiver.state, Terminated)
         assert self.under_way == []
         assert self.last_flush_is_final
-        assert self.calls.count("CallOnDrained") == self.returned_stops
+        assert self.calls.count("on_drained") == self.returned_stops
         if self.is_stuck:
             assert self.receiver.state.error is not None
         assert len([report for report in self.reports if "again" in report]) == self.restart_errors

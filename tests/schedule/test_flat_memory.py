@@ -18,8 +18,7 @@ from tests.helpers.fake_graph import FakeSparkContext
 from penstock import StoredBlock, StreamInputInfo
 from penstock.conf import Settings
 from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus

@@ -17,8 +17,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock.spark.rdds import LocatedPartition, num_partitions
@@ -84,7 +83,7 @@ def word_count(sc: SparkContext, received: Received, found: list[Any]) -> DStrea
     counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(add)
     counts.foreachRDD(lambda rdd: found.append((num_partitions(rdd), sorted(rdd.collect()))))
     lines.foreachRDD(lambda rdd: found.append(rdd.count()))
-    graph.connect(GraphRuntime(received_blocks=received))
+    graph.connect(GraphRuntime(received_blocks=cast(Any, received)))
     graph.start(0)
     return graph
 

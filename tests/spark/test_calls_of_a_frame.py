@@ -12,8 +12,7 @@ from tests.helpers.frame_programs import FRUGAL
 from tests.spark.test_calls_of_a_batch import Received, Silent, calls  # noqa: F401  # calls is a fixture
 
 from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.cluster import use_this_python
 from penstock_dataframes.plugin import dataframes
@@ -39,7 +38,7 @@ def test_settled_dataframe_word_count_calls_the_jvm_for_its_operators_and_its_jo
     words.groupBy("word").agg({"*": "count"}).foreachDataFrame(lambda df: found.append(sorted(df.collect())))
     lengths = dataframes(lines.map(lambda line: (line, len(line))), "line string, length double")
     lengths.foreachDataFrame(lambda df: found.append(sorted(df.collect())))
-    graph.connect(GraphRuntime(received_blocks=Received(tmp_path, ["a b", "b"])))
+    graph.connect(GraphRuntime(received_blocks=cast(Any, Received(tmp_path, ["a b", "b"]))))
     graph.start(0)
     for job in graph.generate_jobs(1000):
         job.run()

@@ -117,14 +117,12 @@ def test_jvm_that_was_killed_is_no_request_to_stop(jvm: Jvm) -> None:
 def test_signal_to_both_is_reported_once_and_a_second_one_again(own_first: bool) -> None:
     reported: list[int] = []
     requests = StopRequests(reported.append)
-    if own_first:
-        requests._on_own(signal.SIGTERM)
-        requests._on_jvm()
-    else:
-        requests._on_jvm()
-        requests._on_own(signal.SIGTERM)
+    receivers = ("process", "jvm") if own_first else ("jvm", "process")
+    # Without a JVM, and without a signal to the process of the tests.
+    requests._receive(signal.SIGTERM, *receivers)
+    requests._receive(signal.SIGTERM, *reversed(receivers))
     assert reported == [signal.SIGTERM]
-    requests._on_own(signal.SIGINT)
+    requests._receive(signal.SIGINT, "process", "jvm")
     assert reported == [signal.SIGTERM, signal.SIGINT]
 
 

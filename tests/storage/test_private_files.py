@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,10 +37,11 @@ def test_files_and_directories_of_storage_are_private(tmp_path: Path) -> None:
     assert modes(tmp_path / "checkpoint") == made
 
 
-def test_blocks_are_private(tmp_path: Path) -> None:
+def test_blocks_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     block = Block("input-0-1-0", 0, 1, arrow_form.encode(["secret"]))
     run = tmp_path / "penstock" / "run-1"
-    block_directories.claim(run, None, tmp_path / "notes")
+    block_directories.claim(run, None)
     LocalBlockHandler(run).store(block)
     WriteAheadLogBlockHandler(str(tmp_path / "log" / "0")).store(block)
     assert set(modes(run).values()) == {0o700, 0o600}

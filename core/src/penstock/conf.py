@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Self, get_type_hints
 
 import attrs
@@ -40,11 +39,7 @@ class Settings(ConfigurationKeys):
         for attribute, key in KEYS.items():
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
-            text = pairs.get(key.name)
-            if text is None:
-                values[attribute] = _default(attribute)
-            else:
-                values[attribute] = value_of(key.name, text, _TYPES[attribute], key.help)
+            values[attribute] = value_of(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
         smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
         if smallest > largest:
             raise ConfigurationError(
@@ -91,18 +86,6 @@ KEYS: dict[str, Key] = {
     for field in attrs.fields(Settings)
     if "key" in field.metadata
 }
-
-
-@cache
-def _default(attribute: str) -> Any:
-    """The value of an attribute whose key and fallback are not set."""
-    key = KEYS[KEYS[attribute].falls_back_to or attribute]
-    return value_of(key.name, key.default, _TYPES[attribute], key.help)
-
-
-def keys() -> list[str]:
-    """The full names of the core's keys, in the order of the documentation."""
-    return [key.name for key in KEYS.values()]
 
 
 def key(attribute: str) -> str:

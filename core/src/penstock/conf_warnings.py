@@ -95,9 +95,9 @@ def _check(name: str, core_keys: set[str], options: KnownOptions) -> KeyWarning 
         return None
     plugin, dot, _option = name.removeprefix(_OURS).partition(".")
     # A plugin reads its keys below its own name. The core has names of its own there, such as "checkpoint".
-    if dot and plugin.islower() and not any(key.startswith(f"{_OURS}{plugin}.") for key in core_keys):
-        return KeyWarning(name, "unknown key", f"if it is a plugin's: pip install {plugin_distribution(plugin)}")
-    return KeyWarning(name, "unknown key", "")
+    is_plugins = dot and plugin.islower() and not any(key.startswith(f"{_OURS}{plugin}.") for key in core_keys)
+    advice = f"if it is a plugin's: pip install {plugin_distribution(plugin)}" if is_plugins else ""
+    return KeyWarning(name, "unknown key", advice)
 
 
 def _unknown(name: str, reason: str, matches: list[str], prefix: str = "") -> KeyWarning:

@@ -122,11 +122,7 @@ class StreamingContext(StreamBuilder):
         return None if self._access is None else self._access.ui_url
 
     def remember(self, duration: float) -> None:
-        """Remember each batch's RDDs and blocks for at least ``duration`` seconds.
-
-        Raises:
-            ConfigurationError: it was set before, or is not a positive number.
-        """
+        """Remember each batch's RDDs and blocks for at least ``duration`` seconds; may be set once."""
         self._check_can_build("remember")
         self._graph.remember(require_duration_ms("duration", duration))
 
@@ -313,10 +309,7 @@ class StreamingContext(StreamBuilder):
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
     ) -> None:
-        """Stop; may be repeated.
-
-        Called from a listener, an output operation or another thread of the engine, it returns at once and the stop
-        follows. From other threads it returns when everything has stopped.
+        """Stop; may be repeated. On a thread of the engine, such as a listener's, it returns before the stop.
 
         Args:
             stopSparkContext: stop the SparkContext too.
@@ -397,8 +390,7 @@ class StreamingContext(StreamBuilder):
     def _stop(self, graceful: bool) -> None:
         with self._lock:
             was_active = self._state is StreamingContextState.ACTIVE
-        if was_active:
-            assert self._engine is not None
+        if was_active and self._engine is not None:
             timeout_s = self._settings.graceful_stop_s(self._graph.batch_interval_ms)
             self._engine.stop(time.monotonic() + timeout_s if graceful else None)
             atexit.unregister(self._on_exit)

@@ -17,7 +17,7 @@ from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
-from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.dstream_graph import GraphRuntime
 from penstock.listen.events import StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.log import get_logger

@@ -127,11 +127,9 @@ class StreamBuilder:
     def receiverStream(self, receiver: str, **options: Any) -> DStream[Any]: ...
 
     def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> DStream[Any]:
-        """Receive the records that a receiver stores.
+        """Receive the records that a receiver stores: a Receiver, or the one that a plugin offers under a name.
 
-        Args:
-            receiver: a Receiver, or the name of one that a plugin offers.
-            options: options of a receiver chosen by name; they override ``spark.penstock.receiver.<name>.<option>``.
+        The options of the latter override ``spark.penstock.receiver.<name>.<option>``.
 
         Raises:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.

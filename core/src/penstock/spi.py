@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from penstock.checkpoint.checkpoint_format import BLOCK_LOG as BLOCK_LOG
     from penstock.checkpoint.checkpoint_format import COMPLETED_OUTPUTS as COMPLETED_OUTPUTS
     from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
-    from penstock.checkpoint.checkpoint_format import SavedInput as SavedInput
-    from penstock.checkpoint.checkpoint_format import SavedState as SavedState
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS
     from penstock.conf import Settings as Settings

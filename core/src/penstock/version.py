@@ -1,6 +1,3 @@
-"""The version of all distributions: they carry one.
-
-Owns the number and nothing else.
-"""
+"""The version of all distributions: they carry one."""
 
 __version__ = "0.1.0"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from click.testing import Result
-from tests.checkpoint.samples import FIRST
+from tests.checkpoint.samples import FIRST, SavedInput, SavedState
 
-from penstock.spi import CheckpointStore, Directory, SavedInput, SavedState
+from penstock.spi import CheckpointStore, Directory
 from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
 from penstock_cli.saved_logs import SavedLog
 

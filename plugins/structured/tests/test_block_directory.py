@@ -182,7 +182,7 @@ def test_the_receiver_is_compared_once_more_when_the_lock_was_awaited(
 
 def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(ConfigurationError, match=r"not made for blocks \(it has 'thesis.tex'\)"):
+    with pytest.raises(ConfigurationError, match=r"not a directory of blocks \(it contains 'thesis.tex'\)"):
         BlockDirectory(tmp_path, "socket")
     assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 
@@ -300,7 +300,7 @@ def test_hidden_files_of_others_are_foreign_in_a_new_directory_and_left_alone_in
 ) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / ".profile").write_text("")
-    with pytest.raises(ConfigurationError, match=r"not made for blocks \(it has '.profile'\)"):
+    with pytest.raises(ConfigurationError, match=r"not a directory of blocks \(it contains '.profile'\)"):
         BlockDirectory(tmp_path / "home", "socket")
     (directory.path / ".nfs0001").write_text("")
     reopened(directory).close()

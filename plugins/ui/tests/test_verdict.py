@@ -131,7 +131,7 @@ def test_lateness_is_measured_from_the_arrival_of_records() -> None:
 def test_without_arrival_times_lateness_is_an_upper_bound() -> None:
     state = snapshot(completed=150)
     unknown = evolve(state, batches=tuple(evolve(batch, latency_ms=None) for batch in state.batches))
-    assert late(unknown).explanation.startswith("at most")
+    assert late(unknown).explanation.startswith("upper bound")
     assert (late(unknown).typical_ms or 0) >= (late(state).typical_ms or 0)
     assert late(evolve(state, batches=())).typical_ms is None
 

@@ -71,15 +71,11 @@ class StoredBlock:
 
 @frozen
 class BlockReference:
-    """The location of a block, or of a piece of it, for a task.
+    """The location of a ``StoredBlock``, or of a piece of it, for a task.
 
     Attributes:
-        block_id: unique in the application.
         path: the file's path, read directly on a host where it exists, or its URI.
-        num_records: number of records, for error messages.
         source: ``grpc://host:port`` of an endpoint on the block's host; empty if none is up.
-        stream_id: id of the receiver's input stream.
-        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips the verification.
         records: a piece of the block: the number of its first record, and of the record after its last (``None``: to
             the block's end). ``None`` for the whole block.
     """

@@ -1,9 +1,9 @@
 """The block directories of runs on this host: a run claims its own and deletes those of dead runs.
 
-Every run notes its directory and the process that owns it in a file in this user's own folder, because a killed run
-leaves its blocks. A directory is deleted only if it has the run's name and marker file, belongs to this user, and the
-owner process has ended. If the owner is an executor, a driver on another host may still read the blocks. Then the
-directory must also have been unchanged for an hour.
+Every run notes its directory and the process that owns it in a file in this user's own folder in the temporary
+directory, because a killed run leaves its blocks. A directory is deleted only if it has the run's name and marker file,
+belongs to this user, and the owner process has ended. If the owner is an executor, a driver on another host may still
+read the blocks. Then the directory must also have been unchanged for an hour.
 """
 
 from __future__ import annotations
@@ -74,11 +74,10 @@ def executor_process() -> Process:
     return Process.of(next((process.pid for process in ancestors if process.name() == "java"), os.getppid()))
 
 
-def claim(directory: Path, driver: Process | None, notes: Path | None = None) -> None:
+def claim(directory: Path, driver: Process | None) -> None:
     """Note that a run uses ``directory``, ``…/penstock/<run id>``, for its blocks. Idempotent; a failure is logged.
 
-    The owner is ``driver``, or if that is not on this machine, the executor's process. ``notes`` is the folder of the
-    notes, by default this user's folder in the temporary directory.
+    The owner is ``driver``, or if that is not on this machine, the executor's process.
     """
     try:
         owner = driver or executor_process()
@@ -86,7 +85,7 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         with atomic_write(directory / _MARKER) as unfinished:
             unfinished.write_text(directory.name)
         note = _Note(str(directory), owner, grace_s=0.0 if driver else _GRACE_S)
-        with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
+        with atomic_write(_notes_folder() / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))
     except OSError as error:
         effect = "it remains if the run is killed"
@@ -95,11 +94,11 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         )
 
 
-def sweep(notes: Path | None = None) -> list[Path]:
+def sweep() -> list[Path]:
     """Delete and return the block directories of runs that have ended. A failure is logged."""
     swept: list[Path] = []
     try:
-        by_path = {path: _read(path) for path in sorted(_notes_folder(notes).glob("*.json"))}
+        by_path = {path: _read(path) for path in sorted(_notes_folder().glob("*.json"))}
         # Executors of one run on one host share a directory.
         in_use = {note.directory for note in by_path.values() if note is not None and note.owner.is_alive}
         for path, note in by_path.items():
@@ -118,8 +117,8 @@ def sweep(notes: Path | None = None) -> list[Path]:
     return swept
 
 
-def _notes_folder(notes: Path | None) -> Path:
-    folder = notes or Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
+def _notes_folder() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")

@@ -93,33 +93,13 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
         return len(self._apply("delete", names, self._files.delete))
 
-    def sweep(self, needed: Set[str]) -> list[str]:
-        """Delete blocks whose files are not ``needed``, which were never acknowledged; return the names.
+    def remove_unknown(self, known: Set[str], aside: str = "") -> list[str]:
+        """Delete blocks whose files are not ``known``, or move them to the folder ``aside``; return the names.
 
-        A recovering driver calls this before it launches receivers, which store blocks that are not known yet.
+        A recovering driver calls this before it launches receivers, which store blocks that are not known yet. Unknown
+        blocks were never acknowledged, unless the driver write-ahead log is incomplete: then they are set aside in a
+        subdirectory, where nothing deletes them. Unfinished files are deleted.
         """
-        swept = self._apply("delete", self._unknown(needed), self._files.delete)
-        if swept:
-            log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
-        return swept
-
-    def set_aside(self, needed: Set[str], folder: str) -> list[str]:
-        """Move blocks whose files are not ``needed`` into a subdirectory, where nothing deletes them; return the names.
-
-        A driver with an incomplete write-ahead log calls this, because the blocks may have been acknowledged.
-        """
-        moved = self._apply("set aside", self._unknown(needed), partial(self._files.move, folder=folder))
-        if moved:
-            log.error(
-                "unknown blocks set aside",
-                reason="the driver write-ahead log is incomplete: receivers may have acknowledged these blocks",
-                directory=f"{self.directory}/{folder}",
-                files=len(moved),
-            )
-        return moved
-
-    def _unknown(self, needed: Set[str]) -> list[str]:
-        """Delete unfinished files; return the names of this stream's other blocks."""
         stream_id = self.directory.rpartition("/")[2]
         try:
             self._files.delete_partial()
@@ -128,7 +108,21 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
             log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
-        return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in needed]
+        unknown = [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
+        if not aside:
+            removed = self._apply("delete", unknown, self._files.delete)
+            if removed:
+                log.info("unknown blocks deleted", directory=self.directory, files=len(removed))
+            return removed
+        removed = self._apply("set aside", unknown, partial(self._files.move, folder=aside))
+        if removed:
+            log.error(
+                "unknown blocks set aside",
+                reason="the driver write-ahead log is incomplete: receivers may have acknowledged these blocks",
+                directory=f"{self.directory}/{aside}",
+                files=len(removed),
+            )
+        return removed
 
     def _apply(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
         """Call ``act`` for every file; return the names of those that existed. Failures are logged together."""

@@ -15,8 +15,6 @@ from penstock.errors import CheckpointError, other_version, summary_of
 from penstock.json_converter import structure
 from penstock.track.allocations import Event, allocations_lost
 
-#: Version of the checkpoint's JSON format; every other version is refused.
-FORMAT_VERSION = 3
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
 #: Folder of the driver write-ahead log: received blocks and their allocation to batches.
@@ -85,8 +83,8 @@ class Checkpoint:
         launched_as: the application name at the launch of the process; empty if none was set.
     """
 
-    #: The version of this format.
-    format: ClassVar[int] = FORMAT_VERSION
+    #: Version of the JSON format; every other version is refused.
+    format: ClassVar[int] = 3
 
     number: int
     written_ms: int
@@ -118,7 +116,7 @@ class Checkpoint:
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON; refuses values that have no JSON form, by name."""
         try:
-            return json.dumps({"format": FORMAT_VERSION, **asdict(self)}, separators=(",", ":")).encode()
+            return json.dumps({"format": self.format, **asdict(self)}, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
             wrong = [
                 f"the position of input stream {saved.name}" for saved in self.inputs if not _is_json(saved.position)
@@ -132,8 +130,8 @@ class Checkpoint:
             values = json.loads(data)
             if not isinstance(values, Mapping) or "format" not in values:
                 raise ValueError("it has no format version")
-            if values["format"] != FORMAT_VERSION:
-                raise CheckpointError(other_version("it", values["format"], FORMAT_VERSION))
+            if values["format"] != Checkpoint.format:
+                raise CheckpointError(other_version("it", values["format"], Checkpoint.format))
             read = structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
                 raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")

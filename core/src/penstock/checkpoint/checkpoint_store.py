@@ -102,7 +102,7 @@ class CheckpointStore:
 
     def names(self) -> list[str]:
         """Names of the checkpoint files, oldest first."""
-        return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
+        return [name for name in self._directory.names() if _NAME.fullmatch(name)]
 
     def read(self, name: str) -> Checkpoint:
         """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
@@ -123,14 +123,6 @@ class CheckpointStore:
         return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
 
 
-def unreadable(directory: str, error: OSError) -> CheckpointError:
-    """The error for a checkpoint directory that cannot be read."""
-    return CheckpointError(
-        f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
-        "another directory"
-    )
-
-
 def _name(checkpoint: Checkpoint) -> str:
     return f"checkpoint-{checkpoint.number:010d}"
 
@@ -141,7 +133,5 @@ def _program_name(data: bytes) -> str:
 
 def _grouped(damaged: Mapping[str, str]) -> str:
     """The damaged files, grouped by damage."""
-    groups: dict[str, list[str]] = {}
-    for name, reason in damaged.items():
-        groups.setdefault(reason, []).append(name)
+    groups = {reason: [name for name in damaged if damaged[name] == reason] for reason in damaged.values()}
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in groups.items())

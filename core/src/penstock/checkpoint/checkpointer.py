@@ -18,7 +18,7 @@ from attrs import evolve
 from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
-from penstock.checkpoint.restore.restore_points import restore_points
+from penstock.checkpoint.restore.restore_streams import restore_points
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.errors import CheckpointError, summary_of
 from penstock.graph.stateful import StatefulDStream
@@ -74,8 +74,6 @@ class Checkpointer:
         self.recoverable_ms: int | None = None
         self._number = first.number
         self._listener_values = dict(first.listeners)
-        # Listeners whose last value could not be read.
-        self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
         self._folders = list(first.folders)
         self._states = assign(self._graph.stateful_streams(), self._graph.streams())
@@ -168,15 +166,13 @@ class Checkpointer:
             try:
                 # A copy, because the listener may change its value while the writer encodes it.
                 self._listener_values[name] = json.loads(json.dumps(value()))
-                self._unreadable.discard(name)
             except Exception as error:
-                if name not in self._unreadable:
-                    log.warning(
-                        "listener value not readable, saving the previous one",
-                        listener=name,
-                        reason=summary_of(error),
-                    )
-                self._unreadable.add(name)
+                log.warning(
+                    "listener value not readable, saving the previous one",
+                    listener=name,
+                    reason=summary_of(error),
+                    throttle_s=600,
+                )
         return {name: self._listener_values[name] for name in self._listeners if name in self._listener_values}
 
     def _saved_inputs(self) -> list[SavedInput]:

@@ -25,7 +25,7 @@ log = get_logger("checkpoint")
 
 
 class FinalStateCheckpoint:
-    """Checkpoints states once. Any thread may call ``abandon``; the engine's thread calls the other methods."""
+    """Checkpoints states once. Any thread may call ``abandon``."""
 
     def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
         self._sc = sc

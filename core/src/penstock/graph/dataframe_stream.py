@@ -23,7 +23,7 @@ class DataFrameStream(OnDriver, ABC):
     """A sequence of DataFrames, one per batch. Programs get it from ``DStream.toDF``.
 
     Operators are applied to every batch when an output runs. An error that Spark reports, such as an unknown column,
-    fails the batch and names the line of the program.
+    fails the batch and names the line of the program. An argument of a wrong type raises a TypeError.
     """
 
     # -- operators --
@@ -70,10 +70,6 @@ class DataFrameStream(OnDriver, ABC):
                 needs; or another stream, whose batch of the same time is joined.
             on: the join columns or condition, as in Spark.
             how: the join type, as in Spark; ``inner`` by default.
-
-        Raises:
-            TypeError: ``other`` is none of these.
-            ValueError: the slide durations or contexts of the streams differ.
         """
 
     @abstractmethod
@@ -82,9 +78,6 @@ class DataFrameStream(OnDriver, ABC):
 
         Views and functions of the program's SparkSession may be used beside it; a view of its own named ``batch`` may
         not. A command, such as INSERT, fails the batch.
-
-        Raises:
-            TypeError: the query is not text.
         """
 
     @abstractmethod
@@ -92,9 +85,6 @@ class DataFrameStream(OnDriver, ABC):
         """Turn every DataFrame into another one, with any of Spark's operators. ``func`` runs on the driver.
 
         A function that returns no DataFrame fails the batch.
-
-        Raises:
-            TypeError: ``func`` is not callable.
         """
 
     # -- ends --
@@ -107,29 +97,18 @@ class DataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        """Call ``func(df)`` or ``func(time, df)`` with every DataFrame: an output operation.
-
-        Raises:
-            AssertionError: the function takes neither one nor two arguments.
-        """
+        """Call ``func(df)`` or ``func(time, df)`` with every DataFrame: an output operation."""
 
     @abstractmethod
     def foreachBatch(self, func: Callable[[DataFrame, int], object]) -> None:
         """Call ``func(df, batch_id)``, as in Structured Streaming; the id is the batch time in ms: an output operation.
 
         A batch that runs again after a recovery has the same id, and a later batch has a larger one.
-
-        Raises:
-            TypeError: ``func`` is not callable.
         """
 
     @abstractmethod
     def pprint(self, n: int = 10) -> None:
-        """Print the first ``n`` rows of every DataFrame as a table: an output operation.
-
-        Raises:
-            TypeError: ``n`` is not an integer.
-        """
+        """Print the first ``n`` rows of every DataFrame as a table: an output operation."""
 
     @abstractmethod
     def rows(self) -> DStream[Row]:
@@ -145,12 +124,7 @@ class GroupedDataFrameStream(OnDriver, ABC):
 
     @abstractmethod
     def agg(self, *exprs: Column | dict[str, str]) -> DataFrameStream:
-        """Aggregate every group: expressions such as ``count("*")``, or a dictionary such as ``{"price": "max"}``.
-
-        Raises:
-            TypeError: an expression is neither.
-            ValueError: there is none.
-        """
+        """Aggregate every group: expressions such as ``count("*")``, or a dictionary such as ``{"price": "max"}``."""
 
     @abstractmethod
     def count(self) -> DataFrameStream:

@@ -48,7 +48,9 @@ M = TypeVar("M")
 class DStream(OnDriver, PairDStreamFunctions[T]):
     """A stream of one StreamingContext: a sequence of RDDs, one per batch.
 
-    Programs get streams from a StreamingContext and from the operators of other streams.
+    Programs get streams from a StreamingContext and from the operators of other streams. Durations are in seconds.
+    Window operators raise a ValueError for one that is not a multiple of the stream's slide duration. A function with
+    another number of parameters than documented raises an AssertionError, as in PySpark.
 
     Args:
         node: computes the RDDs.
@@ -65,21 +67,13 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     @property
     def id(self) -> int:
-        """The id of an input stream, by which events, rates and receiver infos refer to it.
-
-        Raises:
-            AttributeError: this is not an input stream.
-        """
+        """The id of an input stream, by which events, rates and receiver infos refer to it; other streams have none."""
         if not isinstance(self._node, InputDStream):
             raise AttributeError(f"only input streams have an id, and this is a {type(self._node).__name__}")
         return self._node.id
 
     def setName(self, name: str) -> Self:
-        """Name the stream: a recovered run finds its state by that name, even if the program has changed.
-
-        Raises:
-            ConfigurationError: the name is empty or not a string.
-        """
+        """Name the stream: a recovered run finds its state by that name, even if the program has changed."""
         self._node.set_name(name)
         return self
 
@@ -152,12 +146,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         return self._transformed((self._node,), lambda _time, rdd: rdd.repartition(count))
 
     def union(self, other: DStream[U]) -> DStream[T | U]:
-        """Unite the records of two streams.
-
-        Raises:
-            TypeError: the other one is not a DStream.
-            ValueError: their slide durations or contexts differ.
-        """
+        """Unite the records of two streams of one context with the same slide duration."""
         node = require_stream("union", other)._node
         if self._node.slide_ms != node.slide_ms:
             raise ValueError(
@@ -174,11 +163,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def transform(self, func: Callable[[datetime, RDD[T]], RDD[U] | None]) -> DStream[U]: ...
 
     def transform(self, func: Callable[..., Any]) -> DStream[Any]:
-        """Turn every RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs on the driver, once per batch.
-
-        Raises:
-            AssertionError: the function takes neither one nor two arguments.
-        """
+        """Turn every RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs on the driver, once per batch."""
         function = with_time(func, 1, "func should take one or two arguments")
         return self._transformed((self._node,), function, is_foreign=True)
 
@@ -204,10 +189,6 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
             func: runs on the driver; gets an empty RDD for a stream without an RDD in the batch.
             other: the other stream.
             keepSerializer: accepted for PySpark's signature; an RDD knows its own serializer.
-
-        Raises:
-            AssertionError: the function takes neither two nor three arguments.
-            ValueError: the slide durations or contexts differ.
         """
         function = with_time(func, 2, "func should take two or three arguments")
         return self._transformed((self._node, require_stream("transformWith", other)._node), function, is_foreign=True)
@@ -215,11 +196,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     # -- windows --
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream[T]:
-        """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds."""
         return self._derive(WindowedDStream(self._node, *window_durations(self._node, windowDuration, slideDuration)))
 
     def reduceByWindow(
@@ -229,31 +206,19 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         windowDuration: float,
         slideDuration: float,
     ) -> DStream[U]:
-        """Reduce all records of a window to one. See ``reduceByKeyAndWindow``.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Reduce all records of a window to one. See ``reduceByKeyAndWindow``."""
         keyed = self.map(lambda record: (None, record))
         reduced = keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1)
         return reduced.map(lambda pair: pair[1])
 
     def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream[int]:
-        """Count the records of a window.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Count the records of a window."""
         return self.map(functions.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
     def countByValueAndWindow(
         self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
     ) -> DStream[tuple[T, int]]:
-        """Count the occurrences of the distinct records in a window.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Count the occurrences of the distinct records in a window."""
         return self.map(functions.counted).reduceByKeyAndWindow(
             operator.add, operator.sub, windowDuration, slideDuration, numPartitions, lambda pair: pair[1] > 0
         )
@@ -270,9 +235,6 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
         Returns:
             The results of the mapping function; ``stateSnapshots`` of that stream are the states.
-
-        Raises:
-            TypeError: it is not a StateSpec.
         """
         if not isinstance(spec, StateSpec):
             raise TypeError(
@@ -356,11 +318,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def foreachDataFrame(self, func: Callable[[datetime, DataFrame], object]) -> None: ...
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        """Call ``func(df)`` or ``func(time, df)`` with every batch as a DataFrame: an output operation. See ``toDF``.
+        """Call ``func(df)`` or ``func(time, df)`` with every batch as a DataFrame: an output operation.
 
-        Raises:
-            AssertionError: the function takes neither one nor two arguments.
-            ConfigurationError: the stream has no schema, or the plugin for DataFrames is not installed.
+        See ``toDF``.
         """
         self.toDF().foreachDataFrame(func)
 
@@ -377,11 +337,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None: ...
 
     def foreachRDD(self, func: Callable[..., object]) -> None:
-        """Call ``func(rdd)`` or ``func(time, rdd)`` with every RDD: an output operation.
-
-        Raises:
-            AssertionError: the function takes neither one nor two arguments.
-        """
+        """Call ``func(rdd)`` or ``func(time, rdd)`` with every RDD: an output operation."""
         ForEachDStream(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def pprint(self, num: int = 10) -> None:

@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from attrs import frozen
+
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
-from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node, with_ancestors
 from penstock.graph.outputs import ForEachDStream, Job
@@ -27,7 +28,39 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
+    from penstock.checkpoint.completed_outputs import CompletedOutputs
+    from penstock.listen.events import StreamInputInfo
+    from penstock.track.receiver_tracker import ReceiverTracker
+
 T = TypeVar("T")
+
+
+@frozen
+class GraphRuntime:
+    """The engine's functions that a started graph uses. The defaults are those of a graph without an engine.
+
+    Attributes:
+        received_blocks: the tracker of the receivers and their blocks; ``None`` without receivers.
+        partition_min_bytes: minimum size of a partition of blocks, unless it is the only one.
+        report_input: records the input of a stream in the batch of a time. The third argument, unless ``None``, is
+            called when the batch's jobs have ended and returns the exact number of records.
+        completed_outputs: the outputs that a recovered run must not repeat; ``None`` if they are not recorded.
+        generation_retries: maximum retries of an output whose RDD could not be generated.
+        before_output: called with batch time and output operation id before the output's RDD is generated, if the
+            program's functions or a plugin's source are called for it, because these may run Spark jobs.
+        discard_file: called with the path of a checkpointed RDD that no stream needs.
+        recoverable_ms: returns the oldest batch time from which a later run may recover; ``None`` without checkpoints.
+    """
+
+    received_blocks: ReceiverTracker | None = None
+    partition_min_bytes: int = 1 << 20
+    report_input: Callable[[int, StreamInputInfo, Callable[[], int] | None], object] = lambda *_input: None
+    completed_outputs: CompletedOutputs | None = None
+    generation_retries: int = 0
+    before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None
+    monotonic_ms: Callable[[], float] = lambda: 0.0
+    discard_file: Callable[[str], object] = lambda _path: None
+    recoverable_ms: Callable[[], int | None] = lambda: None
 
 
 class DStreamGraph:
@@ -60,7 +93,8 @@ class DStreamGraph:
         self.checkpoint_directory: str | None = None
         #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
-        self._state_errors: list[StateErrors] = []
+        #: The errors of all state functions, which are raised at the end of every job.
+        self.state_errors: list[StateErrors] = []
         #: The slowest generation of a job in the last batch: milliseconds and the output's call site.
         self.slowest = (0.0, "")
         #: The number of outputs that could not be generated and will be retried, by batch time.
@@ -133,17 +167,11 @@ class DStreamGraph:
         """Connect the graph to the engine; called once, before ``start``."""
         self.runtime = runtime
 
-    def add_input(self, stream: InputDStream) -> int:
-        """Register an input stream and return its id, counted from 0."""
+    def add(self, streams: list[T], stream: T) -> int:
+        """Add a stream to the inputs or the outputs, and return its id there, counted from 0."""
         with self.lock:
-            self.inputs.append(stream)
-            return len(self.inputs) - 1
-
-    def add_output(self, stream: ForEachDStream) -> int:
-        """Register an output stream and return its id, counted from 0."""
-        with self.lock:
-            self.outputs.append(stream)
-            return len(self.outputs) - 1
+            streams.append(stream)
+            return len(streams) - 1
 
     def count_stream(self) -> int:
         """Return the number of a new stream, counted from 0."""
@@ -166,22 +194,11 @@ class DStreamGraph:
     @property
     def needs_every_batch(self) -> bool:
         """Whether some stream is computed from several batches."""
-        return any(stream.window_ms or stream.must_checkpoint for stream in self.streams())
+        return any(stream.window_ms or isinstance(stream, StatefulDStream) for stream in self.streams())
 
     def streams(self) -> list[Node]:
         """The streams that an output depends on, in the order in which the program created them."""
         return with_ancestors(self.outputs)
-
-    def add_state_errors(self, errors: StateErrors) -> StateErrors:
-        """Register errors to raise at the end of every job."""
-        with self.lock:
-            self._state_errors.append(errors)
-        return errors
-
-    def raise_state_errors(self) -> None:
-        """Raise a ``StateUpdateError`` if a state function failed in a job that ended."""
-        for errors in self._state_errors:
-            errors.raise_new()
 
     def validate(self) -> None:
         """Check the program before the start."""

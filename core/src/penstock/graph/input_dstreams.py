@@ -39,7 +39,7 @@ class InputDStream(Node):
 
     def __init__(self, graph: DStreamGraph) -> None:
         super().__init__(graph, parents=())
-        self.id = graph.add_input(self)
+        self.id = graph.add(graph.inputs, self)
 
     def start(self) -> None:
         """Prepare for the first batch."""
@@ -94,6 +94,9 @@ class PulledInputDStream(InputDStream):
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
         self._make = make
+        self.restored()
+
+    def restored(self) -> None:
         # The newest batch time that the source was called with.
         self._newest_ms = -1
         # The source's errors by batch time.
@@ -102,21 +105,11 @@ class PulledInputDStream(InputDStream):
         self._position_ms = -1
         # The columns of the remembered batches, if the source has columns; None for a batch without records.
         self._columns: dict[int, ArrowInput | None] = {}
-        self.restored()
-
-    def restored(self) -> None:
         self._source = self._make()
         self._source.open(self._sc, self.graph.batch_interval_ms)
 
     def program_state(self) -> dict[str, Any]:
-        return {
-            **super().program_state(),
-            "_source": None,
-            "_newest_ms": -1,
-            "_failed": {},
-            "_position_ms": -1,
-            "_columns": {},
-        }
+        return {**super().program_state(), "_source": None, "_failed": {}, "_columns": {}}
 
     def position(self) -> Mapping[str, Any] | None:
         """The source's position between two batches, as JSON values; ``None`` for a source without one."""

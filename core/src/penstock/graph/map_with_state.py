@@ -63,10 +63,6 @@ class StateSpec(Generic[K, V, S, M]):
             mappingFunction: ``f(key, value, state)``, whose results are the records of the stream; or ``f(time, key,
                 value, state)``, whose results are records unless they are ``None``. ``value`` is ``None`` when the
                 state times out.
-
-        Raises:
-            AssertionError: the function takes neither three nor four arguments.
-            TypeError: it is not callable.
         """
         return StateSpec(mappingFunction)
 
@@ -76,12 +72,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self
 
     def numPartitions(self, numPartitions: int) -> Self:
-        """Set the number of partitions of the states; by default the number of task slots without receivers.
-
-        Raises:
-            TypeError: it is not an integer.
-            ValueError: it is not positive.
-        """
+        """Set the number of partitions of the states; by default the number of task slots without receivers."""
         self._num_partitions = require_num_partitions(numPartitions)
         return self
 
@@ -91,11 +82,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self.numPartitions(partitioner.numPartitions)
 
     def timeout(self, duration: float) -> Self:
-        """Time out the state of a key that has had no record for longer than ``duration`` seconds.
-
-        Raises:
-            ConfigurationError: the duration is not a positive number of milliseconds.
-        """
+        """Time out the state of a key that has had no record for longer than ``duration`` seconds."""
         self._timeout_ms = require_duration_ms("duration", duration)
         return self
 

@@ -7,7 +7,6 @@ and evaluated on the job pool: a node runs no Spark job.
 
 from __future__ import annotations
 
-import math
 import pickle
 from collections.abc import Iterable
 from datetime import datetime
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.plugins.listener_context import Role
-
-# The shortest default checkpoint interval (as in Spark).
-_CHECKPOINT_MS = 10_000
 
 
 class OnDriver:
@@ -65,15 +61,12 @@ class Node(OnDriver):
         window_ms: length of the window of parents' RDDs from which an RDD is computed; 0 without a window.
         slide_ms: milliseconds between two RDDs; by default the slide of the parents, or the batch interval.
 
-    Raises:
-        ValueError: the parents' slide durations differ, or they belong to different contexts.
+    Raises a ValueError if the parents' slide durations or contexts differ.
     """
 
     role: ClassVar[Role] = "transformation"
     #: Whether the records, and so their columns, are those of the parents.
     keeps_records: ClassVar[bool] = False
-    #: Whether an RDD is computed from the previous one: without checkpoints the lineage would grow with every batch.
-    must_checkpoint: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         add_package(cls.__module__)
@@ -157,11 +150,6 @@ class Node(OnDriver):
         """Whether an RDD older than the remember duration may be forgotten."""
         return True
 
-    @property
-    def default_checkpoint_ms(self) -> int:
-        """The checkpoint interval of a stream that must be checkpointed, unless the program sets one."""
-        return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
-
     def program_state(self) -> dict[str, Any]:
         """The attributes to save in a checkpoint of the program, without the attributes of this run."""
         return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
@@ -191,11 +179,6 @@ class Node(OnDriver):
         self.persist_by_default()
         self._checkpoint_ms = interval_ms
 
-    @property
-    def checkpoint_ms(self) -> int:
-        """The checkpoint interval in force, or the default one."""
-        return self._checkpoint_ms or self.default_checkpoint_ms
-
     # -- life --
 
     def initialize(self, zero_time_ms: int) -> None:
@@ -203,8 +186,6 @@ class Node(OnDriver):
         if self._zero_time_ms not in (None, zero_time_ms):
             raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
         self._zero_time_ms = zero_time_ms
-        if self.must_checkpoint and self._checkpoint_ms is None:
-            self._checkpoint_ms = self.default_checkpoint_ms
         self.remember_ms = max(self.remember_ms, self.slide_ms, 2 * (self._checkpoint_ms or 0))
         for parent in self.parents:
             parent.initialize(zero_time_ms)
@@ -212,8 +193,6 @@ class Node(OnDriver):
     def validate(self) -> None:
         """Check the checkpoint settings of this stream and its parents."""
         interval_ms, name = self._checkpoint_ms, self.call_site.short
-        if interval_ms is None and self.must_checkpoint:
-            interval_ms = self.default_checkpoint_ms
         if interval_ms is not None:
             if self.graph.checkpoint_directory is None:
                 raise ConfigurationError(

@@ -58,7 +58,7 @@ class ForEachDStream(Node):
         super().__init__(parent.graph, parents=(parent,))
         self._parent = parent
         self.function = function
-        self.output_op_id = self.graph.add_output(self)
+        self.output_op_id = self.graph.add(self.graph.outputs, self)
 
     def compute(self, time_ms: int) -> None:
         """Return ``None``: an output generates jobs, not RDDs."""
@@ -114,7 +114,8 @@ class ForEachDStream(Node):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
             return
         self.call(time_ms, batch)
-        self.graph.raise_state_errors()
+        for errors in self.graph.state_errors:
+            errors.raise_new()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
 

@@ -16,8 +16,7 @@ from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
 from penstock.graph.reduce_by_key_and_window import ReducedWindowedDStream, TreeWindowDStream
-from penstock.graph.stateful import StateView
-from penstock.graph.update_state_by_key import StateDStream
+from penstock.graph.stateful import StateDStream, StateView
 from penstock.graph.window import window_durations
 from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
@@ -131,11 +130,7 @@ class PairDStreamFunctions(Generic[T]):
         slideDuration: float,
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, Iterable[V]]]:
-        """Group the values of every key in a window, oldest first.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
-        """
+        """Group the values of every key in a window, oldest first."""
         durations = window_durations(self._node, windowDuration, slideDuration)
         panes = ShuffledDStream(self._node, self._gathering(), numPartitions)
         return self._derive(TreeWindowDStream(panes, *durations, gathers=True)).mapValues(ResultIterable)
@@ -160,9 +155,6 @@ class PairDStreamFunctions(Generic[T]):
             slideDuration: seconds; by default the stream's slide duration.
             numPartitions: by default the number of task slots without receivers.
             filterFunc: drops the pairs for which it is false.
-
-        Raises:
-            ValueError: a duration is not a multiple of this stream's slide duration.
         """
         durations = window_durations(self._node, windowDuration, slideDuration)
         combiner = self._combiner(functions.same, require_callable("func", func), func)
@@ -235,11 +227,7 @@ class PairDStreamFunctions(Generic[T]):
 
 
 def require_stream(method: str, other: object) -> PairDStreamFunctions[Any]:
-    """Check the other stream of an operator on several streams, and return it.
-
-    Raises:
-        TypeError: it is not a DStream.
-    """
+    """Check the other stream of an operator on several streams, and return it."""
     if not isinstance(other, PairDStreamFunctions):
         hint = "; transform can use an RDD" if hasattr(other, "mapPartitions") else ""
         raise TypeError(f"{method} takes a DStream, not {type(other).__name__}{hint}")

@@ -6,6 +6,7 @@ an internal form, which a ``StateView`` converts to the program's records.
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,15 +24,20 @@ from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
 from penstock.worker.state_elements import MergeReported, PartitionErrors, Reported, to_state_pairs
+from penstock.worker.update_state_by_key_task import UpdateState
+
+# The shortest default checkpoint interval (as in Spark).
+_CHECKPOINT_MS = 10_000
 
 # Number of partitions whose raised errors are remembered, because a recomputed partition reports them again.
 _REMEMBERED = 10_000
 
 
 class StatefulDStream(Node):
-    """A stream that computes an RDD from the previous one, by default with a partition per slot without receivers."""
+    """A stream that computes an RDD from the previous one, by default with a partition per slot without receivers.
 
-    must_checkpoint = True
+    It is always checkpointed, because without checkpoints the lineage would grow with every batch.
+    """
 
     def __init__(
         self,
@@ -46,7 +52,17 @@ class StatefulDStream(Node):
         self._parent = parent
         self.partition_function = partition_function
         self._requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
-        self.persist_by_default()
+        self.set_checkpoint_interval(self.default_checkpoint_ms)
+
+    @property
+    def default_checkpoint_ms(self) -> int:
+        """The checkpoint interval unless the program sets one."""
+        return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
+
+    @property
+    def checkpoint_ms(self) -> int:
+        """The checkpoint interval in force."""
+        return self._checkpoint_ms or self.default_checkpoint_ms
 
     @property
     def num_partitions(self) -> int:
@@ -170,7 +186,8 @@ class KeyedStateDStream(StatefulDStream):
         return {**state, "_initial": None, "can_begin": False} if isinstance(self._initial, RDD) else state
 
     def restored(self) -> None:
-        self._errors = self.graph.add_state_errors(StateErrors(self._sc))
+        self._errors = StateErrors(self._sc)
+        self.graph.state_errors.append(self._errors)
 
     def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
         """The states after a batch. A batch without an RDD has no new values."""
@@ -189,3 +206,22 @@ class KeyedStateDStream(StatefulDStream):
 
     def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
         return rdd.partitionBy(self.num_partitions, self.partition_function)
+
+
+class StateDStream(KeyedStateDStream):
+    """The states of ``updateStateByKey``; a worker spills when it uses more memory than the limit."""
+
+    def __init__(
+        self,
+        parent: Node,
+        update: Callable[[Any, Any], Any],
+        num_partitions: int | None,
+        initial: RDD[Any] | Iterable[Any] | None,
+        memory_limit_mb: float,
+    ) -> None:
+        super().__init__(parent, num_partitions, initial)
+        self._update = update
+        self._limit_mb = memory_limit_mb
+
+    def advance_state(self, time_ms: int) -> RDD[Any] | None:
+        return self._updated(time_ms, UpdateState(time_ms, self._update, self._limit_mb, self._errors.reported))

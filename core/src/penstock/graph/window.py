@@ -13,12 +13,7 @@ from penstock.runtime.clock import require_duration_ms
 
 
 def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
-    """Check the two durations of a window operator, and convert them to milliseconds.
-
-    Raises:
-        ConfigurationError: a duration is not a positive number of milliseconds.
-        ValueError: a duration is not a multiple of the parent's slide duration.
-    """
+    """Check the two durations of a window operator, and convert them to milliseconds."""
     slide_ms = parent.slide_ms
     durations = []
     for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):

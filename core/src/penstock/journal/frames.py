@@ -63,11 +63,10 @@ def read_frames(buffer: bytes) -> Frames:
     damages: list[tuple[int, int]] = []
     position = 0
     while position < len(buffer):
-        record = _sound_frame(buffer, position)
+        record = _next_sound_frame(buffer, position)
         if record is None:
-            record = _next_sound_frame(buffer, position + 1)
-            if record is None:
-                return Frames(tuple(sound), tuple(damages), truncated_at=position)
+            return Frames(tuple(sound), tuple(damages), truncated_at=position)
+        if record.start > position:
             damages.append((position, record.start))
         sound.append(record)
         position = record.end
@@ -85,14 +84,14 @@ def _next_sound_frame(buffer: bytes, position: int) -> Frame | None:
 
 def _sound_frame(buffer: bytes, start: int) -> Frame | None:
     body = start + HEAD_BYTES
-    if body > len(buffer) or not buffer.startswith(MAGIC, start):
+    if body > len(buffer):
         return None
     version, length = _LENGTH.unpack_from(buffer, start + len(MAGIC))
     end = body + length
     if length > MAX_PAYLOAD_BYTES or end > len(buffer):
         return None
     payload = buffer[body:end]
-    head = buffer[start + len(MAGIC) : start + len(MAGIC) + _LENGTH.size]
+    head = buffer[start + len(MAGIC) : body - _CHECKSUM.size]
     if (zlib.crc32(payload, zlib.crc32(head)),) != _CHECKSUM.unpack_from(buffer, body - _CHECKSUM.size):
         return None
     if version != VERSION:

@@ -128,16 +128,16 @@ class _Reader:
         following: list[Segment] = []
         for number in reversed(numbers):
             segment = Segment.read(self._directory, number)
-            if segment.header is None:
+            if segment.run is None:
                 if segment.is_blank:
                     self._unfinished.append(segment)
                 else:
                     self._missing(segment, 0, "its header, without which nothing in it counts,")
-            elif segment.header.run != self._run:
+            elif segment.run != self._run:
                 continue
-            elif segment.header.state is None:
+            elif segment.num_state is None:
                 following.insert(0, segment)
-            elif segment.has_state:
+            elif segment.num_state == len(segment.state):
                 return segment, following
             elif segment.events:
                 # Events are written only after a complete state.
@@ -149,7 +149,7 @@ class _Reader:
 
     def _without_base(self, numbers: list[int], following: list[Segment]) -> tuple[Segment | None, list[Segment]]:
         """Handle a log without a complete base, sound only if the driver died as it began the first segment."""
-        bases = [segment for segment in self._unfinished if segment.header is not None]
+        bases = [segment for segment in self._unfinished if segment.run is not None]
         if bases:
             self._state_damaged(bases[0])
             return bases[0], [segment for segment in following if segment.number > bases[0].number]
@@ -184,9 +184,10 @@ class _Reader:
         self._missing(segment, segment.end_before(first), what)
 
     def _state_damaged(self, segment: Segment) -> None:
-        state = segment.header.state or 0 if segment.header else 0
-        self._lost += state - len(segment.state)
-        self._missing(segment, segment.damaged_at, f"{state - len(segment.state)} of {state} records of the state")
+        of = segment.num_state or 0
+        lost = of - len(segment.state)
+        self._lost += lost
+        self._missing(segment, segment.damaged_at, f"{lost} of {of} records of the state")
 
     def _missing(self, segment: Segment, position: int, what: str) -> None:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"

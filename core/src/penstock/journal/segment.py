@@ -48,21 +48,10 @@ def event_record(number: int, event: bytes) -> bytes:
     return frame(b"[%d,%b]" % (number, event))
 
 
-@frozen
-class Header:
-    """The first record of a segment; ``first`` is the number of its first event.
-
-    ``state`` is the number of state records before the events; ``None`` if the segment has no state.
-    """
-
-    run: str
-    first: int
-    state: int | None = None
-
-    def record(self) -> bytes:
-        """The header as a framed record."""
-        header = {"version": _VERSION, "run": self.run, "first": self.first, "state": self.state}
-        return frame(_encode(header).encode())
+def header_record(run: str, first: int, num_state: int | None = None) -> bytes:
+    """The first record of a segment, framed; ``num_state`` is ``None`` for a segment without the state."""
+    header = {"version": _VERSION, "run": run, "first": first, "state": num_state}
+    return frame(_encode(header).encode())
 
 
 @frozen
@@ -79,31 +68,27 @@ class Segment:
     """The content of a segment's file: the sound state records, and the sound events in file order.
 
     Attributes:
-        header: the first record; ``None`` if it cannot be read.
+        run: id of the run, from the header; ``None`` if the header cannot be read.
+        first: number of its first event.
+        num_state: number of state records before the events; ``None`` if the segment has no state.
         damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
         truncated_bytes: number of bytes after the last sound record.
     """
 
     number: int
     location: str
-    header: Header | None
+    run: str | None
+    first: int
+    num_state: int | None
     state: tuple[Event, ...] = field(repr=False)
     events: tuple[NumberedEvent, ...] = field(repr=False)
     damaged_at: int
     truncated_bytes: int = 0
 
     @property
-    def has_state(self) -> bool:
-        return self.header is not None and self.header.state == len(self.state)
-
-    @property
     def is_blank(self) -> bool:
         """Whether no record can be read, as when the driver died while it began the segment."""
-        return self.header is None and not self.state and not self.events
-
-    @property
-    def first(self) -> int:
-        return self.header.first if self.header else 1
+        return self.run is None and not self.state and not self.events
 
     def end_before(self, number: int) -> int:
         """The offset at which a missing event should begin."""
@@ -117,15 +102,19 @@ class Segment:
         data = directory.read(segment_name(number))
         try:
             frames = read_frames(data)
-            header, records = _header(frames.sound)
+            header = _header(frames.sound)
+            records = frames.sound if header is None else frames.sound[1:]
             numbered = [_event(record) for record in records]
+            run, first, num_state = (None, 1, None) if header is None else header
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
         sound_bytes = len(data) if frames.truncated_at is None else frames.truncated_at
         return cls(
             number,
             location,
-            header,
+            run,
+            first,
+            num_state,
             tuple(record.event for record in numbered if record.number == STATE),
             tuple(record for record in numbered if record.number != STATE),
             frames.damages[0][0] if frames.damages else sound_bytes,
@@ -133,14 +122,14 @@ class Segment:
         )
 
 
-def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]]:
-    """The header, ``None`` if the first record is something else; and the other records."""
+def _header(frames: tuple[Frame, ...]) -> tuple[str, int, int | None] | None:
+    """Run, first number and state records from the header; ``None`` if the first record is something else."""
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
-        return None, frames
+        return None
     if (version := content.get("version")) != _VERSION:
         raise ValueError(other_version("its header", version, _VERSION))
-    return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
+    return str(content["run"]), int(content["first"]), content["state"]
 
 
 def _event(record: Frame) -> NumberedEvent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from itertools import chain
@@ -26,9 +26,9 @@ from penstock.journal.reader import Recovered, read_log
 from penstock.journal.segment import (
     STATE,
     Event,
-    Header,
     encoded,
     event_record,
+    header_record,
     segment_name,
     segment_numbers,
 )
@@ -257,14 +257,23 @@ class WriteAheadLog:
     def _commit(self, data: bytes) -> None:
         if self._needs_base:
             self._begin_base()
+        records = [data]
         if self._appender is None:
             self._appender = self._directory.append(self._take_name())
-            data = Header(self._run, self._next_number).record() + data
-        self._appender.write(data)
-        self._appender.commit(self._durability)
+            records.insert(0, header_record(self._run, self._next_number))
+        self._write_records(self._appender, records, self._durability)
+
+    def _write_records(self, appender: Appender, records: Iterable[bytes], durability: Durability) -> int:
+        """Write records to the current segment and commit them; return their size. An error leaves it open."""
+        num_bytes = 0
+        for record in records:
+            appender.write(record)
+            num_bytes += len(record)
+        appender.commit(durability)
         if self._closes:
-            self._appender.close()
+            appender.close()
             self._appender = None
+        return num_bytes
 
     def _roll_if_old(self) -> None:
         age_ms = self._clock.monotonic_ms() - self._base_ms
@@ -273,7 +282,6 @@ class WriteAheadLog:
         try:
             self._begin_base()
         except Exception as error:
-            # Part of the new segment may exist and count, so nothing may be appended to an older one.
             self._close_segment()
             self._note_base(self._state_bytes)
             directory = self._directory.location()
@@ -283,25 +291,16 @@ class WriteAheadLog:
         """Begin a segment with the state, which replaces all older segments, and delete those."""
         assert self._state is not None
         events = self._state.events()
-        number = self._next_segment
-        appender = self._directory.append(self._take_name())
-        header = Header(self._run, self._next_number, len(events)).record()
-        try:
-            num_bytes = 0
-            for record in chain([header], (event_record(STATE, encoded(event)) for event in events)):
-                appender.write(record)
-                num_bytes += len(record)
-            # Flushed even without durability, because the segments that are deleted next were flushed too.
-            appender.commit(Durability.FLUSH if self._durability is Durability.NONE else self._durability)
-            if self._closes:
-                appender.close()
-        except BaseException:
-            _close(appender)
-            raise
+        # Nothing may be appended to an older segment, even if this one is written in part only.
         self._close_segment()
-        self._appender = None if self._closes else appender
+        number = self._next_segment
+        self._appender = self._directory.append(self._take_name())
+        header = header_record(self._run, self._next_number, len(events))
+        records = chain([header], (event_record(STATE, encoded(event)) for event in events))
+        # Flushed even without durability, because the segments that are deleted next were flushed too.
+        durability = Durability.FLUSH if self._durability is Durability.NONE else self._durability
+        self._note_base(self._write_records(self._appender, records, durability))
         self._needs_base = False
-        self._note_base(num_bytes)
         # Oldest first: after an interruption the remaining segments are complete or visibly incomplete.
         try:
             for old in segment_numbers(self._directory):
@@ -312,7 +311,8 @@ class WriteAheadLog:
 
     def _close_segment(self) -> None:
         if self._appender is not None:
-            _close(self._appender)
+            with suppress(OSError):
+                self._appender.close()
             self._appender = None
             # Without durability, acknowledged events may be lost with the segment: only a base replaces them.
             self._needs_base = self._durability is Durability.NONE
@@ -326,8 +326,3 @@ class WriteAheadLog:
         """A new file name, because the file of a failed attempt may exist."""
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
-
-
-def _close(appender: Appender) -> None:
-    with suppress(OSError):
-        appender.close()

@@ -11,19 +11,7 @@ from typing import Any
 
 from attrs import frozen, has
 
-from penstock.listen.events import (
-    BatchCompleted,
-    BatchStarted,
-    BatchSubmitted,
-    CheckpointFailed,
-    OutputOperationCompleted,
-    OutputOperationStarted,
-    ReceiverError,
-    ReceiverStarted,
-    ReceiverStopped,
-    StopProgress,
-    StreamingStarted,
-)
+from penstock.listen import events
 
 
 class StreamingListener:
@@ -40,37 +28,37 @@ class StreamingListener:
 
     never_drop = False
 
-    def onStreamingStarted(self, streamingStarted: StreamingStarted) -> None:
+    def onStreamingStarted(self, streamingStarted: events.StreamingStarted) -> None:
         """The context has started."""
 
-    def onReceiverStarted(self, receiverStarted: ReceiverStarted) -> None:
+    def onReceiverStarted(self, receiverStarted: events.ReceiverStarted) -> None:
         """A receiver registered: for the first time, after a restart or after a relaunch."""
 
-    def onReceiverError(self, receiverError: ReceiverError) -> None:
+    def onReceiverError(self, receiverError: events.ReceiverError) -> None:
         """A receiver reported an error, or its process died."""
 
-    def onReceiverStopped(self, receiverStopped: ReceiverStopped) -> None:
+    def onReceiverStopped(self, receiverStopped: events.ReceiverStopped) -> None:
         """A receiver stopped; it may be relaunched."""
 
-    def onBatchSubmitted(self, batchSubmitted: BatchSubmitted) -> None:
+    def onBatchSubmitted(self, batchSubmitted: events.BatchSubmitted) -> None:
         """A batch's jobs were submitted and wait to run."""
 
-    def onBatchStarted(self, batchStarted: BatchStarted) -> None:
+    def onBatchStarted(self, batchStarted: events.BatchStarted) -> None:
         """The first job of a batch started."""
 
-    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+    def onBatchCompleted(self, batchCompleted: events.BatchCompleted) -> None:
         """The last job of a batch ended, successfully or not."""
 
-    def onCheckpointFailed(self, checkpointFailed: CheckpointFailed) -> None:
+    def onCheckpointFailed(self, checkpointFailed: events.CheckpointFailed) -> None:
         """Several consecutive checkpoints could not be written."""
 
-    def onStopProgress(self, stopProgress: StopProgress) -> None:
+    def onStopProgress(self, stopProgress: events.StopProgress) -> None:
         """The context entered a phase of stopping, or a batch of the remaining ones completed."""
 
-    def onOutputOperationStarted(self, outputOperationStarted: OutputOperationStarted) -> None:
+    def onOutputOperationStarted(self, outputOperationStarted: events.OutputOperationStarted) -> None:
         """The job of an output operation started."""
 
-    def onOutputOperationCompleted(self, outputOperationCompleted: OutputOperationCompleted) -> None:
+    def onOutputOperationCompleted(self, outputOperationCompleted: events.OutputOperationCompleted) -> None:
         """The job of an output operation ended, successfully or not."""
 
 

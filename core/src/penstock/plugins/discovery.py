@@ -173,7 +173,7 @@ class Plugins:
             finally:
                 if changed := state.changed():
                     state.restore(keep_additions=True)
-                    log.warning("global state restored after plugin load", plugin=record.origin, changed=changed)
+                    log.warning("global state restored after plugin load", plugin=record.origin, changed=list(changed))
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
@@ -198,11 +198,7 @@ class Plugins:
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
         """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
 
-        The configuration sets the options that ``options`` (name → value, text is converted) does not.
-
-        Raises:
-            UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
-            ConfigurationError: an option is missing or its value is invalid.
+        The configuration sets the options that ``options`` does not. Raises as ``spec`` and ``read_options`` do.
         """
         spec = self.spec(hook, name)
         values = read_options(spec, options, settings)

@@ -142,11 +142,9 @@ class ListenerContext(Protocol):
         """Every key of the Spark configuration with its value, as text; read-only."""
 
     def options(self, prefix: str, options: type[T]) -> T:
-        """Read a plugin's own options from the configuration.
+        """Read a plugin's own options, whose keys begin with a prefix such as ``spark.penstock.ui.``.
 
-        Args:
-            prefix: start of their keys, such as ``spark.penstock.ui.``.
-            options: an attrs class; types, defaults and validators come from it.
+        Types, defaults and validators come from ``options``, an attrs class.
 
         Raises:
             ConfigurationError: an option is unknown or missing, or its value is invalid.
@@ -172,12 +170,10 @@ class ListenerContext(Protocol):
         """Return what became of the events of every listener, plugins' and the program's."""
 
     def jobs(self, first: int, most: int, wait_s: float = 0.0) -> Sequence[JobInfo]:
-        """Return Spark's jobs by id, ascending, as far as Spark retains them. Asks the JVM.
+        """Return at most ``most`` of Spark's jobs from id ``first`` on, as far as Spark retains them. Asks the JVM.
 
-        Args:
-            first: the lowest job id; Spark numbers the jobs of an application 0, 1, …
-            most: the largest number of jobs, to bound the cost.
-            wait_s: the longest wait for jobs that have ended, in seconds: Spark publishes them a moment later.
+        Spark numbers the jobs of an application 0, 1, … It publishes an ended job a moment later: ``wait_s`` is the
+        longest wait for that, in seconds.
         """
 
     def executor_backlogs(self) -> Mapping[str, int]:
@@ -244,10 +240,8 @@ class ListenerContext(Protocol):
     def publish_ui(self, url: str, batch_page: str = "") -> None:
         """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
 
-        Args:
-            url: a page about this program. It must not contain a secret, because it is printed and logged.
-            batch_page: the page about one batch, with ``{batch_time}`` in place of its time in ms; the descriptions of
-                Spark's jobs name it. Empty for none.
+        It must not contain a secret, because it is printed and logged. The descriptions of Spark's jobs name
+        ``batch_page``, the page about one batch with ``{batch_time}`` in place of its time in ms; empty for none.
         """
 
     def on_stopped(self, callback: Callable[[], object]) -> None:

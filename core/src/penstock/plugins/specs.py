@@ -174,11 +174,7 @@ class RateEstimator(ABC):
     reason: str = ""
 
     def begin_with(self, rate: float) -> None:  # noqa: B027  # optional
-        """Accept the program's first rate (``spark.streaming.backpressure.initialRate``), before the first batch.
-
-        Args:
-            rate: records/s; in force instead of ``initial_rate``.
-        """
+        """Accept the program's first rate, records/s, before the first batch: in force instead of ``initial_rate``."""
 
     @abstractmethod
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:

@@ -101,7 +101,8 @@ class BlockGenerator:
         # The last block that was cut; blocks are done in the order of their cuts.
         self._last_cut = _Block(done=True)
         self._pending_records = 0
-        self._pending_bytes = 0
+        #: The size of the records that are not accepted yet.
+        self.pending_bytes = 0
         # Guards all of these.
         self._room = threading.Condition()
         # Held from taking the buffer to queueing it, so that blocks keep their order.
@@ -124,11 +125,6 @@ class BlockGenerator:
     def state(self) -> GeneratorState:
         return self._state
 
-    @property
-    def pending_bytes(self) -> int:
-        """The size of the records that are not accepted yet."""
-        return self._pending_bytes
-
     def start(self) -> None:
         """Accept records and generate blocks."""
         self._state = GeneratorState.Active
@@ -149,7 +145,7 @@ class BlockGenerator:
         with self._room:
             pending = self._pending_records
             # Not a call of _is_full: this is done per record.
-            if pending and (pending >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes):
+            if pending and (pending >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes):
                 with self._hold():
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
@@ -164,7 +160,7 @@ class BlockGenerator:
             buffer.records.append(record)
             buffer.num_bytes += num_bytes
             self._pending_records += 1
-            self._pending_bytes += num_bytes
+            self.pending_bytes += num_bytes
 
     def refuse(self, refuses: bool) -> None:
         """Refuse new records for the time being, or accept them again."""
@@ -197,7 +193,7 @@ class BlockGenerator:
         self._state = GeneratorState.StoppedAll
 
     def _is_full(self, num_bytes: int) -> bool:
-        return self._pending_records >= self._max_records or self._pending_bytes + num_bytes > self._max_bytes
+        return self._pending_records >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes
 
     def _tick(self, _time_ms: int) -> None:
         self._listener.on_generate_block()
@@ -248,7 +244,7 @@ class BlockGenerator:
             finally:
                 with self._room:
                     self._pending_records -= len(block.records)
-                    self._pending_bytes -= block.num_bytes
+                    self.pending_bytes -= block.num_bytes
                     # Freed here: the last block stays in ``_last_cut``.
                     block.done = True
                     block.records = []

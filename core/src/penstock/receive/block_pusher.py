@@ -18,7 +18,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, DiskFull, DiskWaitOver, Event, Report
+from penstock.receive.restart_events import BlocksAccepted, DiskWait, Event, Report
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -202,7 +202,7 @@ class BlockPusher:
             nonlocal waits
             if not waits:
                 waits = True
-                self._take(DiskFull(error))
+                self._take(DiskWait(error))
 
         try:
             return retry(
@@ -216,7 +216,7 @@ class BlockPusher:
         finally:
             # However it ends: the receiver must not stay paused.
             if waits:
-                self._take(DiskWaitOver())
+                self._take(DiskWait())
 
     def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:

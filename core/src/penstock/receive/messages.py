@@ -16,10 +16,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class ReceiverDriver(Protocol):
-    """All that a receiver's supervisor needs from outside: an answer to its messages. A ``wire.client.Client`` is one.
-
-    ``RegisterReceiver`` is answered by ``Registered``, every other message by ``Reply``.
-    """
+    """Answers the messages of a receiver's supervisor, as a ``wire.client.Client`` does."""
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply. Called on any thread.

@@ -59,10 +59,10 @@ class Receiver(Generic[T]):
         """
 
     def on_drained(self) -> None:
-        """Called after ``onStop``, when every record stored before is accepted or lost and its ``on_stored`` called.
+        """Called once per run after ``onStop``, when every record is accepted or lost and its ``on_stored`` called.
 
-        Called once in each run, before a restart calls ``onStart`` again. Override it to close what acknowledgements
-        need. Must return promptly. It is not called if ``onStop`` did not return, nor when the process dies.
+        Override it to close what acknowledgements need. Must return promptly. It is not called if ``onStop`` did not
+        return, nor when the process dies.
         """
 
     def preferredLocation(self) -> str | None:
@@ -163,10 +163,7 @@ class Receiver(Generic[T]):
 
     @property
     def streamId(self) -> int:
-        """The id of the receiver's input stream: 0 for the first receiver of the program, and so on.
-
-        It is the same in every launch. With ``application_id`` it names the receiver uniquely.
-        """
+        """The id of the receiver's input stream, the same in every launch; with ``application_id`` unique."""
         return self.__running().stream_id
 
     @property

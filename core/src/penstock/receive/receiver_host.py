@@ -58,8 +58,7 @@ class ReceiverHost(Generic[T]):
     """Run a receiver and hand its blocks to a sink. Thread-safe.
 
     The receiver behaves as on an executor: records are rate-limited, buffered and cut into blocks, an error of its
-    ``receive`` restarts it with back-off, a stop flushes the buffer. As a context manager it starts the receiver and
-    stops it at the end.
+    ``receive`` restarts it with back-off, a stop flushes the buffer. A ``with`` block starts and stops the receiver.
 
     An instance runs once. Given a function, the host calls it for another instance whenever one has ended, with
     back-off, as the driver relaunches receivers. When the restart budget is exceeded, the receiver is given up, and
@@ -72,10 +71,9 @@ class ReceiverHost(Generic[T]):
 
     Args:
         receiver: a new instance for each host, or a function that makes one for each launch.
-        sink: called with each block, in order, one at a time, on a thread that stores. When it returns the block counts
-            as accepted: ``store_all`` returns and ``on_stored`` is called. When it raises, the block is offered again,
-            ``spark.penstock.receiver.storeRetries`` times; then the store fails. Or a ``BlockSink``, which takes blocks
-            in two steps.
+        sink: called with each block, in order, one at a time, on a thread that stores. The block is accepted when it
+            returns. When it raises, the block is offered again, ``spark.penstock.receiver.storeRetries`` times; then
+            the store fails. Or a ``BlockSink``, which takes blocks in two steps.
         conf: configuration by full key, such as ``spark.streaming.blockInterval``. With a function
             ``spark.penstock.log.level`` applies to the process.
         stream_id: the receiver's ``streamId``.
@@ -116,7 +114,8 @@ class ReceiverHost(Generic[T]):
             set_level(self._settings.log_level)
         self._policy = RelaunchPolicy(self._settings)
         self._failures_ms: tuple[float, ...] = ()
-        self._failure = ""
+        #: Why the receiver is given up; empty while it is not.
+        self.failure = ""
         self._stopping = threading.Event()
         self._thread = EngineThread("receiver host", self._run_launches)
         self._supervisor = self._supervise(receiver) if isinstance(receiver, Receiver) else None
@@ -174,8 +173,8 @@ class ReceiverHost(Generic[T]):
         if self._make is None:
             return self.supervisor.await_termination(timeout_s)
         ended = self._thread.finish(timeout_s)
-        if ended and self._failure:
-            raise ReceiverFailedError(self._failure)
+        if ended and self.failure:
+            raise ReceiverFailedError(self.failure)
         return ended
 
     def update_rate(self, rate: float | None) -> None:
@@ -222,11 +221,6 @@ class ReceiverHost(Generic[T]):
         return 0 if self._supervisor is None else self._supervisor.state.stored_records
 
     @property
-    def failure(self) -> str:
-        """Why the receiver is given up; empty while it is not."""
-        return self._failure
-
-    @property
     def errors(self) -> list[str]:
         """The last 1,000 errors that the receiver has reported or failed with, one of ``onStart`` included."""
         return [error.message for error in list(self._errors)]
@@ -256,7 +250,7 @@ class ReceiverHost(Generic[T]):
             lastError=last.error,
             lastErrorTime=last.time,
             recent_errors=recent_errors,
-            given_up=bool(self._failure),
+            given_up=bool(self.failure),
         )
 
     # -- the driver of a sink --
@@ -300,7 +294,7 @@ class ReceiverHost(Generic[T]):
         while not self._stopping.is_set():
             began_ms = self._clock.monotonic_ms()
             self._run_launch()
-            if self._failure or self._stopping.is_set():
+            if self.failure or self._stopping.is_set():
                 return
             relaunches = self._policy.relaunches_in_a_row(relaunches, self._clock.monotonic_ms() - began_ms)
             delay_ms = self._policy.back_off_ms(relaunches, f"{id(self)}/{self._epoch}")
@@ -333,7 +327,7 @@ class ReceiverHost(Generic[T]):
             supervisor.await_termination()
         except ReceiverStuckError as error:
             # Its threads still run: a second instance beside them might receive the same records.
-            self._failure = str(error)
+            self.failure = str(error)
         except BaseException as error:
             log.info("receiver failed", reason=summary_of(error))
 
@@ -343,10 +337,10 @@ class ReceiverHost(Generic[T]):
         self._failures_ms = policy.with_failure(self._failures_ms, now_ms)
         settings = self._settings
         relaunches_always = settings.is_set("on_receiver_failure") and settings.on_receiver_failure == "restart"
-        if self._failure or relaunches_always or not policy.is_exceeded(self._failures_ms, now_ms):
+        if self.failure or relaunches_always or not policy.is_exceeded(self._failures_ms, now_ms):
             return
-        self._failure = f"the receiver is given up: {policy.exceeded_message(message)}"
-        log.error("receiver given up", reason=self._failure)
+        self.failure = f"the receiver is given up: {policy.exceeded_message(message)}"
+        log.error("receiver given up", reason=self.failure)
         if self._supervisor is not None:
             self._supervisor.stop_soon("given up")
 

@@ -10,7 +10,7 @@ It never decides whether or where the receiver is relaunched; the tracker does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +76,7 @@ class ReceiverSupervisor:
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
-        self._state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
+        self.state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
         # Guards the state, and the order of the effects that return at once.
         self._lock = threading.Lock()
         # Set to wake who waits: for a restart, and for the end.
@@ -86,7 +86,7 @@ class ReceiverSupervisor:
             receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
         )
         self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
-        self._limiter = RateLimiter(self._clock, self._state.rate, settings.burst_ms, self._held.hold)
+        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._held.hold)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
         self._generator = BlockGenerator(self, settings, self._clock, self._held.hold)
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
@@ -99,10 +99,6 @@ class ReceiverSupervisor:
     # -- state --
 
     @property
-    def state(self) -> RunningReceiver:
-        return self._state
-
-    @property
     def is_terminated(self) -> bool:
         """Whether the receiver was stopped for good and everything it took is stored or lost."""
         return self._terminated.is_set()
@@ -110,7 +106,7 @@ class ReceiverSupervisor:
     @property
     def is_deregistered(self) -> bool:
         """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
-        return isinstance(self._state.state, Terminated) and self._state.state.is_deregistered
+        return isinstance(self.state.state, Terminated) and self.state.state.is_deregistered
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """Wait until the receiver has stopped for good; return whether it has."""
@@ -122,7 +118,7 @@ class ReceiverSupervisor:
         Raises:
             BaseException: the error that stopped it.
         """
-        terminated, state = self.await_end(timeout_s), self._state.state
+        terminated, state = self.await_end(timeout_s), self.state.state
         if terminated and isinstance(state, Terminated) and state.error is not None:
             raise state.error
         return terminated
@@ -152,7 +148,7 @@ class ReceiverSupervisor:
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
         self.take(events.StopRequested(message, error))
-        while (deadline_ms := self._state.deadline_ms) is not None and not self._terminated.is_set():
+        while (deadline_ms := self.state.deadline_ms) is not None and not self._terminated.is_set():
             # onStart runs, and its end continues the stop.
             self._clock.wait_for(deadline_ms - self._clock.monotonic_ms(), self._terminated)
             self.take(events.Tick())
@@ -181,9 +177,9 @@ class ReceiverSupervisor:
     def take(self, event: Event) -> None:
         """Give an event to the life cycle of the receiver and carry out the effects."""
         with self._lock:
-            before = self._state
-            self._state, effects = step(before, event, self._clock.monotonic_ms())
-            self._apply(before, self._state)
+            before = self.state
+            self.state, effects = step(before, event, self._clock.monotonic_ms())
+            self._apply(before, self.state)
         self._carry_out(effects)
 
     def _apply(self, before: RunningReceiver, after: RunningReceiver) -> None:
@@ -212,16 +208,10 @@ class ReceiverSupervisor:
                     getattr(self._log, effect.level)(effect.event, **effect.context)
                 case events.Register():
                     self.take(self._register())
-                case events.CallOnStart():
-                    self.take(self._call_on_start())
-                case events.CallOnStop():
-                    self.take(self._call("onStop", self._receiver.onStop))
+                case events.Call():
+                    self.take(self._call(effect.method))
                 case events.Flush():
                     self.take(self._flush(is_final=effect.is_final))
-                case events.CallOnDrained():
-                    overrides = type(self._receiver).on_drained is not Receiver.on_drained
-                    method = self._receiver.on_drained
-                    self.take(self._call("on_drained", method) if overrides else events.CallReturned())
                 case events.Deregister():
                     self.take(self._deregister(effect))
                 case events.AwaitRestart():
@@ -237,7 +227,7 @@ class ReceiverSupervisor:
 
     def _register(self) -> Event:
         try:
-            if not self._state.is_registered:
+            if not self.state.is_registered:
                 self._generator.start()
             answer = self._driver.ask(self._launch, Registered)
             if not answer.accepted:
@@ -246,33 +236,29 @@ class ReceiverSupervisor:
             return events.RegistrationAnswered(error)
         return events.RegistrationAnswered(desired=answer.desired)
 
-    def _call_on_start(self) -> Event:
-        try:
-            self._receiver.onStart()
-        # The author's code may raise anything: that ends this receiver and nothing else.
-        except BaseException as error:
-            return events.CallReturned(error)
-        return events.CallReturned()
-
-    def _call(self, name: str, method: Callable[[], object]) -> Event:
-        """Call a method on a thread of its own, since the caller must not wait for longer than the stop timeout."""
+    def _call(self, name: str) -> Event:
+        """Call a method: ``onStart`` here, others on a thread of their own, awaited until the stop timeout."""
         over = threading.Event()
         raised = list[BaseException]()
 
         def call() -> None:
             try:
-                method()
+                getattr(self._receiver, name)()
+            # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
                 raised.append(error)
             finally:
                 over.set()
                 self._clock.wake()
 
-        EngineThread(f"receiver {name}", call).start()
-        if self._stop_timeout_ms and not over.is_set():
-            self._clock.wait_for(self._stop_timeout_ms, over)
+        if name == "onStart":
+            call()
         else:
-            over.wait()
+            EngineThread(f"receiver {name}", call).start()
+            if self._stop_timeout_ms and not over.is_set():
+                self._clock.wait_for(self._stop_timeout_ms, over)
+            else:
+                over.wait()
         return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
@@ -309,7 +295,7 @@ class ReceiverSupervisor:
         return events.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
-        rate = self._state.rate
+        rate = self.state.rate
         self._log.debug("rate limit changed", rate=rate)
         try:
             self._receiver.on_rate_change(rate)

@@ -26,7 +26,7 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
-from penstock.errors import WireError, summary_of
+from penstock.errors import summary_of
 from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
@@ -129,7 +129,7 @@ class _Launch:
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until = 0.0
         self._released = threading.Event()
-        host = _address_towards(task.driver.location)
+        host = address_towards(task.driver.location, _DRIVER_ADVICE.format(socket.gethostname()))
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
         ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
@@ -204,16 +204,9 @@ def _has_left_threads(before: Collection[threading.Thread]) -> bool:
     return any(thread not in before and not isinstance(thread, EngineThread) for thread in threading.enumerate())
 
 
-def _address_towards(driver: str) -> str:
-    try:
-        return address_towards(driver)
-    except WireError as error:
-        raise WireError(f"{error}. {_DRIVER_ADVICE.format(socket.gethostname())}") from None
-
-
 @frozen
 class _HookedBlockHandler:
-    """Stores blocks through the ``store`` hook: a plugin's, or the core's."""
+    """Stores blocks through the ``store`` hook."""
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]

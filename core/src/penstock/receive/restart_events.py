@@ -6,7 +6,7 @@ limit. A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from attrs import frozen
 
@@ -101,15 +101,10 @@ class Tick:
 
 
 @frozen
-class DiskFull:
-    """A block waits for disk space."""
+class DiskWait:
+    """A block waits for disk space because of an error; without one, a block no longer waits."""
 
-    error: BaseException
-
-
-@frozen
-class DiskWaitOver:
-    """A block no longer waits for disk space."""
+    error: BaseException | None = None
 
 
 @frozen
@@ -121,7 +116,7 @@ class BlocksAccepted:
 
 _Request = StartRequested | RestartRequested | StopRequested | ThreadFailed | Report | UpdateRateLimit
 _End = RegistrationAnswered | CallReturned | Flushed | Deregistered | RestartDelayOver
-Event = _Request | _End | Tick | DiskFull | DiskWaitOver | BlocksAccepted
+Event = _Request | _End | Tick | DiskWait | BlocksAccepted
 
 
 # -- effects; most begin an activity, whose end is an event --
@@ -133,13 +128,10 @@ class Register:
 
 
 @frozen
-class CallOnStart:
-    """Call ``onStart``."""
+class Call:
+    """Call ``onStart``, ``onStop`` or ``on_drained``; wait for the latter two until the stop timeout."""
 
-
-@frozen
-class CallOnStop:
-    """Call ``onStop``, and wait for it until the stop timeout."""
+    method: Literal["onStart", "onStop", "on_drained"]
 
 
 @frozen
@@ -147,11 +139,6 @@ class Flush:
     """Store and report the buffered records; if final, refuse further ones and wait for stores in progress."""
 
     is_final: bool
-
-
-@frozen
-class CallOnDrained:
-    """Call ``on_drained``, and wait for it until the stop timeout."""
 
 
 @frozen
@@ -194,5 +181,5 @@ class OnThread:
     effects: tuple[Effect, ...]
 
 
-_Activity = Register | CallOnStart | CallOnStop | Flush | CallOnDrained | Deregister | AwaitRestart
+_Activity = Register | Call | Flush | Deregister | AwaitRestart
 Effect = _Activity | NotifyRate | Report | Log | OnThread

@@ -85,8 +85,8 @@ class _Transition:
             case UpdateRateLimit():
                 if self._desire(event):
                     self._do(events.NotifyRate())
-            case events.DiskFull() | events.DiskWaitOver():
-                self._disk(event)
+            case events.DiskWait():
+                self._disk(event.error)
             case events.BlocksAccepted():
                 self._set(stored_records=self.receiver.stored_records + event.records, restarts=0)
             case events.Report():
@@ -103,7 +103,7 @@ class _Transition:
         elif event.error is not None:
             self._flush(self._start_failed(event.error))
         else:
-            self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate), events.CallOnStart())
+            self._become(Starting(self._now_ms, self.receiver.stored_records, notifies_rate), events.Call("onStart"))
 
     def _started(self, state: Starting | Interrupted, error: BaseException | None) -> None:
         if isinstance(state, Interrupted):
@@ -198,10 +198,10 @@ class _Transition:
         """Call ``onStop``. A restart does so on a thread of its own, because nobody may wait for it."""
         self._become(Stopping(then))
         if isinstance(then, Stop):
-            self._do(events.CallOnStop())
+            self._do(events.Call("onStop"))
         else:
             reports = (events.Report(then.message, then.error),) if then.error is not None else ()
-            self._do(events.OnThread("receiver restart", (*reports, events.CallOnStop())))
+            self._do(events.OnThread("receiver restart", (*reports, events.Call("onStop"))))
 
     def _stopped(self, state: Stopping, event: events.CallReturned) -> None:
         then = state.then
@@ -228,7 +228,7 @@ class _Transition:
             # The stop came during the flush of a restart.
             self._flush(state.then, calls_on_drained=state.calls_on_drained)
         elif state.calls_on_drained:
-            self._become(Draining(state.then, state.is_final, event.flushed, event.dropped), events.CallOnDrained())
+            self._become(Draining(state.then, state.is_final, event.flushed, event.dropped), events.Call("on_drained"))
         else:
             self._deregister(state.then, event.flushed, event.dropped)
 
@@ -285,12 +285,12 @@ class _Transition:
         self._set(rate=rate)
         return True
 
-    def _disk(self, event: events.DiskFull | events.DiskWaitOver) -> None:
+    def _disk(self, error: BaseException | None) -> None:
         before = self.receiver.disk_waits
-        self._pause("disk full", disk_waits=before + (1 if isinstance(event, events.DiskFull) else -1))
-        if isinstance(event, events.DiskFull) and not before:
+        self._pause("disk full", disk_waits=before + (1 if error is not None else -1))
+        if error is not None and not before:
             message = "the disk is full: the receiver pauses until there is room"
-            self._do(events.OnThread("receiver disk", (events.Report(message, event.error),)))
+            self._do(events.OnThread("receiver disk", (events.Report(message, error),)))
         elif not self.receiver.disk_waits:
             self._log("warning", "disk space available again")
 

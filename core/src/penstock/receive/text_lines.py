@@ -66,13 +66,7 @@ class LineRules:
 
 @frozen
 class Lines:
-    """Lines and what was wrong with some.
-
-    Attributes:
-        column: the accepted lines, a ``pyarrow.StringArray``.
-        too_long: lines dropped for their length.
-        not_utf8: lines that were not UTF-8, replaced or dropped.
-    """
+    """The accepted lines, a ``pyarrow.StringArray``, and the numbers of lines too long and not UTF-8."""
 
     column: Any
     too_long: int = 0
@@ -80,12 +74,7 @@ class Lines:
 
 
 def split_lines(data: bytes | memoryview, rules: LineRules) -> Lines:
-    r"""Split bytes at every ``\n``; one ``\r`` before it belongs to the line ending.
-
-    Args:
-        data: whole lines, without the last line's ``\n``; it is copied.
-        rules: which lines are accepted.
-    """
+    r"""Split whole lines, without the last ``\n``, at every ``\n``; one ``\r`` before it belongs to the line ending."""
     # Not pa.array: that imports pandas, if it is installed, which takes most of a second.
     offsets = pa.py_buffer(array("i", (0, len(data))))
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])

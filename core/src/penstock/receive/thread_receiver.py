@@ -26,7 +26,7 @@ _JOIN_S = 10.0
 
 
 class SupervisedThread(Receiver[T], ABC):
-    """A receiver that works on one thread of its own: what ``ThreadReceiver`` and ``AsyncReceiver`` share."""
+    """Base of receivers that work on one thread of their own."""
 
     __ended: threading.Event | None = None
     __thread: EngineThread | None = None
@@ -38,11 +38,7 @@ class SupervisedThread(Receiver[T], ABC):
         return self.__ended is not None and self.__ended.wait(seconds)
 
     def source_ended(self, reason: str = "") -> None:
-        """Say that the source has ended, so that ``receive`` may return: otherwise its return is logged as a warning.
-
-        Args:
-            reason: the text in the log.
-        """
+        """Log why the source has ended; otherwise the return of ``receive`` is logged as a warning."""
         self.__is_explained = True
         log.info("source ended", stream_id=self.streamId, reason=reason)
 
@@ -61,11 +57,6 @@ class SupervisedThread(Receiver[T], ABC):
         return super().isStopped() or (self.__ended is not None and self.__ended.is_set())
 
     def onStart(self) -> None:
-        """Start the thread.
-
-        Raises:
-            StreamingStateError: ``receive`` has not returned since the last stop.
-        """
         if self.__thread is not None and self.__thread.is_alive():
             raise StreamingStateError(
                 f"{type(self).__name__}.receive of the last run has not returned: does onStop wake it?"
@@ -76,7 +67,6 @@ class SupervisedThread(Receiver[T], ABC):
         self.__thread.start()
 
     def onStop(self) -> None:
-        """Make the thread end and wait for it, 10 s at most."""
         if self.__ended is not None and self.__thread is not None:
             self.__ended.set()
             self._penstock_wake()
@@ -108,11 +98,10 @@ class SupervisedThread(Receiver[T], ABC):
 
 
 class ThreadReceiver(SupervisedThread[T]):
-    """A receiver with one thread: write ``receive``; it runs on a supervised thread.
+    """A receiver with one thread: write ``receive``; an error that it raises restarts the receiver with back-off.
 
-    An error that ``receive`` raises restarts the receiver with back-off. When the source has ended, call
-    ``source_ended`` and return: the receiver stays up and stores nothing more. Override ``onStop``, and call the
-    inherited one, only to wake a read that blocks.
+    When the source has ended, call ``source_ended`` and return: the receiver stays up and stores nothing more. Override
+    ``onStop``, and call the inherited one, only to wake a read that blocks.
     """
 
     @abstractmethod
@@ -124,10 +113,7 @@ class ThreadReceiver(SupervisedThread[T]):
 
 
 class AsyncReceiver(SupervisedThread[T]):
-    """A receiver with an event loop: write ``async def receive``; a stop cancels it.
-
-    An error that ``receive`` raises restarts the receiver with back-off. When the source has ended, call
-    ``source_ended`` and return.
+    """A receiver with an event loop: write ``async def receive``. A stop cancels it; its errors restart the receiver.
 
     ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
     them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.

@@ -29,21 +29,10 @@ class GlobalState:
         self._parts = {**_PARTS, **(parts or {})}
         self._snapshot = {name: read() for name, (read, _write) in self._parts.items()}
 
-    def changed(self) -> list[str]:
-        """The names of the values that have changed since the snapshot."""
-        return [name for name, value in self._snapshot.items() if self._parts[name][0]() != value]
-
-    def changes(self) -> list[str]:
-        """One line per change since the snapshot."""
-        lines = []
-        for name in self.changed():
-            value, now = self._snapshot[name], self._parts[name][0]()
-            if name == "os.environ":  # its values may be secrets
-                keys = {key for key, _ in value.items() ^ now.items()}
-                lines.append(f"os.environ changed: {', '.join(sorted(keys))}")
-            else:
-                lines.append(f"{name} changed from {value!r} to {now!r}")
-        return lines
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        """The values that have changed since the snapshot, then and now, by name."""
+        values = {name: (value, self._parts[name][0]()) for name, value in self._snapshot.items()}
+        return {name: (value, now) for name, (value, now) in values.items() if value != now}
 
     def restore(self, *, keep_additions: bool = False) -> None:
         """Restore the snapshot. Signal handlers are restored on the main thread only, as Python requires.
@@ -52,8 +41,7 @@ class GlobalState:
             keep_additions: keep new entries of ``sys.path``, at its end, and of ``os.environ``: a library that was
                 imported meanwhile may need them.
         """
-        for name in self.changed():
-            value, now = self._snapshot[name], self._parts[name][0]()
+        for name, (value, now) in self.changed().items():
             if keep_additions and name == "os.environ":
                 value = {**now, **value}
             elif keep_additions and name == "sys.path":

@@ -16,7 +16,6 @@ class RecurringTimer:
     """Calls ``callback(tick_ms)`` with the nominal time of each tick, ms since the epoch.
 
     Args:
-        callback: called with the nominal time of the tick, ms since the epoch.
         on_error: called with the error of a callback.
         skip_missed: fire only the last of several ticks that are due; otherwise they fire back to back.
         on_missed: called with the number of missed ticks, once per delay of the timer.

@@ -54,37 +54,28 @@ class TaskLocation:
 
 def is_on_this_machine(sc: SparkContext) -> bool:
     """Whether driver and executors share this machine (``local``, ``local[n]``, ``local-cluster[…]``)."""
-    return _master(sc).startswith("local")
-
-
-def _master(sc: SparkContext) -> str:
-    return str(sc.master)
+    return str(sc.master).startswith("local")
 
 
 def local_cores(sc: SparkContext) -> int | None:
     """Number of task slots of a ``local[n]`` master; ``None`` for other masters, where executors come and go."""
-    match = _LOCAL.fullmatch(_master(sc))
+    match = _LOCAL.fullmatch(str(sc.master))
     if match is None:
         return None
-    if match[1] is None:
-        return 1
     if match[1] != "*":
-        return int(match[1])
+        return int(match[1] or 1)
     jvm: Any = sc._jvm
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
 
 
 def fixed_cores(sc: SparkContext) -> int | None:
     """Number of task slots of a local or ``local-cluster`` master; ``None`` where executors come and go."""
-    match = _CLUSTER.fullmatch(_master(sc))
+    match = _CLUSTER.fullmatch(str(sc.master))
     return local_cores(sc) if match is None else int(match[1]) * int(match[2])
 
 
 def executors(sc: SparkContext) -> list[TaskLocation]:
-    """The registered executors without the driver, ordered by id.
-
-    A new executor is listed once Spark knows its host.
-    """
+    """The registered executors without the driver, ordered by id; a new one is listed once Spark knows its host."""
     store: Any = sc._jsc.sc().statusStore()
     listed = store.executorList(True)
     summaries = [listed.apply(index) for index in range(listed.size())]
@@ -140,7 +131,7 @@ def _request_total(sc: SparkContext, count: int) -> bool:
 
 def expected_executors(sc: SparkContext) -> int:
     """Number of executors requested from Spark; 1 if the configuration does not say."""
-    match, settings = _CLUSTER.fullmatch(_master(sc)), conf_of(sc)
+    match, settings = _CLUSTER.fullmatch(str(sc.master)), conf_of(sc)
     if match is not None:
         return int(match[1])
     instances = settings.get("spark.executor.instances")
@@ -187,10 +178,8 @@ def is_closed(sc: SparkContext) -> bool:
 
 def is_stopped(sc: SparkContext) -> bool:
     """Whether the SparkContext was stopped or its JVM has ended."""
-    if is_closed(sc):
-        return True
     try:
-        return bool(sc._jsc.sc().isStopped())
+        return is_closed(sc) or bool(sc._jsc.sc().isStopped())
     # Py4J has several errors for a refused connection.
     except Exception:
         return True

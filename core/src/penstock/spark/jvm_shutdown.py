@@ -93,12 +93,10 @@ class StopRequests(StopSignals):
     """
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
-        super().__init__(self._on_own)
+        super().__init__(lambda number: self._receive(number, "process", "jvm"))
         self._notify = on_signal
-        self._jvm = JvmShutdown(self._on_jvm)
-        # Whether this process, and the JVM, got a signal; and their guard.
-        self._own_came = False
-        self._jvm_came = False
+        self._jvm = JvmShutdown(lambda: self._receive(signal.SIGTERM, "jvm", "process"))
+        self._receivers: set[str] = set()
         self._guard = threading.Lock()
 
     def install_all(self, sc: SparkContext, timeout_s: float) -> None:
@@ -110,16 +108,10 @@ class StopRequests(StopSignals):
         super().close()
         self._jvm.close()
 
-    def _on_own(self, number: int) -> None:
+    def _receive(self, number: int, receiver: str, other: str) -> None:
+        """Report a signal, unless it is the first one of its receiver and the other one got it already."""
         with self._guard:
-            is_repeated = self._jvm_came and not self._own_came
-            self._own_came = True
+            is_repeated = other in self._receivers and receiver not in self._receivers
+            self._receivers.add(receiver)
         if not is_repeated:
             self._notify(number)
-
-    def _on_jvm(self) -> None:
-        with self._guard:
-            self._jvm_came = True
-            is_repeated = self._own_came
-        if not is_repeated:
-            self._notify(signal.SIGTERM)

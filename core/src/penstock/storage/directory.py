@@ -22,8 +22,6 @@ from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_
 from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 
-_HIDDEN = "."
-
 
 class Durability(Enum):
     """The guarantee of a commit.
@@ -77,8 +75,7 @@ class Appender:
     def close(self) -> None:
         """Close the file; the operating system has all data then. Idempotent. An OSError may lose uncommitted data."""
         with self._errors():
-            if not self._file.closed:
-                self._file.close()
+            self._file.close()
 
 
 class Directory(ABC):
@@ -147,8 +144,7 @@ class Directory(ABC):
     def append(self, name: str) -> Appender:
         """Create a file to be written record by record."""
 
-    @abstractmethod
-    def delete_partial(self) -> None:
+    def delete_partial(self) -> None:  # noqa: B027  # remote files are written under their own names
         """Delete the temporary files of killed writers. Nobody may write to the directory meanwhile."""
 
 
@@ -167,7 +163,7 @@ class LocalDirectory(Directory):
         return LocalDirectory(self._path / name)
 
     def names(self) -> list[str]:
-        return [name for name in self._all_names() if not name.startswith(_HIDDEN)]
+        return [name for name in self._all_names() if not name.startswith(".")]
 
     def read(self, name: str) -> bytes:
         return (self._path / name).read_bytes()
@@ -269,7 +265,6 @@ class RemoteDirectory(Directory):
             with self._errors(name):
                 stream.close()
         except BaseException:
-            # The directory may have been removed: a retry creates it again.
             self._exists = False
             # Closing may publish the partial file, which is therefore deleted.
             with suppress(OSError), self._errors(name):
@@ -298,20 +293,16 @@ class RemoteDirectory(Directory):
     def append(self, name: str) -> Appender:
         return Appender(self._open(name), partial(self._errors, name))
 
-    def delete_partial(self) -> None:
-        """Do nothing: files are written under their own names."""
-
     def _open(self, name: str) -> Any:
         with self._errors(name):
             if not self._exists:
                 self._filesystem.create_dir(self._path, recursive=True)
-                self._exists = True
-            try:
-                # By default Arrow compresses files whose names end in .gz.
-                return self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
-            except BaseException:
-                self._exists = False
-                raise
+            # After a failure the next write creates the directory again, because it may have been removed.
+            self._exists = False
+            # By default Arrow compresses files whose names end in .gz.
+            stream = self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
+            self._exists = True
+            return stream
 
     @contextmanager
     def _errors(self, name: str = "") -> Iterator[None]:

@@ -22,18 +22,28 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _DEFAULT_HDFS = "hdfs:///"
 
 
-def absolute_location(text: str) -> str:
+def absolute_location(text: str, *, unquotes: bool = True) -> str:
     """Normalize a user's text: a path becomes absolute, a ``file:`` URI a path, ``s3a:`` becomes ``s3:``.
 
-    Raises:
-        ConfigurationError: the text is empty.
+    ``unquotes`` says whether ``file:`` URIs are percent-encoded. Empty text raises ``ConfigurationError``.
     """
-    return _absolute(text, unquotes=True)
+    if not text.strip():
+        raise ConfigurationError("the path of a directory is empty: give a path or a URI")
+    match = _SCHEME.match(text)
+    if match is None:
+        return os.path.abspath(text)  # noqa: PTH100  # does not resolve links
+    scheme, rest = match[1].lower(), text[match.end() :]
+    if scheme == "file":
+        if rest.startswith("//localhost/"):
+            rest = rest.removeprefix("//localhost")
+        path = f"/{rest.strip('/')}"
+        return unquote(path) if unquotes else path
+    return f"{'s3' if scheme == 's3a' else scheme}:{rest.rstrip('/')}"
 
 
 def location_of_hadoop(uri: str) -> str:
     """Normalize a URI as Hadoop prints it: Hadoop neither percent-encodes nor decodes."""
-    return _absolute(uri, unquotes=False)
+    return absolute_location(uri, unquotes=False)
 
 
 def is_remote(location: str) -> bool:
@@ -62,18 +72,3 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
             "reaches: file:, hdfs:, s3:, gs:, abfs:"
         ) from error
     return system, str(path)
-
-
-def _absolute(text: str, *, unquotes: bool) -> str:
-    if not text.strip():
-        raise ConfigurationError("the path of a directory is empty: give a path or a URI")
-    match = _SCHEME.match(text)
-    if match is None:
-        return os.path.abspath(text)  # noqa: PTH100  # does not resolve links
-    scheme, rest = match[1].lower(), text[match.end() :]
-    if scheme == "file":
-        if rest.startswith("//localhost/"):
-            rest = rest.removeprefix("//localhost")
-        path = f"/{rest.strip('/')}"
-        return unquote(path) if unquotes else path
-    return f"{'s3' if scheme == 's3a' else scheme}:{rest.rstrip('/')}"

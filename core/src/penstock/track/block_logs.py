@@ -69,17 +69,10 @@ class BlockLogs:
         return self._logs[stream_id].directory
 
     def remove_unknown(self, known: Iterable[StoredBlock], aside: str = "") -> None:
-        """Remove blocks that an earlier run stored and the driver does not know, before a receiver is launched.
-
-        ``aside`` is the folder of each log to move them to, when the driver write-ahead log is incomplete; if empty,
-        they are deleted.
-        """
+        """Remove blocks that the driver does not know from every log: see ``WriteAheadLogBlockHandler``."""
         names = {file_name(block.block_id) for block in known}
         for block_log in self._logs.values():
-            if aside:
-                block_log.set_aside(names, aside)
-            else:
-                block_log.sweep(names)
+            block_log.remove_unknown(names, aside)
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs; returns at once. A failure is logged and leaves the file."""

@@ -90,16 +90,15 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
         raise kind(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
 
 
-def address_towards(location: str) -> str:
+def address_towards(location: str, advice: str = "") -> str:
     """This host's address towards an endpoint: loopback if the endpoint is on this machine."""
     parts = urlsplit(location)
     reason = OSError("no address")
     try:
         addresses = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)
     except socket.gaierror as error:
-        raise WireError(
-            f"the name {parts.hostname!r} has no address on {socket.gethostname()}: {error.strerror}"
-        ) from None
+        unknown = f"the name {parts.hostname!r} has no address on {socket.gethostname()}: {error.strerror}"
+        raise WireError(_with_advice(unknown, advice)) from None
     # A name may have addresses of a family that this host has no route for.
     for family, kind, _protocol, _name, address in addresses:
         try:
@@ -109,7 +108,7 @@ def address_towards(location: str) -> str:
                 return str(probe.getsockname()[0])
         except OSError as error:
             reason = error
-    raise WireError(f"no route to {location}: {reason.strerror or reason}")
+    raise WireError(_with_advice(f"no route to {location}: {reason.strerror or reason}", advice))
 
 
 def _with_advice(reason: str, advice: str) -> str:

@@ -144,10 +144,7 @@ class ReadBlocks:
 
 @frozen
 class ReadPartition:
-    """Partition function from the elements of ``BlocksInput`` to records; also reads them as record batches.
-
-    Elements are pickled references, or partition indices if ``references`` has those of every partition.
-    """
+    """Partition function from pickled references, or indices of ``references``, to records or record batches."""
 
     read: ReadBlocks
     references: tuple[bytes, ...] = ()

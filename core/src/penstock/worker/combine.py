@@ -106,8 +106,8 @@ class CombineValues(TerminalStep):
             ending = "combineByKey"
         else:
             ending = "sumByKey" if combiner.mergeValue is operator.add else "reduceByKey"
-        chain, size = compiled(kinds(run), ending), _group_size(run)
-        chain(
+        size = _EXPANDING_PER_CHECK if EXPANDING.intersection(kinds(run)) else _RECORDS_PER_CHECK
+        compiled(kinds(run), ending)(
             combined.groups(records, size),
             *functions_of(run),
             combined.pairs,
@@ -232,7 +232,3 @@ def _flattened(run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
     if run and run[-1].kind == "flatMap":
         return itertools.chain.from_iterable(generated((*run[:-1], Step("map", run[-1].function)), records))
     return iter(generated(run, records))
-
-
-def _group_size(run: tuple[Step, ...]) -> int:
-    return _EXPANDING_PER_CHECK if EXPANDING.intersection(kinds(run)) else _RECORDS_PER_CHECK

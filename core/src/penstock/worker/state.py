@@ -32,11 +32,7 @@ class State(Generic[S]):
         return self._value is not MISSING
 
     def get(self) -> S:
-        """The state.
-
-        Raises:
-            LookupError: the key has none.
-        """
+        """The state; raises ``LookupError`` if the key has none."""
         if self._value is MISSING:
             raise LookupError("State is not set: check exists() first, or use getOption()")
         value: S = self._value
@@ -47,11 +43,7 @@ class State(Generic[S]):
         return None if self._value is MISSING else self._value
 
     def update(self, newState: S) -> None:
-        """Set the state.
-
-        Raises:
-            ValueError: the new state is ``None``, or the state was removed or is timing out.
-        """
+        """Set the state; raises ``ValueError`` for ``None``, and if the state was removed or is timing out."""
         self._check("update")
         if newState is None:
             raise ValueError("a state cannot be None; to remove it, call remove()")
@@ -59,11 +51,7 @@ class State(Generic[S]):
         self._updated = True
 
     def remove(self) -> None:
-        """Remove the state.
-
-        Raises:
-            ValueError: the state was removed already or is timing out.
-        """
+        """Remove the state; raises ``ValueError`` if it was removed already or is timing out."""
         self._check("remove")
         self._value = MISSING
         self._removed = True

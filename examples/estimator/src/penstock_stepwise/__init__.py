@@ -43,8 +43,10 @@ class StepwiseEstimator(RateEstimator):
     def __init__(self, options: StepwiseOptions, batch_interval_ms: int) -> None:
         if batch_interval_ms <= 0:
             raise ValueError(f"batch_interval_ms={batch_interval_ms}: must be above 0")
-        self.options, self.interval_ms = options, batch_interval_ms
-        self.state, self.reason = StepwiseState(), "no batch yet"
+        self.options = options
+        self.interval_ms = batch_interval_ms
+        self.state = StepwiseState()
+        self.reason = "no batch yet"
 
     def begin_with(self, rate: float) -> None:
         """Continue from the program's first rate."""

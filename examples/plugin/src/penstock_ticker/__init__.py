@@ -10,7 +10,7 @@ class TickerOptions:
     """Options of ``ticker``."""
 
     per_second: float = attrs.field(
-        default=10.0, validator=attrs.validators.gt(0), metadata={"help": "numbers a second"}
+        default=10.0, validator=attrs.validators.gt(0), metadata={"help": "numbers per second"}
     )
     total: int = attrs.field(
         default=0, validator=attrs.validators.ge(0), metadata={"help": "number of records; 0: no end"}

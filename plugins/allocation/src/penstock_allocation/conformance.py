@@ -9,7 +9,7 @@ from penstock_testing import ListenerProbe, ListenerSuite
 
 
 class AllocationSuite(ListenerSuite):
-    """The manager, deciding after each batch."""
+    """The manager, with a decision after each batch."""
 
     name = "allocation"
 

@@ -1,8 +1,8 @@
-"""What executor allocation decides: how many executors more, or which one less. Pure.
+"""The decisions of executor allocation: how many executors to request, or which one to release. Pure functions.
 
-The numbers are those of Spark's ExecutorAllocationManager. Beyond it: a program in which no batch completes has the
-load of its oldest waiting batch (Spark never requests an executor then, SPARK-42972), the receivers and one more task
-always have a slot, and the executor with the least backlog is released first, where Spark takes any.
+The numbers are those of Spark's ExecutorAllocationManager, with three additions. If no batch completes, the load is
+that of the oldest waiting batch; Spark never requests an executor then (SPARK-42972). The receivers and one more task
+always have a slot. The executor with the least backlog is released first, where Spark chooses any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_allocation.options import AllocationOptions
 
 @frozen
 class Load:
-    """What the batches of an interval say.
+    """The load of the batches in an interval.
 
     Attributes:
         delay_ms: sum of the processing delays of the batches that completed without an error.
@@ -30,7 +30,7 @@ class Load:
     waiting_ms: int = 0
 
     def ratio(self, batch_interval_ms: int) -> float | None:
-        """Processing time as a part of the batch interval; ``None`` when nothing is known."""
+        """Processing time as a part of the batch interval; ``None`` without data."""
         if self.batches:
             return self.delay_ms // self.batches / batch_interval_ms
         # A batch that has waited for less than an interval is on time.
@@ -42,7 +42,7 @@ class Request:
     """Request executors.
 
     Attributes:
-        total: number of executors wanted in all.
+        total: total number of executors wanted.
     """
 
     total: int
@@ -60,12 +60,12 @@ class Cluster:
     """The executors.
 
     Attributes:
-        executors: ids of the registered ones.
-        with_receivers: those that run a receiver.
+        executors: ids of the registered executors.
+        with_receivers: executors that run a receiver.
         backlog: bytes of unprocessed blocks by executor; absent for none.
         receivers: number of receiver streams.
         slots: tasks that an executor runs at a time.
-        settled: whether the executor of each receiver is known. Not while one is being launched: it may start anywhere.
+        settled: whether the executor of every receiver is known. A receiver that is being launched may start anywhere.
     """
 
     executors: Collection[str]
@@ -92,7 +92,7 @@ def decide(
     ratio = load.ratio(batch_interval_ms)
     current = len(cluster.executors)
     if ratio is not None and ratio >= options.scalingUpRatio:
-        # As Java rounds, halves upwards.
+        # Round halves upwards, as Java does.
         return _request(max(math.floor(ratio + 0.5), 1), current, cluster, options)
     if current < _least(cluster, options):
         return _request(0, current, cluster, options)
@@ -115,8 +115,10 @@ def _request(further: int, current: int, cluster: Cluster, options: AllocationOp
 
 
 def _release(current: int, cluster: Cluster, options: AllocationOptions) -> Release | None:
-    idle = [each for each in cluster.executors if each not in cluster.with_receivers]
+    idle = [executor for executor in cluster.executors if executor not in cluster.with_receivers]
     if not cluster.settled or current <= _least(cluster, options) or not idle:
         return None
-    # Of equals the youngest: it has cached the least. Spark's ids grow.
-    return Release(min(idle, key=lambda each: (cluster.backlog.get(each, 0), [-ord(char) for char in each.zfill(20)])))
+    # Among equals, the youngest: it has cached the least. Spark's ids increase.
+    return Release(
+        min(idle, key=lambda executor: (cluster.backlog.get(executor, 0), [-ord(char) for char in executor.zfill(20)]))
+    )

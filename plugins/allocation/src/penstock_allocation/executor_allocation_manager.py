@@ -1,7 +1,7 @@
 """``ExecutorAllocationManager``: a listener that requests and releases executors by the load of the batches.
 
-It has no thread: the submission of each batch, which happens every batch interval whether or not batches complete, is
-when it looks whether a decision is due. Callbacks run on the listener's own thread, which may wait for the JVM.
+It has no thread of its own. Batches are submitted every batch interval, whether or not they complete, and at each
+submission it checks whether a decision is due. Callbacks run on the listener's own thread, which may wait for the JVM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "spark.streaming.dynamicAllocation."
 
 @define
 class _Interval:
-    """What happened since the last decision."""
+    """The events since the last decision."""
 
     began_ms: int
     load: Load = field(factory=Load)
@@ -32,7 +32,7 @@ class ExecutorAllocationManager:
     """Keeps the processing time of batches between two parts of the batch interval.
 
     Args:
-        context: has the executors.
+        context: gives access to the executors.
         options: the configuration.
     """
 
@@ -42,11 +42,11 @@ class ExecutorAllocationManager:
         self._context = context
         self._options = options
         self._interval: _Interval | None = None
-        #: The number of executors requested last, in all; 0 when they have come or one was released since.
+        #: The total number of executors last requested; 0 once they have registered, or after a release.
         self.requested = 0
 
     def onBatchSubmitted(self, batchSubmitted: BatchSubmitted) -> None:
-        """Note a batch that waits, and decide when it is time."""
+        """Note a waiting batch, and decide if a decision is due."""
         info = batchSubmitted.batchInfo
         interval = self._interval
         if interval is None:
@@ -88,7 +88,7 @@ class ExecutorAllocationManager:
             case Release(executor_id):
                 released = self._context.kill_executor(executor_id)
                 if released:
-                    # It withdraws what was requested and has not come.
+                    # A release cancels pending requests.
                     self.requested = 0
                 level = log.info if released else log.warning
                 level("executor released" if released else "executor not released", executor_id=executor_id, **numbers)
@@ -96,16 +96,16 @@ class ExecutorAllocationManager:
     def _cluster(self) -> Cluster:
         context = self._context
         configuration = context.configuration
-        cores, each = configuration.get("spark.executor.cores", "1"), configuration.get("spark.task.cpus", "1")
+        cores, task_cpus = configuration.get("spark.executor.cores", "1"), configuration.get("spark.task.cpus", "1")
         executors, backlogs = context.executors(), context.executor_backlogs()
-        # Last: a receiver that leaves its executor meanwhile is noticed.
+        # Read last, so that a receiver that leaves its executor meanwhile is noticed.
         infos = context.receiver_infos().values()
         return Cluster(
             executors,
             {info.executorId for info in infos if info.executorId},
             backlogs,
             len(context.receiver_streams),
-            max(int(cores) // int(each), 1),
+            max(int(cores) // int(task_cpus), 1),
             all(info.given_up or (info.active and info.executorId) for info in infos),
         )
 

@@ -30,7 +30,7 @@ class AllocationOptions:
 
     enabled: bool = field(default=False, metadata={"help": "Whether executors are requested and released."})
     testing: bool = field(
-        default=False, metadata={"help": "Ignored; Spark's allows local mode, which has no executors."}
+        default=False, metadata={"help": "Ignored. In Spark it allows local mode, which has no executors."}
     )
     minExecutors: int | None = field(
         default=None,

@@ -1,7 +1,7 @@
-"""Rows to Arrow: records of Python as columns of a schema, several thousand at a time.
+"""Converts Python records to Arrow columns of a schema, several thousand at a time.
 
-A record is a tuple or a list by position, a Row, a dictionary or an object with attributes by name, and in a schema of
-one column also the value itself. Runs in the tasks of a batch.
+The values of a tuple or a list are matched by position; those of a Row, a dictionary or an object with attributes by
+name. If the schema has one column, a record may also be the value itself. Runs in the tasks of a batch.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from penstock.spi import require_values, shortened, shown, summary_of
 
 Convert = Callable[[Any], Any]
 
-#: The most rows of a record batch that is made from records.
+#: Maximum rows of a record batch that is built from records.
 ROWS_PER_BATCH = 16_384
-# Types of values that an integer column takes as they are.
+# Types of values that an integer column accepts without conversion.
 _INTEGERS = frozenset({int, type(None)})
 
 
@@ -31,12 +31,12 @@ def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = 
     """Convert records to record batches.
 
     Args:
-        records: consumed a batch at a time.
+        records: consumed one record batch at a time.
         schema: types that Spark reads.
-        are_values: each record is the value of the only column, also if it is a tuple or a dictionary.
+        are_values: each record is the value of the only column, even if it is a tuple or a dictionary.
 
     Raises:
-        SchemaError: a record does not fit; names column and value.
+        SchemaError: a record does not fit; the message names column and value.
     """
     source = iter(records)
     while run := list(itertools.islice(source, ROWS_PER_BATCH)):
@@ -47,7 +47,7 @@ def _converted(run: list[Any], schema: pa.Schema, are_values: bool) -> Iterator[
     columns: Sequence[Sequence[Any]] = [run] if are_values else _columns(run, schema)
     arrays = [_array(values, field) for values, field in zip(columns, schema, strict=True)]
     if any(isinstance(array, pa.ChunkedArray) for array in arrays) and len(run) > 1:
-        # More than 2 GiB in a column.
+        # A column has more than 2 GiB.
         half = len(run) // 2
         yield from _converted(run[:half], schema, are_values)
         yield from _converted(run[half:], schema, are_values)
@@ -62,7 +62,7 @@ def _columns(run: list[Any], schema: pa.Schema) -> list[Sequence[Any]]:
 
 
 def _row_converter(fields: Iterable[pa.Field]) -> Callable[[Any], Sequence[Any]]:
-    """What gives the values of a record, in the order of the columns."""
+    """The function that returns the values of a record in the order of the columns."""
     columns = list(fields)
     is_nested = len(columns) == 1 and (kinds.is_map(columns[0].type) or kinds.is_struct(columns[0].type))
     return partial(_row, [field.name for field in columns], is_nested)
@@ -100,7 +100,7 @@ def _row_by_name(names: list[str], row: Any) -> Sequence[Any]:
 
 
 def _by_name(names: list[str], values: dict[str, Any], record: Any) -> Sequence[Any]:
-    # An empty record says nothing about the schema; one with other names only is one of another schema.
+    # An empty record says nothing about the schema. A record with none of the names belongs to another schema.
     if values and values.keys().isdisjoint(names):
         raise SchemaError(f"a record has none of the columns {', '.join(names)}: {shown(record)}")
     return [values.get(name) for name in names]
@@ -115,18 +115,18 @@ def _array(values: Sequence[Any], field: pa.Field) -> Any:
 
 
 def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, error: Exception) -> str:
-    """The message about the first value that does not fit."""
+    """Message for the first value that does not fit."""
     for value in values:
         try:
             pa.array([_apply(convert, value)], field.type)
-        except Exception as found:
-            reason = shortened(" ".join(str(found).split()))
+        except Exception as cause:
+            reason = shortened(" ".join(str(cause).split()))
             return f"a value of the column {field.name!r} does not fit {field.type}: {shown(value)}: {reason}"
     return f"the column {field.name!r} cannot be converted to {field.type}: {shortened(summary_of(error))}"
 
 
 def _converter(data_type: pa.DataType) -> Convert | None:
-    """What prepares values for Arrow; ``None`` where Arrow takes them as they are."""
+    """The function that prepares values for Arrow; ``None`` if Arrow accepts them unchanged."""
     if kinds.is_integer(data_type):
         return _whole
     if kinds.is_timestamp(data_type):
@@ -152,14 +152,14 @@ def _all(convert: Convert | None, values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _whole(value: Any) -> Any:
-    # Arrow would cut the fraction off.
+    # Arrow would drop the fraction.
     if isinstance(value, Number) and not isinstance(value, Integral) and value != int(value):  # type: ignore[call-overload]
         raise ValueError("it has a fraction")
     return value
 
 
 def _local_instant(value: datetime) -> datetime:
-    # As PySpark: a naive time is local.
+    # As in PySpark, a naive time is local.
     return value if value.tzinfo is not None else value.astimezone()
 
 
@@ -182,6 +182,9 @@ def _struct(fields: Sequence[pa.Field]) -> Convert:
     row_of = _row_converter(fields)
 
     def convert(value: Any) -> dict[str, Any]:
-        return {name: _apply(convert, each) for (name, convert), each in zip(converters, row_of(value), strict=True)}
+        return {
+            name: _apply(convert, field_value)
+            for (name, convert), field_value in zip(converters, row_of(value), strict=True)
+        }
 
     return convert

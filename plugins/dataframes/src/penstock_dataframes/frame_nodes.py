@@ -1,7 +1,7 @@
 """The nodes of DataFrame streams: DataFrames of a batch, their outputs, and their rows.
 
-A node collects the inputs of a batch on the generator's loop. It makes the DataFrame when the first output needs it, on
-the job's thread, because Spark analyzes it and the schema may have to be read from a block.
+A node collects the inputs of a batch on the generator's loop. It creates the DataFrame on the job's thread, when the
+first output needs it, because Spark analyzes it and the schema may have to be read from a block.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FrameSchema:
 
     Attributes:
         struct: columns and types.
-        is_declared: whether the program declared it; else it is that of the first record batch.
+        is_declared: whether the program declared it; otherwise it is the schema of the first record batch.
         are_values: each record is the value of the only column.
     """
 
@@ -61,7 +61,7 @@ class FrameSchema:
 
 
 class Lazy(Generic[T]):
-    """A value that is created at the first ``get``, by any thread. An error is not remembered.
+    """A value that the first ``get`` creates, on any thread. After an error, the next ``get`` tries again.
 
     Args:
         create: returns the value.
@@ -92,19 +92,18 @@ class FrameDStream(Node):
         self._frames: dict[int, BatchFrame] = {}
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the DataFrames of this run."""
         return {**super().program_state(), "_frames": {}}
 
     def compute(self, time_ms: int) -> None:
-        """Return ``None``: the batches are not RDDs."""
+        # The batches are not RDDs.
+        pass
 
     def prepare(self) -> None:
-        """Have Spark load what the first query needs."""
         schema = from_arrow(pa.schema([("value", pa.string())]))
         self.graph.shared(BatchFrames).prepare(self.graph.free_slots(), ReadNothing(to_arrow(schema)), schema)
 
     def frame(self, time_ms: int) -> BatchFrame | None:
-        """The DataFrame of a time; ``None`` when the stream has none."""
+        """The DataFrame of a batch; ``None`` if the stream has none."""
         if time_ms not in self._frames:
             frame = self.make_frame(time_ms) if self.is_time_valid(time_ms) else None
             if frame is None:
@@ -113,11 +112,10 @@ class FrameDStream(Node):
         return self._frames[time_ms]
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
-        """Prepare the DataFrame of a valid time."""
+        """Prepare the DataFrame of a valid batch time."""
         raise TypeError(f"{type(self).__name__} must override make_frame")
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches."""
         self._frames = {time: frame for time, frame in self._frames.items() if time > time_ms - self.remember_ms}
         super().clear_metadata(time_ms, unpersist=unpersist)
 
@@ -125,12 +123,12 @@ class FrameDStream(Node):
 class SourceFrames(FrameDStream):
     """The batches of a stream of records as DataFrames.
 
-    Without a declared schema, the schema is the one that the parent knows, else that of the first record batch. A
-    recovered run looks it up again.
+    Without a declared schema, the schema is the one that the parent knows, or else that of the first record batch. A
+    recovered run infers it again.
 
     Args:
-        parent: gives the records.
-        schema: declared by the program; ``None`` to take that of the columns.
+        parent: the stream of records.
+        schema: the declared schema; ``None`` to infer it from the columns.
     """
 
     def __init__(self, parent: Node, schema: FrameSchema | None) -> None:
@@ -140,7 +138,7 @@ class SourceFrames(FrameDStream):
         self.restored()
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the inferred schema."""
+        # A recovered run infers the schema again.
         return {**super().program_state(), "_lock": None, "_inferred": None}
 
     def restored(self) -> None:
@@ -154,7 +152,6 @@ class SourceFrames(FrameDStream):
         self._inferred: FrameSchema | None = None
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
-        """Collect the inputs of the batch."""
         inputs = self._parent.batch_inputs(time_ms)
         return None if inputs is None else Lazy(partial(self._frame_of, inputs))
 
@@ -168,10 +165,10 @@ class SourceFrames(FrameDStream):
         return frames.united(read, schema.struct)
 
     def _schema(self, inputs: Sequence[BatchInput]) -> FrameSchema | None:
-        """The stream's schema; ``None`` while it is not known and no record has come.
+        """The stream's schema; ``None`` while it is unknown and no record has arrived.
 
         Raises:
-            SchemaError: it must be declared, because the records are Python objects, or Spark has no such type.
+            SchemaError: the schema must be declared, because the records are Python objects or Spark lacks a type.
         """
         if self._declared is not None:
             return self._declared
@@ -194,7 +191,7 @@ class SourceFrames(FrameDStream):
         return undeclared(self._parent.call_site.short, what)
 
     def _combined(self, inputs: Sequence[BatchInput]) -> Iterator[BatchInput]:
-        """Fewer inputs of the same records: consecutive inputs that the same function reads are united."""
+        """Unite consecutive inputs that the same function reads, so that there are fewer inputs."""
         for _reader, group in groupby(inputs, _reader_of):
             alike: list[Any] = list(group)
             if len(alike) == 1:
@@ -218,7 +215,7 @@ class SourceFrames(FrameDStream):
             references, reader = batch_input.elements(self.graph.placeholder_rdds)
             num_partitions = len(batch_input.references)
         else:
-            assert batch_input.references is not None  # else it was left out as empty
+            assert batch_input.references is not None  # empty inputs were left out
             references, reader = batch_input.references, batch_input.reader
         elements = jvm_frames.pickled(references)
         read = ReadColumns(reader, columns, schema.is_declared, schema.are_values, elements.is_grouped)
@@ -226,7 +223,7 @@ class SourceFrames(FrameDStream):
 
 
 def _is_empty(batch_input: BatchInput) -> bool:
-    """Whether it is known, without a call of the JVM, that there are no records."""
+    """Whether the input is known to be empty, without a call to the JVM."""
     if isinstance(batch_input, ArrowInput):
         return batch_input.references is None
     return isinstance(batch_input, RDD) and known_partitions(batch_input) == 0
@@ -238,15 +235,15 @@ def _reader_of(batch_input: BatchInput) -> object:
         return batch_input.read
     if isinstance(batch_input, ArrowInput):
         return batch_input.reader
-    # The function of an RDD may use the index of the partition, which is another one in a union.
+    # The function of an RDD may use the partition's index, which a union would change.
     return object() if jvm_frames.has_function(batch_input) else RDD
 
 
 class DerivedFrames(FrameDStream):
-    """The DataFrames that a function returns for those of other streams.
+    """The DataFrames that a function computes from those of other streams.
 
     Args:
-        parents: at least one.
+        parents: at least one stream.
         function: called with the DataFrame of each parent.
     """
 
@@ -256,7 +253,6 @@ class DerivedFrames(FrameDStream):
         self._function = function
 
     def make_frame(self, time_ms: int) -> BatchFrame | None:
-        """Prepare the call."""
         frames = [parent.frame(time_ms) for parent in self._parents]
         present = [frame for frame in frames if frame is not None]
         return Lazy(partial(self._applied, present)) if len(present) == len(frames) else None
@@ -265,7 +261,7 @@ class DerivedFrames(FrameDStream):
         """Call the function.
 
         Raises:
-            ResultTypeError: it returned something else than a DataFrame.
+            ResultTypeError: the function returned something other than a DataFrame.
         """
         from pyspark.sql import DataFrame
 
@@ -284,21 +280,20 @@ class RowsOfFrames(Node):
     """The rows of DataFrames as RDDs.
 
     Args:
-        parent: gives the DataFrames.
+        parent: the stream of DataFrames.
     """
 
     def __init__(self, parent: FrameDStream) -> None:
         super().__init__(parent.graph, (parent,))
         self._parent = parent
-        # The batches whose rows could not be planned.
+        # Batches whose rows could not be planned yet, by batch time.
         self._unplanned: dict[int, Lazy[RDD[Any]]] = {}
 
     def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set, without the batches of this run."""
         return {**super().program_state(), "_unplanned": {}}
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The rows; an empty RDD while the schema is unknown."""
+        # An empty RDD while the schema is unknown.
         frame = self._parent.frame(time_ms)
         if frame is None:
             return None
@@ -309,18 +304,16 @@ class RowsOfFrames(Node):
 
     @property
     def runs_foreign_code(self) -> bool:
-        """Planning may run Spark jobs."""
+        # Planning may run Spark jobs.
         return True
 
     def before_retry(self) -> None:
-        """Plan, which may run Spark jobs."""
         with self.graph.lock:
             unplanned = list(self._unplanned.values())
         for rows in unplanned:
             rows.get()
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches."""
         self._unplanned = {time: rows for time, rows in self._unplanned.items() if time > time_ms - self.remember_ms}
         super().clear_metadata(time_ms, unpersist=unpersist)
 
@@ -330,10 +323,10 @@ class RowsOfFrames(Node):
 
 
 class ForEachFrame(ForEachDStream):
-    """An output operation: every DataFrame of the parent goes to a function of the program.
+    """An output operation that passes every DataFrame of the parent to a function of the program.
 
     Args:
-        parent: gives the DataFrames.
+        parent: the stream of DataFrames.
         function: called with the batch's datetime, or its time, and the DataFrame.
         by_id: call it as ``function(frame, batch_time_ms)``.
     """
@@ -343,12 +336,11 @@ class ForEachFrame(ForEachDStream):
         self._by_id = by_id
 
     def batch(self, time_ms: int) -> BatchFrame | None:
-        """The DataFrame of a batch."""
         assert isinstance(self._parent, FrameDStream)
         return self._parent.frame(time_ms)
 
     def call(self, time_ms: int, batch: BatchFrame) -> None:
-        """Call the function; not while the stream's schema is unknown."""
+        # Without a call while the stream's schema is unknown.
         frame = batch.get()
         function: Callable[..., object] = self.function
         if frame is None:
@@ -364,7 +356,7 @@ class PrintFrame:
     """The output function of ``pprint``.
 
     Attributes:
-        num_rows: how many rows to print.
+        num_rows: maximum number of rows to print.
     """
 
     num_rows: int
@@ -372,5 +364,5 @@ class PrintFrame:
     def __call__(self, time: Any, frame: DataFrame) -> None:
         """Print the first rows as a table."""
         lines = ["-" * 43, f"Time: {time}", "-" * 43, jvm_frames.as_table(frame, self.num_rows)]
-        # One call, so that the lines of outputs that run at the same time stay together.
+        # One call, so that the lines of concurrent outputs are not mixed.
         print("\n".join(lines), flush=True)

@@ -1,7 +1,7 @@
 """Turns the elements of RDDs into DataFrames. The only module of this plugin that calls the JVM through Py4J.
 
-The SparkSession is the program's, and only used: its configuration, views and functions apply, and nothing is set.
-Called on the threads that run jobs and, for streams of rows, on the generator's loop.
+It uses the program's SparkSession, with its configuration, views and functions, and changes nothing in it. Called on
+the threads that run jobs and, for streams of rows, on the generator's loop.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 ReadFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-# DataFrames of elements that are remembered.
+# Maximum number of cached DataFrames of elements.
 _MAX_ELEMENTS = 64
 
 _view_numbers = itertools.count()
 
 
 def require_pandas() -> None:
-    """Check that pandas is installed, without which PySpark makes no DataFrame of Arrow data.
+    """Check that pandas is installed, because PySpark needs it to create a DataFrame from Arrow data.
 
     Raises:
-        ConfigurationError: it is missing, or a version that PySpark does not support.
+        ConfigurationError: pandas is missing, or PySpark does not support its version.
     """
     advice = "pip install penstock-dataframes"
     try:
@@ -56,14 +56,14 @@ def require_pandas() -> None:
 
 
 def session(sc: SparkContext) -> SparkSession:
-    """The program's SparkSession; created if the program has none yet.
+    """The program's SparkSession, created if the program has none yet.
 
     Raises:
         ConfigurationError: the session belongs to another SparkContext.
     """
     from pyspark.sql import SparkSession
 
-    # The builder returns this one, after several calls of the JVM.
+    # The builder would return the same session, but only after several calls to the JVM.
     current = SparkSession._instantiatedSession
     if current is None or current.sparkContext._jsc is None:
         current = SparkSession.builder.getOrCreate()
@@ -77,12 +77,12 @@ def session(sc: SparkContext) -> SparkSession:
 
 @frozen
 class Elements:
-    """An RDD as the JVM has it: pickled elements, of which a task makes the records.
+    """An RDD in the JVM: pickled elements, which a task turns into records.
 
     Attributes:
-        java_rdd: its elements are bytes.
-        is_grouped: each of them is a pickled list of elements.
-        function: the partition function from elements to records; ``None`` when the elements are the records.
+        java_rdd: an RDD of bytes.
+        is_grouped: whether each of its elements is a pickled list of elements.
+        function: the partition function from elements to records; ``None`` if the elements are the records.
     """
 
     java_rdd: Any
@@ -91,7 +91,7 @@ class Elements:
 
 
 def unpiped(rdd: RDD[Any]) -> Elements:
-    """The elements that Spark passes to the Python function of an RDD, and the function; else those of the RDD."""
+    """The elements that Spark passes to an RDD's Python function, and the function; without one, the RDD's elements."""
     if isinstance(rdd, PipelinedRDD) and has_function(rdd):
         is_grouped = _is_grouped(rdd._prev_jrdd_deserializer)
         if is_grouped is not None:
@@ -100,29 +100,29 @@ def unpiped(rdd: RDD[Any]) -> Elements:
 
 
 def has_function(rdd: RDD[Any]) -> bool:
-    """Whether an RDD is what a partition function makes of another one, and not persisted."""
+    """Whether a partition function computes the RDD from another one, and the RDD is not persisted."""
     return isinstance(rdd, PipelinedRDD) and rdd._is_pipelinable() and not rdd._is_barrier()
 
 
 def pickled(rdd: RDD[Any]) -> Elements:
-    """The elements of an RDD; Spark converts them first if they are not pickled, such as those of ``sc.textFile``."""
+    """The elements of an RDD. Spark first converts elements that are not pickled, such as those of ``sc.textFile``."""
     if _is_grouped(rdd._jrdd_deserializer) is None:
         rdd = rdd._reserialize(AutoBatchedSerializer(CPickleSerializer()))
     return Elements(rdd._jrdd, bool(_is_grouped(rdd._jrdd_deserializer)))
 
 
 def _is_grouped(serializer: Any) -> bool | None:
-    """Whether elements are pickled in lists; ``None`` when they are not pickled at all."""
+    """Whether elements are pickled in lists; ``None`` if they are not pickled at all."""
     if isinstance(serializer, CPickleSerializer):
         return False
     return True if isinstance(getattr(serializer, "serializer", None), CPickleSerializer) else None
 
 
 class BatchFrames:
-    """Makes the DataFrames of the batches of one graph. Any thread may call it.
+    """Creates the DataFrames of one graph's batches. Any thread may call it.
 
     Args:
-        graph: its nodes share this object.
+        graph: the graph, whose nodes share this object.
     """
 
     def __init__(self, graph: DStreamGraph) -> None:
@@ -130,37 +130,37 @@ class BatchFrames:
         self._slots = graph.placeholder_rdds
         self._lock = threading.Lock()
         self._spark: SparkSession | None = None
-        # DataFrames of elements that several batches share, by RDD of the JVM and arguments of _rows. To make one takes
-        # some 5 ms.
+        # DataFrames of elements that several batches share, by RDD of the JVM and arguments of _rows. Creating one
+        # takes about 5 ms.
         self._elements: dict[tuple[Any, ...], DataFrame] = {}
         self._is_prepared = False
 
     def read(
         self, elements: Elements, read: ReadFunction, schema: StructType, num_partitions: int | None = None
     ) -> DataFrame:
-        """A DataFrame of what tasks read from elements.
+        """A DataFrame of the records that tasks read from elements.
 
         Args:
-            elements: the batch's elements, which tasks read from.
-            read: from a column of elements, and one of the partition's index if ``elements`` has a function, to columns
-                of the schema.
+            elements: the batch's elements.
+            read: function from a column of elements to columns of the schema. If ``elements`` has a function, a second
+                column contains the partition's index.
             schema: the columns of the DataFrame.
-            num_partitions: the number of partitions of the elements; ``None`` if it is not known.
+            num_partitions: the number of partitions of the elements; ``None`` if unknown.
         """
         with self._lock:
             rows = self._rows(elements.java_rdd, elements.function is not None, num_partitions == 1)
         return rows.mapInArrow(read, schema)
 
     def prepare(self, tasks: int, read: ReadFunction, schema: StructType) -> None:
-        """Run a small query of the same kind as those of batches, at the first call.
+        """At the first call, run a small query of the same kind as those of batches.
 
         The first query of a JVM loads thousands of classes and starts the Python workers for DataFrames. That takes
         seconds, which would delay the first batch.
 
         Args:
-            tasks: how many tasks read rows, each in a Python worker.
-            read: ignores the elements, and gives a column of the schema.
-            schema: the only column.
+            tasks: number of tasks, each of which reads rows in a Python worker.
+            read: ignores the elements, and returns a column of the schema.
+            schema: a schema of one column.
         """
         with self._lock:
             if self._is_prepared:
@@ -169,11 +169,11 @@ class BatchFrames:
         self._sc.setJobDescription("Preparation of DataFrames before the first batch")
         frame = self.read(pickled(self._slots.at([()] * tasks)), read, schema)
         (name,) = schema.names
-        # The aggregation by key follows one without: its shuffle has one partition, whatever the program configures.
+        # The aggregation by key follows one without a key, so its shuffle has one partition whatever is configured.
         frame.groupBy().agg({name: "max"}).toDF(name).groupBy(name).count().collect()
 
     def united(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
-        """The rows of several DataFrames of a schema; if there are none, one of which Spark knows that it is empty."""
+        """The union of DataFrames with this schema; without any, a DataFrame that Spark knows to be empty."""
         if frames:
             return functools.reduce(lambda united, frame: united.union(frame), frames)
         return session(self._sc).createDataFrame(to_arrow(schema).empty_table(), schema)
@@ -193,10 +193,10 @@ class BatchFrames:
         jvm: Any = spark._jvm
         rows = DataFrame(spark._jsparkSession.createDataset(java_rdd.rdd(), jvm.Encoders.BINARY()).toDF(), spark)
         if is_single:
-            # Spark does not know it of an RDD. With it, an aggregation by key is one stage without a shuffle.
+            # Spark does not know that the RDD has one partition. If it does, it aggregates by key without a shuffle.
             rows = rows.coalesce(1)
         if has_index:
-            # The index in this RDD, also when the DataFrame is united with others.
+            # The partition's index in this RDD, even if the DataFrame is united with others.
             rows = rows.withColumn("index", spark_partition_id())
         if self._slots.has(java_rdd):
             self._elements[key] = rows
@@ -209,20 +209,20 @@ def query(frame: DataFrame, text: str) -> DataFrame:
     """The result of a query in which ``batch`` is the DataFrame.
 
     Raises:
-        ParseException: the text is no query.
-        ResultTypeError: it is a command, such as INSERT.
+        ParseException: the text is not a query.
+        ResultTypeError: the text is a command, such as INSERT.
     """
     from pyspark.errors import ParseException
 
     spark: Any = frame.sparkSession
-    # A name of its own: outputs run at the same time, and the program may have a view that is named `batch`. The query
-    # is analyzed when it is made: the view only needs to exist meanwhile.
+    # A unique name, because outputs run concurrently and the program may have a view named `batch`. Spark analyzes the
+    # query at once, so the view only needs to exist until then.
     view = f"_penstock_batch_{next(_view_numbers)}"
     frame.createOrReplaceTempView(view)
     try:
         return cast("DataFrame", spark.sql(f"WITH batch AS (SELECT * FROM {view}) SELECT * FROM (\n{_bare(text)}\n)"))
     except ParseException:
-        # Raises for what is wrong in the text itself.
+        # Raises for errors in the text itself.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
         raise ResultTypeError(
             f"sql takes one query, and no command, which each batch would run again: {shown(text)}. Run a command with "
@@ -237,5 +237,5 @@ def _bare(text: str) -> str:
 
 
 def as_table(frame: DataFrame, num_rows: int) -> str:
-    """The first rows, drawn as ``DataFrame.show`` does."""
+    """The first rows as a table, as ``DataFrame.show`` prints it."""
     return str(frame._jdf.showString(num_rows, 20, False))

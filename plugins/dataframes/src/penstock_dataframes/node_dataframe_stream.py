@@ -100,7 +100,7 @@ class NodeDataFrameStream(DataFrameStream):
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
         return self.derive(require_callable("func", func))
 
-    # -- ends --
+    # -- output operations --
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
         ForEachFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
@@ -116,7 +116,7 @@ class NodeDataFrameStream(DataFrameStream):
     def rows(self) -> DStream[Row]:
         return DStream(RowsOfFrames(self._node), self._ssc)
 
-    # -- inside --
+    # -- internal --
 
     def _call(self, method: str, *arguments: Any) -> DataFrameStream:
         for column in _flat(arguments):
@@ -124,7 +124,7 @@ class NodeDataFrameStream(DataFrameStream):
         return self.derive(_Call(method, arguments))
 
     def derive(self, function: Callable[..., Any], *others: FrameDStream) -> DataFrameStream:
-        """The stream of what a function returns for the batches of this stream and of other nodes."""
+        """The stream of a function's results for the batches of this stream and of other nodes."""
         return NodeDataFrameStream(DerivedFrames((self._node, *others), function), self._ssc)
 
 
@@ -158,7 +158,7 @@ class NodeGroupedDataFrameStream(GroupedDataFrameStream):
 
 
 def _flat(arguments: Iterable[Any]) -> Iterator[Any]:
-    """The columns among the arguments of an operator, which takes lists of columns, too."""
+    """Flatten the arguments of an operator, which accepts columns and lists of columns."""
     for argument in arguments:
         yield from argument if isinstance(argument, list) else [argument]
 

@@ -1,6 +1,6 @@
-"""The functions with which tasks read the batch of a DataFrame: from pickled elements to record batches for Spark.
+"""The functions that tasks use to read the batch of a DataFrame: from pickled elements to record batches for Spark.
 
-Spark's ``mapInArrow`` runs it in the Python worker. Columns go from the memory-mapped block to Spark without becoming
+Spark's ``mapInArrow`` runs them in the Python worker. Columns go from the memory-mapped block to Spark without becoming
 Python objects, unless the program's own functions run in between.
 """
 
@@ -22,20 +22,20 @@ from penstock_dataframes.spark_types import as_value, require_same
 if TYPE_CHECKING:
     from penstock import ArrowReader
 
-# Smaller record batches are merged: each costs Spark some 0.1 ms. Larger ones are passed on as they are.
+# Smaller record batches are merged, because each costs Spark about 0.1 ms. Larger ones are passed on unchanged.
 _MERGED_ROWS, _MERGED_BYTES = ROWS_PER_BATCH // 2, 1 << 20
 
 
 @frozen
 class ReadColumns:
-    """The function given to ``mapInArrow`` where the records are stored as columns.
+    """The function for ``mapInArrow`` if the records are stored as columns.
 
     Attributes:
-        reader: reads what the elements refer to.
+        reader: reads the blocks or files that the elements refer to.
         schema: the schema of the yielded record batches, with types that Spark reads.
-        is_declared: whether the program declared the schema, to which all input is converted.
-        are_values: each record is the value of the only column.
-        is_grouped: each element of the input column is a pickled list of references.
+        is_declared: whether the program declared the schema; all input is then converted to it.
+        are_values: whether each record is the value of the only column.
+        is_grouped: whether each element of the input column is a pickled list of references.
     """
 
     reader: ArrowReader
@@ -67,14 +67,14 @@ class ReadColumns:
 
 @frozen
 class ReadRows:
-    """The function given to ``mapInArrow`` where the records are Python objects.
+    """The function for ``mapInArrow`` if the records are Python objects.
 
     Attributes:
-        function: the partition function that makes the records of the elements, and gets the index of the partition,
-            which is the second column of the input; ``None`` where the elements are the records.
+        function: the partition function from elements to records, called with the partition's index, which is the
+            second column of the input; ``None`` if the elements are the records.
         schema: the schema of the yielded record batches, with types that Spark reads.
-        are_values: each record is the value of the only column.
-        is_grouped: each element of the first column is a pickled list of elements.
+        are_values: whether each record is the value of the only column.
+        is_grouped: whether each element of the first column is a pickled list of elements.
     """
 
     function: Callable[[int, Iterable[Any]], Iterable[Any]] | None
@@ -94,10 +94,10 @@ class ReadRows:
 
 @frozen
 class ReadNothing:
-    """The function given to ``mapInArrow`` that reads no block: its task only starts a Python worker.
+    """The function for ``mapInArrow`` that reads no block: its task only starts a Python worker.
 
     Attributes:
-        schema: the schema of the one row, all null, that it yields.
+        schema: the schema of the single row of nulls that it yields.
     """
 
     schema: pa.Schema
@@ -106,7 +106,7 @@ class ReadNothing:
         """Consume the elements."""
         for _ in batches:
             pass
-        # Not made of Python objects: PyArrow would import pandas for these.
+        # Not built from Python objects, because PyArrow would import pandas for these.
         yield pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in self.schema], schema=self.schema)
 
 
@@ -121,7 +121,7 @@ def _elements(batches: Iterable[pa.RecordBatch], is_grouped: bool) -> Iterator[A
 
 
 def _index_of(first: list[pa.RecordBatch]) -> int:
-    """The index of the partition in its RDD; for a partition without elements that of the task."""
+    """The index of the partition in its RDD; for a partition without elements, that of the task."""
     if first:
         return int(first[0].column(1)[0].as_py())
     from pyspark import TaskContext

@@ -1,4 +1,4 @@
-"""Schemas of DataFrames: from what a program declares, and between Spark's types and Arrow's. Used on the driver."""
+"""Schemas of DataFrames: parses declared schemas, and converts between Spark's and Arrow's. Used on the driver."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def parse_schema(schema: object) -> tuple[StructType, bool]:
-    """The schema that a program declares.
+    """Parse the schema that a program declares.
 
     Args:
-        schema: a StructType, another type, or text in the form of Spark's DDL for either.
+        schema: a StructType, another type, or either as Spark DDL text.
 
     Returns:
-        The schema, and whether its only column is one named ``value`` of which each record is the value.
+        The schema, and whether each record is the value of its only column ``value``.
 
     Raises:
-        ConfigurationError: it is not a schema, has no columns, or a type that cannot be read from Arrow.
+        ConfigurationError: it is not a schema, has no columns, or has a type that cannot be read from Arrow.
     """
     from pyspark.sql.types import DataType, StructField, StructType
 
@@ -51,7 +51,7 @@ def parse_schema(schema: object) -> tuple[StructType, bool]:
 
 
 def to_arrow(schema: StructType) -> pa.Schema:
-    """The Arrow schema of which Spark makes this schema.
+    """The Arrow schema that Spark reads as this schema.
 
     Raises:
         ConfigurationError: a column has a type that cannot be read from Arrow.
@@ -102,26 +102,26 @@ def _arrow_type(data_type: DataType) -> pa.DataType | None:
         return pa.map_(pa.field("key", key, nullable=False), pa.field("value", value, data_type.valueContainsNull))
     if isinstance(data_type, types.StructType):
         inner = [(field, _arrow_type(field.dataType)) for field in data_type.fields]
-        if not inner or any(each is None for _field, each in inner):
+        if not inner or any(arrow_type is None for _field, arrow_type in inner):
             return None
-        return pa.struct([pa.field(field.name, each, field.nullable) for field, each in inner])
+        return pa.struct([pa.field(field.name, arrow_type, field.nullable) for field, arrow_type in inner])
     if data_type.typeName() == "time":
         return pa.time64("ns")
     return plain.get(data_type.simpleString())
 
 
 def undeclared(records_of: str, what: str) -> str:
-    """Why ``toDF`` needs a schema.
+    """Message for a stream whose schema must be declared.
 
     Args:
         records_of: the stream's call site.
-        what: its records.
+        what: a description of its records.
     """
     return f"the records of {records_of} are {what}, so toDF needs their schema: toDF('name type, ...')"
 
 
 def from_arrow(schema: pa.Schema) -> StructType:
-    """Spark's schema of an Arrow schema that has only types which Spark reads.
+    """Convert an Arrow schema to Spark's; it must contain only types that Spark reads.
 
     Raises:
         SchemaError: this version of Spark lacks a type.

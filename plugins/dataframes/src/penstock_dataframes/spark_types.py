@@ -1,7 +1,7 @@
-"""The Arrow types in which Spark reads columns of other types.
+"""Maps Arrow types to the Arrow types that Spark reads.
 
-Spark has fewer types than Arrow: no unsigned integers, no dictionaries, no units of time but microseconds. Tasks and
-the driver call these functions, which import neither Spark nor pandas.
+Spark has fewer types than Arrow: no unsigned integers, no dictionaries, and only microseconds as a unit of time. Tasks
+and the driver call these functions, which import neither Spark nor pandas.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OTHERS: tuple[tuple[Callable[[Any], bool], pa.DataType], ...] = (
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema in which Spark reads columns of a schema; every column may be null.
+    """The schema that Spark reads instead of the given one; every column may be null.
 
     Raises:
         SchemaError: Spark has no type for a column, or two columns have the same name.
@@ -67,7 +67,7 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def spark_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The Arrow type in which Spark reads values of a type; ``None`` when it has none."""
+    """The Arrow type that Spark reads instead of the given one; ``None`` if there is none."""
     if any(is_kind(data_type) for is_kind in _SAME):
         return data_type
     for is_kind, converted in _OTHERS:
@@ -94,7 +94,7 @@ def _nested(data_type: pa.DataType) -> pa.DataType | None:
     if kinds.is_map(data_type):
         key, item = spark_type(data_type.key_type), spark_type(data_type.item_type)
         return None if key is None or item is None else pa.map_(pa.field("key", key, nullable=False), item)
-    # Not list views: Arrow casts them to lists of other values.
+    # List views are left out, because Arrow casts them to lists of wrong values.
     if kinds.is_list(data_type) or kinds.is_large_list(data_type) or kinds.is_fixed_size_list(data_type):
         element = spark_type(data_type.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
@@ -102,14 +102,14 @@ def _nested(data_type: pa.DataType) -> pa.DataType | None:
 
 
 def as_value(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """A record batch whose only column has each record as its value: a struct where there are several columns."""
+    """A record batch with a single column of whole records: structs if there are several columns."""
     if batch.num_columns == 1:
         return batch.rename_columns([name])
     return pa.RecordBatch.from_arrays([batch.to_struct_array()], names=[name])
 
 
 def require_same(stored: pa.Schema, schema: pa.Schema) -> None:
-    """Check that Spark reads stored columns with the schema that was inferred from an earlier batch.
+    """Check that Spark can read stored columns with the schema inferred from an earlier batch.
 
     Raises:
         SchemaError: the schema has changed.
@@ -125,5 +125,5 @@ def require_same(stored: pa.Schema, schema: pa.Schema) -> None:
 
 
 def _fits(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark reads a type as another one; a column of nulls alone, which has Arrow's type null, as any."""
+    """Whether Spark can read a type as another one. It reads Arrow's type null, a column of nulls only, as any type."""
     return bool(kinds.is_null(stored) or spark_type(stored) == wanted)

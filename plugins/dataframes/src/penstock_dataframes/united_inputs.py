@@ -1,4 +1,4 @@
-"""``unite``: the partitions of several batches in one DataFrame."""
+"""``unite``: combines the partitions of several inputs into one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock.spi import BlocksInput
 
 
 def unite(inputs: Sequence[BlocksInput], min_bytes: int) -> BlocksInput:
-    """The partitions of several inputs, at least one.
+    """Unite the partitions of one or more inputs.
 
     Consecutive small inputs with the same hosts share a partition, so that a window of many small batches has
     fewer tasks.
 
     Args:
-        inputs: in the order of their records; the same function reads them.
-        min_bytes: a shared partition has less than twice this size.
+        inputs: the inputs in the order of their records; the same function reads all of them.
+        min_bytes: shared partitions are smaller than twice this size.
     """
     shared: list[list[BlocksInput]] = []
     num_bytes = 0

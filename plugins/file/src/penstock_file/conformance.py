@@ -13,14 +13,12 @@ _LIMIT = 150_000
 
 
 class GrowingFeeder(FileFeeder):
-    """One file that grows. A position is an offset file."""
+    """Appends records to one file. Its positions are offset files."""
 
     def oversize(self) -> tuple[Any, str]:
-        """A line above the limit, which is dropped."""
         return "x" * (_LIMIT + 1), "dropped"
 
     def position_options(self, position: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An offset file with these offsets."""
         files = [
             {"path": path, "inode": Path(path).stat().st_ino, "offset": offset} for path, offset in position.items()
         ]
@@ -30,14 +28,14 @@ class GrowingFeeder(FileFeeder):
 
 
 class FolderFeeder(GrowingFeeder):
-    """A new file for each group of records."""
+    """Writes each group of records to a new file."""
 
     def __init__(self) -> None:
         super().__init__(growing=False)
 
 
 class FileSuite(ReceiverSuite):
-    """One file that grows."""
+    """The receiver ``file`` with one growing file."""
 
     name = "file"
     feeder = GrowingFeeder
@@ -46,7 +44,7 @@ class FileSuite(ReceiverSuite):
 
 
 class FolderSuite(ReceiverSuite):
-    """New files."""
+    """The receiver ``file`` with new files in a directory."""
 
     name = "file"
     feeder = FolderFeeder

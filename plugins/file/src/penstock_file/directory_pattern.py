@@ -1,4 +1,4 @@
-"""``DirectoryPattern``: the directory, or the directories that a pattern matches, of a file stream.
+"""``DirectoryPattern``: the directory of a file stream, or the directories that its pattern matches.
 
 It turns a path, URI or pattern into a file system and listings. ``listing`` and ``again`` run on the lister's thread
 and block as long as the file system does.
@@ -41,7 +41,7 @@ class DirectoryPattern:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         uri, root = _split_uri(directory)
-        #: What precedes a path of the file system in the names that people read.
+        #: Prefix of a path in names for users, such as ``s3://``.
         self.prefix = ""
         self.filesystem: fs.FileSystem = fs.LocalFileSystem()
         if uri is not None:
@@ -55,7 +55,7 @@ class DirectoryPattern:
         return self._directory
 
     def name(self, path: str) -> str:
-        """The name of a path for users and their functions."""
+        """The name of a path for messages and user functions."""
         return self.prefix + path
 
     def listing(self) -> Listing:
@@ -68,16 +68,16 @@ class DirectoryPattern:
         directories = dict.fromkeys(path for pattern in self._patterns for path in self._matches(*pattern))
         if not directories:
             raise DirectoryMissingError(self._why_missing())
-        found: list[Any] = []
+        files: list[Any] = []
         for directory in directories:
-            # A directory that vanished since it was matched has no files.
+            # A directory may have vanished since the pattern matched it; then it has no files.
             selector = fs.FileSelector(directory, allow_not_found=self._is_pattern)
             infos = self._asked(selector)
-            found += [info for info in infos if info.type is fs.FileType.File]
-        return found
+            files += [info for info in infos if info.type is fs.FileType.File]
+        return files
 
     def again(self, paths: Sequence[str]) -> Listing:
-        """Look at some files again; those that are gone are omitted.
+        """List some files again, without those that are gone.
 
         Raises:
             OSError: the file system failed.
@@ -105,9 +105,9 @@ class DirectoryPattern:
             for info in self._asked(selector)
             if info.type is fs.FileType.Directory and (hidden or not info.base_name.startswith("."))
         ]
-        found = sorted(f"{base.rstrip('/')}/{name}" for name in names if expression.match(name))
-        # The remaining components, with or without a pattern, are matched below each.
-        return [path for each in found for path in self._matches(*_joined(each, magic[1:]))]
+        directories = sorted(f"{base.rstrip('/')}/{name}" for name in names if expression.match(name))
+        # Match the remaining components below each directory.
+        return [path for directory in directories for path in self._matches(*_joined(directory, magic[1:]))]
 
     def _is_directory(self, path: str) -> bool:
         (info,) = self._asked([path])
@@ -126,7 +126,7 @@ class DirectoryPattern:
 
 
 def _split_uri(directory: str) -> tuple[str | None, str]:
-    """The URI to connect to and the pattern below it; for local paths ``None`` and the path."""
+    """Split into the URI to connect to and the pattern below it; for a local path, ``None`` and the path."""
     # A path that exists may look like a URI.
     location = os.path.abspath(directory) if os.path.exists(directory) else absolute_location(directory)  # noqa: PTH100, PTH110  # may be a pattern
     if not is_remote(location):
@@ -139,7 +139,7 @@ def _split_uri(directory: str) -> tuple[str | None, str]:
 
 
 def _prefix(uri: str, base: str) -> str:
-    """What turns a path into a URI."""
+    """The prefix that turns a path into a URI."""
     plain = uri.partition("?")[0]
     if base and plain.endswith(base):
         return plain[: -len(base)]
@@ -147,7 +147,7 @@ def _prefix(uri: str, base: str) -> str:
 
 
 def _expand(pattern: str) -> list[str]:
-    """One pattern for each alternative in the braces."""
+    """One pattern per alternative in the braces."""
     braces = _BRACES.search(pattern)
     if braces is None:
         return [pattern]

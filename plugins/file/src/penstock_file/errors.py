@@ -9,7 +9,7 @@ from penstock import PenstockError
 
 
 class DirectoryMissingError(PenstockError):
-    """The directory does not exist (yet)."""
+    """The directory does not exist, or not yet."""
 
 
 class FileReadError(PenstockError):

@@ -1,6 +1,6 @@
 """``FileBytes``: the bytes of one version of a file, decompressed if its file name says that it is compressed.
 
-Bytes appended after the version was seen are not read. Runs in the tasks of a batch.
+Bytes appended after the version was listed are not read. Runs in the tasks of a batch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class FileBytes:
 
     Args:
         filesystem: the file system of the path.
-        piece: reading starts at its start and may continue past its stop to the end of the version.
+        piece: where reading starts; reading may continue past the piece's stop to the end of the version.
 
     Raises:
         OSError: the file cannot be opened, or is shorter than the version.
     """
 
     def __init__(self, filesystem: fs.FileSystem, piece: FilePiece) -> None:
-        self._filesystem, self._piece = filesystem, piece
+        self._filesystem = filesystem
+        self._piece = piece
         self._codec = codec_of(piece.path)
         self._file = filesystem.open_input_file(piece.path)
         try:
@@ -50,7 +51,7 @@ class FileBytes:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether it is compressed: such a file is read as a whole."""
+        """Whether the file is compressed; such a file is read as a whole."""
         return self._codec is not None
 
     def read(self, count: int) -> bytes:
@@ -98,12 +99,14 @@ class _Window(io.RawIOBase):
 
     Args:
         native: the pyarrow file; closing the window does not close it.
-        size: offset of the end; ``None``: the native end, and not seekable.
-        name: path, for ``name`` of the Python file.
+        size: offset of the end. ``None``: the end of the native file, which then is not seekable.
+        name: value of the Python file's ``name``.
     """
 
     def __init__(self, native: Any, size: int | None, name: str) -> None:
-        self._native, self._size, self.name = native, size, name
+        self._native = native
+        self._size = size
+        self.name = name
 
     def readable(self) -> bool:
         return True

@@ -1,6 +1,6 @@
 """``FileReceiver``: stores the lines that are appended to files.
 
-Its thread reads new lines, stores them, then saves the offsets. While ``store_arrow`` blocks, nothing is read.
+Its thread reads new lines, stores them, then saves the offsets. While ``store_arrow`` blocks, it reads nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock_file.followed_file import FollowedFile
 from penstock_file.line_chunk import LineChunk
 from penstock_file.positions import Position
 
-# Stored at once: enough for a block.
+# Bytes that are stored at once, without reading more: enough for a block.
 _MANY_BYTES = 16 << 20
 
 
@@ -74,7 +74,7 @@ class FileReceiver(ThreadReceiver[str]):
 
     def __init__(self, options: FileReceiverOptions) -> None:
         self._options = options
-        # Relative to the working directory of the driver.
+        # Resolved here, on the driver: the worker has another working directory.
         self._path = os.path.abspath(options.path)  # noqa: PTH100  # a pattern
         self._offset_file = options.offset_file and str(Path(options.offset_file).absolute())
         self._rules = LineRules(options.max_line_bytes, options.encoding_errors == "refuse")
@@ -82,14 +82,13 @@ class FileReceiver(ThreadReceiver[str]):
         self._saving_fails = False
 
     def receive(self) -> None:
-        """Scan, read, store and save offsets; pause when there is nothing new."""
         options = self._options
-        known = self._positions
-        if known is None and self._offset_file:
-            known = positions.load(self._offset_file)
+        saved = self._positions
+        if saved is None and self._offset_file:
+            saved = positions.load(self._offset_file)
         watch = FileWatcher(
             self._path,
-            known,
+            saved,
             at_end=options.start == "end",
             max_line_bytes=options.max_line_bytes,
             ignored=[self._offset_file],
@@ -98,7 +97,7 @@ class FileReceiver(ThreadReceiver[str]):
         )
         try:
             watch.scan()
-            # Before anything is stored: a relaunched receiver must know where following began.
+            # Saved before anything is stored: a relaunched receiver must know where following began.
             self._save_offsets(watch)
             while not self.isStopped():
                 if not self._read_all(watch) and self.wait(options.poll_interval):
@@ -109,9 +108,9 @@ class FileReceiver(ThreadReceiver[str]):
             self._report_errors(is_end=True)
 
     def _read_all(self, watch: FileWatcher) -> bool:
-        """Read from every file that has new bytes; return whether there is more to read at once."""
+        """Read from every file that has new bytes; return whether more can be read without waiting."""
         read: list[tuple[FollowedFile, LineChunk]] = []
-        # With a rate limit, one interval's lines: they become one block, which is accepted or not.
+        # With a rate limit, read the lines of one interval: they become one block, which is accepted as a whole.
         rate = self.rate_limit
         lines = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
         num_bytes = 0
@@ -136,7 +135,7 @@ class FileReceiver(ThreadReceiver[str]):
         return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.has_new_bytes for file, _ in read)
 
     def _release_files(self, watch: FileWatcher) -> None:
-        """Stop following files that left their paths; their last lines will not be completed."""
+        """Stop following files that left their paths; nobody will complete their last lines."""
         leaving = watch.leaving()
         for file in leaving:
             chunk = file.read(self._rules, None, is_end=True)
@@ -147,10 +146,10 @@ class FileReceiver(ThreadReceiver[str]):
             self._save_offsets(watch)
 
     def _store(self, watch: FileWatcher, read: list[tuple[FollowedFile, LineChunk]]) -> None:
-        """Store, then advance the offsets.
+        """Store the lines, then advance the offsets.
 
         Raises:
-            ReceiverStoppedError: the receiver stopped before the store; the lines will be read again.
+            ReceiverStoppedError: the receiver stopped before the store; its next run reads the lines again.
         """
         columns = [chunk.column for _, chunk in read if chunk.num_lines]
         if columns:

@@ -1,7 +1,7 @@
 """``FileSelector``: decides which files the next batches read, each version once, oldest first.
 
 ``note`` and ``look`` run on one thread at a time (the program's, then the lister's), ``take`` and ``put_back`` on the
-generator's. The lock is never held while the user's filter runs or the file system is asked.
+generator's. The lock is never held during a call of the user's filter or of the file system.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock_file.file_version import FileVersion
 
 log = get_logger("file")
 
-#: File name endings of files that their writers rename when they are complete.
+#: File name endings of incomplete files, which their writers rename in the end.
 HALF_WRITTEN = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart", ".swp", "~")
 # A file modified less than this long ago may still be written to.
 _RECENT_NS = 1_000_000_000
-# A file that comes back unchanged within this time is the same file.
+# A vanished file that reappears unchanged within this time counts as the same file.
 _VANISHED_NS = 600_000_000_000
-# A file that stays unfinished is logged again after this time.
+# A file that remains unfinished is logged again after this many seconds.
 _LOG_AGAIN_S = 3600
 
 _MOVE = "write files elsewhere, or under a name that begins with a dot, and move them in when they are complete"
@@ -43,51 +43,53 @@ class FileSelector:
     def __init__(
         self, now_ns: Callable[[], int], accept: Callable[[str], bool] | None = None, name: Callable[[str], str] = str
     ) -> None:
-        self._now_ns, self._accept, self._name = now_ns, accept, name
-        # Size and mtime of every path that needs no further look while they stay.
+        self._now_ns = now_ns
+        self._accept = accept
+        self._name = name
+        # Size and mtime of every handled path. Until they change, the path needs no further check.
         self._known: dict[str, tuple[int, int]] = {}
-        # Known files that listings miss, and since when: a listing may miss a file or a whole directory.
+        # Known files that are missing in listings, and since when. A listing may miss a file or a whole directory.
         self._vanished: dict[str, tuple[tuple[int, int], int]] = {}
-        # Known and not read yet. The heap has their order and may hold outdated versions.
+        # Known files that are not read yet. The heap orders them and may contain outdated versions.
         self._queued: dict[str, FileVersion] = {}
         self._heap: list[tuple[int, str, int]] = []
         self._lock = threading.Lock()
 
     def note(self, listing: Sequence[Any]) -> None:
-        """Note existing files as known: they are not read."""
+        """Mark existing files as known, so that they are not read."""
         with self._lock:
             self._known = {info.path: (info.size, info.mtime_ns or 0) for info in listing if info.size}
 
     def look(self, listing: Sequence[Any], again: Callable[[Sequence[str]], Sequence[Any]]) -> None:
-        """Queue new versions in a listing, and drop files that it does not show.
+        """Queue new versions in a listing, and drop files that are missing in it.
 
         Args:
             listing: all files.
-            again: looks at some files again, a moment later.
+            again: lists some files again, a moment later.
 
         Raises:
             FileReadError: the user's filter failed; nothing has changed.
         """
-        known, shown, new = self._known, 0, []
+        versions, num_listed, new = self._known, 0, []
         for info in listing:
             path, now = info.path, (info.size, info.mtime_ns or 0)
             if self._is_back(path, now):
-                known[path] = now
-            before = known.get(path)
+                versions[path] = now
+            before = versions.get(path)
             if before is not None:
-                shown += 1
+                num_listed += 1
             if before != now:
                 new.append(FileVersion(path, *now))
         stable, refused = self._judged(new, again)
         with self._lock:
-            if shown < len(known):
+            if num_listed < len(versions):
                 self._forget({info.path for info in listing})
             for version in new:
                 # The queued version is outdated; the new one is queued when it is stable.
                 if self._queued.pop(version.path, None) is not None:
-                    del known[version.path]
+                    del versions[version.path]
             for version in refused:
-                known[version.path] = (version.size, version.mtime_ns)
+                versions[version.path] = (version.size, version.mtime_ns)
             for version in stable:
                 self._queue(version)
 
@@ -95,8 +97,8 @@ class FileSelector:
         """Take the oldest queued versions, at least one if there is any.
 
         Args:
-            max_files: 0: no limit.
-            max_bytes: exceeded only by a first file that is larger; 0: no limit.
+            max_files: maximum number of files; 0: no limit.
+            max_bytes: maximum bytes, which only a single larger file may exceed; 0: no limit.
         """
         taken: list[FileVersion] = []
         num_bytes = 0
@@ -126,8 +128,8 @@ class FileSelector:
     def position(self) -> dict[str, Any]:
         """The known and queued files as JSON values, for ``restore``."""
         with self._lock:
-            known, queued = dict(self._known), list(self._queued)
-        return {"known": known, "queued": queued}
+            versions, queued = dict(self._known), list(self._queued)
+        return {"known": versions, "queued": queued}
 
     def restore(self, position: Mapping[str, Any]) -> None:
         """Continue from another selector's position."""
@@ -140,12 +142,12 @@ class FileSelector:
     def _judged(
         self, new: list[FileVersion], again: Callable[[Sequence[str]], Sequence[Any]]
     ) -> tuple[list[FileVersion], list[FileVersion]]:
-        """Of the new versions, those to read and those never to read."""
+        """Choose from the new versions those to read and those to ignore for good."""
         stable, refused, doubtful = [], [], []
         now_ns = self._now_ns()
         for version in new:
             if not version.size:
-                continue  # nothing to read yet: it may have been created a moment ago
+                continue  # nothing to read yet: the file may have just been created
             if not self._accepts(version.path):
                 refused.append(version)
             elif version.mtime_ns <= now_ns - _RECENT_NS:
@@ -212,12 +214,12 @@ class FileSelector:
         version, gone_ns = self._vanished.pop(path)
         return version == now and self._now_ns() - gone_ns <= _VANISHED_NS
 
-    def _forget(self, shown: set[str]) -> None:
+    def _forget(self, listed: set[str]) -> None:
         now_ns = self._now_ns()
         for path, (_version, gone_ns) in list(self._vanished.items()):
             if now_ns - gone_ns > _VANISHED_NS:
                 del self._vanished[path]
-        for path in self._known.keys() - shown:
+        for path in self._known.keys() - listed:
             version = self._known.pop(path)
             if self._queued.pop(path, None) is None:
                 self._vanished[path] = (version, now_ns)

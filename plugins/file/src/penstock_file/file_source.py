@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 log = get_logger("file")
 
-# Between two looks at a file that was modified a moment ago.
+# Seconds until a recently modified file is checked again.
 _LOOK_AGAIN_S = 0.05
 # Share of the batch interval that a batch waits for the listing.
 _LISTING_SHARE = 0.5
 # File names in the description of a batch.
 _NAMED_FILES = 5
 _LONGEST_NAME = 80
-# A directory that stays unavailable is logged again after this time.
+# A directory that remains unavailable is logged again after this many seconds.
 _LOG_AGAIN_S = 600
 
 
@@ -90,12 +90,13 @@ class FileSource:
 
     Args:
         options: directory and limits.
-        reader: makes records of bytes.
+        reader: converts bytes to records.
         accept: the user's filter.
     """
 
     def __init__(self, options: TextFileOptions, reader: Reader, accept: Callable[[str], bool] | None = None) -> None:
-        self._options, self._reader = options, reader
+        self._options = options
+        self._reader = reader
         self._directory = DirectoryPattern(options.directory)
         self._selector = FileSelector(time.time_ns, accept, self._directory.name)
         self._lister = Lister(f"files of {options.directory}", self._look)
@@ -106,16 +107,17 @@ class FileSource:
         self._batches: dict[int, tuple[FileVersion, ...]] = {}
         self._parallelism = 1
         self._listing_timeout_s = 0.0
-        # Whether the file system is being asked.
+        # Whether a listing is running.
         self._listing = False
 
     def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
-        """Note the files that exist already.
+        """Mark existing files as known.
 
         Raises:
             ConfigurationError: the directory cannot be listed.
         """
-        self._sc, self._parallelism = sc, sc.defaultParallelism
+        self._sc = sc
+        self._parallelism = sc.defaultParallelism
         self._listing_timeout_s = batch_interval_ms / 1000 * _LISTING_SHARE
         self._accumulator = self._record_counts.accumulator(sc)
         if not self._options.new_files_only:
@@ -135,7 +137,7 @@ class FileSource:
         self._lister.start()
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
-        """Make a batch of the next files.
+        """Create a batch from the next files.
 
         Raises:
             FileReadError: the user's filter failed.
@@ -165,7 +167,7 @@ class FileSource:
         self._batches = {time_ms: files for time_ms, files in self._batches.items() if time_ms >= before_ms}
 
     def position(self) -> Mapping[str, Any]:
-        """The files that are known, queued, and in batches."""
+        """The known files, the queued files, and the files of batches."""
         return {
             **self._selector.position(),
             "batches": {time_ms: [astuple(version) for version in files] for time_ms, files in self._batches.items()},
@@ -180,7 +182,7 @@ class FileSource:
         }
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch:
-        """Make a batch of an earlier run again."""
+        """Create a batch of an earlier run again."""
         files = self._batches.get(batch_time_ms)
         assert self._sc is not None
         return self._empty(self._sc, batch_time_ms) if files is None else self._batch(self._sc, batch_time_ms, files)
@@ -223,7 +225,7 @@ class FileSource:
         try:
             self._selector.look(self._listed(), self._again)
         except DirectoryMissingError as error:
-            # The known files stay known: a directory that vanishes for a moment comes back with the same files.
+            # The files remain known: a directory that vanishes for a moment reappears with the same files.
             self._log_missing(error)
         except OSError as error:
             log.warning(
@@ -270,8 +272,10 @@ def files(options: FileStreamOptions) -> FileSource:
 
 
 def _description(names: Sequence[str], num_bytes: int) -> str:
-    """Describe a batch for people."""
-    shown = [name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in names[:_NAMED_FILES]]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    """Describe a batch for Spark's UI."""
+    short_names = [
+        name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}" for name in names[:_NAMED_FILES]
+    ]
+    more = f" and {len(names) - len(short_names)} more" if len(names) > len(short_names) else ""
     what = "file" if len(names) == 1 else "files"
-    return f"{len(names)} {what}, {num_bytes} bytes: {', '.join(shown)}{more}"
+    return f"{len(names)} {what}, {num_bytes} bytes: {', '.join(short_names)}{more}"

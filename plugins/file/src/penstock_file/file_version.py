@@ -1,4 +1,4 @@
-"""``FileVersion``: a file as a listing showed it."""
+"""``FileVersion``: the state of a file in a listing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from attrs import frozen
 
 @frozen(order=False)
 class FileVersion:
-    """A version of a file: with another size or mtime it is another version.
+    """A version of a file, identified by its size and mtime.
 
     Attributes:
         path: path in its file system.

@@ -15,11 +15,11 @@ from penstock.spi import text_of
 from penstock_file.followed_file import FollowedFile
 from penstock_file.positions import Position
 
-# How long a file is still read after its path leads to another file: its writer may notice that later.
+# How long a file is still read after its path leads to another file: the writer may notice the change late.
 _LEAVE_S = 5.0
-# Maximum open files, besides those with something to read or to wait for.
+# Maximum open files, not counting files with unread bytes and files that left their paths.
 _OPEN = 200
-# Offsets of vanished files that are remembered.
+# Maximum number of vanished files whose offsets are remembered.
 _REMEMBERED = 100
 
 _Identity = tuple[int, int]
@@ -31,10 +31,10 @@ class FileWatcher:
     Args:
         path: a file, directory or pattern.
         recorded: offsets of an earlier run; ``None`` when there was none.
-        at_end: files that exist at first and have no recorded offset are read from their end on.
+        at_end: whether initially existing files without a recorded offset are read from their end on.
         max_line_bytes: maximum line length.
         ignored: files that are not followed, such as the receiver's own offset file.
-        report: is called with messages for the user.
+        report: called with messages for the user.
         monotonic_s: clock, seconds.
     """
 
@@ -49,7 +49,10 @@ class FileWatcher:
         report: Callable[[str], None],
         monotonic_s: Callable[[], float],
     ) -> None:
-        self._path, self._max_line_bytes, self._report, self._monotonic_s = path, max_line_bytes, report, monotonic_s
+        self._path = path
+        self._max_line_bytes = max_line_bytes
+        self._report = report
+        self._monotonic_s = monotonic_s
         self._ignored = frozenset(ignored)
         self._at_end = at_end and recorded is None
         # By inode: the device number may change when the machine reboots.
@@ -59,7 +62,7 @@ class FileWatcher:
         self._first = True
         #: Whether there is more to read than ``readable`` returned.
         self.is_more = False
-        # Conditions already reported.
+        # Conditions that have been reported.
         self._waiting = False
         self._refused: set[str] = set()
 
@@ -78,7 +81,7 @@ class FileWatcher:
 
     def scan(self) -> None:
         """Find new, renamed and vanished files."""
-        found: dict[_Identity, str] = {}
+        paths: dict[_Identity, str] = {}
         for path in self._paths():
             try:
                 status = Path(path).stat()
@@ -88,15 +91,15 @@ class FileWatcher:
                 self._refuse(path, error)
                 continue
             identity = (status.st_dev, status.st_ino)
-            if not stat.S_ISREG(status.st_mode) or identity in found:
+            if not stat.S_ISREG(status.st_mode) or identity in paths:
                 continue
-            found[identity] = path
+            paths[identity] = path
             file = self._files.get(identity)
             if file is None:
                 file = self._files[identity] = self._begin(path, identity)
             file.path, file.left_s = path, None
             file.see(status)
-        self._arrange(found)
+        self._arrange(paths)
         if self._first:
             self._first = False
             self._find_recorded()
@@ -105,11 +108,11 @@ class FileWatcher:
         self._report_waiting()
 
     def readable(self) -> Iterator[FollowedFile]:
-        """Yield open files with new bytes, those read longest ago first, each after its predecessor.
+        """Yield open files with new bytes, the least recently read first, each after its predecessor.
 
-        It yields no more than may be open at a time; ``is_more`` says whether there are others.
+        Yields at most as many files as may be open at a time; ``is_more`` says whether there are others.
         """
-        given, self.is_more = 0, False
+        num_yielded, self.is_more = 0, False
         files = list(self._files.values())
         for file in files:
             if file.left_s is not None and file.descriptor is not None:
@@ -120,14 +123,14 @@ class FileWatcher:
                 continue
             file.predecessor = None
             if file.has_new_bytes and self._opened(file):
-                if given == _OPEN:
+                if num_yielded == _OPEN:
                     self.is_more = True
                     return
-                given += 1
+                num_yielded += 1
                 yield file
 
     def leaving(self) -> list[FollowedFile]:
-        """Files read to their ends whose paths lead elsewhere and that have not grown for a while."""
+        """Fully read files that have left their paths and have not grown for a while."""
         now_s = self._monotonic_s()
         return [
             file
@@ -144,14 +147,14 @@ class FileWatcher:
             file.left_s = self._monotonic_s()
 
     def close_idle(self) -> None:
-        """If too many files are open, close those read to their ends, those read longest ago first."""
-        idle = [each for each in self._files.values() if each.descriptor is not None and each.left_s is None]
-        for each in idle[: max(len(idle) - _OPEN, 0)]:
-            if not each.has_new_bytes:
-                each.close()
+        """If too many files are open, close fully read ones, the least recently read first."""
+        idle = [file for file in self._files.values() if file.descriptor is not None and file.left_s is None]
+        for file in idle[: max(len(idle) - _OPEN, 0)]:
+            if not file.has_new_bytes:
+                file.close()
 
     def drop(self, file: FollowedFile) -> None:
-        """Stop following a file, and remember its offset: it may come back under another path."""
+        """Stop following a file, and remember its offset: it may reappear under another path."""
         if file.descriptor is not None and os.fstat(file.descriptor).st_nlink:
             self._recorded[file.inode] = file.position
             while len(self._recorded) > _REMEMBERED:
@@ -191,11 +194,11 @@ class FileWatcher:
                 self._report(f"{path} was replaced or rewritten: reading from the beginning")
         return FollowedFile(Position(path, inode), device)
 
-    def _arrange(self, found: dict[_Identity, str]) -> None:
-        """Find the files that left their paths, and those that took their places."""
+    def _arrange(self, paths: dict[_Identity, str]) -> None:
+        """Find files that left their paths, and their successors at these paths."""
         now_s = self._monotonic_s()
         for identity, file in list(self._files.items()):
-            if identity in found or file.left_s is not None:
+            if identity in paths or file.left_s is not None:
                 continue
             file.left_s = now_s
             if file.descriptor is None and file.has_new_bytes and not _find(file):
@@ -203,18 +206,18 @@ class FileWatcher:
                 del self._files[identity]
             elif file.descriptor is None:
                 del self._files[identity]  # it was read to its end
-        by_path = {path: self._files[identity] for identity, path in found.items()}
+        by_path = {path: self._files[identity] for identity, path in paths.items()}
         for path, file in by_path.items():
             before = self._by_path.get(path)
             if before is not None and before is not file and file.offset == 0:
                 file.predecessor = before
-        # A scan may fall between the renaming of a file and the creation of its successor.
+        # Remember files without a successor: a scan may run between a file's renaming and the creation of the next one.
         kept = {id(file) for file in self._files.values()}
         left = {path: file for path, file in self._by_path.items() if id(file) in kept}
         self._by_path = left | by_path
 
     def _find_recorded(self) -> None:
-        """Find files that were renamed since the earlier run: the rest of them is read first."""
+        """Find files that were renamed since the earlier run; their remaining bytes are read first."""
         for position in self._recorded.values():
             file = FollowedFile(position, -1)
             if not _find(file):
@@ -257,7 +260,7 @@ class FileWatcher:
     def _report_waiting(self) -> None:
         if any(file.left_s is None for file in self._files.values()):
             self._waiting = False
-        # A file that was rotated away may have a successor soon; when its folder is gone, too, something is wrong.
+        # A rotated file may get a successor soon. If its folder is gone as well, something is wrong.
         elif not self._waiting and not self._refused and not any(map(_has_folder, self._files.values())):
             self._waiting = True
             self._report(f"no file at {self._path}: waiting for one")
@@ -268,14 +271,14 @@ def _has_folder(file: FollowedFile) -> bool:
 
 
 def _find(file: FollowedFile) -> bool:
-    """Find a renamed file in its directory by its inode and open it; return whether it was found."""
+    """Find a renamed file in its directory by its inode, and open it; return whether that succeeded."""
     folder = Path(file.path).parent
     try:
         with os.scandir(folder) as entries:
             names = [entry.path for entry in entries if entry.inode() == file.inode]
     except OSError:
         return False
-    known = file.position
+    position = file.position
     for name in names:
         try:
             file.path = name
@@ -284,8 +287,8 @@ def _find(file: FollowedFile) -> bool:
         except OSError:
             continue
         assert file.descriptor is not None
-        if known.head.fits(file.descriptor) and os.fstat(file.descriptor).st_size >= known.offset:
+        if position.head.fits(file.descriptor) and os.fstat(file.descriptor).st_size >= position.offset:
             return True
         file.close()
-    file.path = known.path
+    file.path = position.path
     return False

@@ -1,7 +1,7 @@
 """``FollowedFile``: one growing file and the offset up to which it was read.
 
-Its descriptor is open only while there is something to read or to wait for. ``read`` returns a chunk; ``commit``
-advances past it once it is stored. Runs on the receiver's thread.
+Its descriptor is open only while the file has unread bytes or may still grow after it left its path. ``read`` returns
+a chunk; ``commit`` advances past it once it is stored. Runs on the receiver's thread.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from penstock_file.positions import Head, Position
 
 # Bytes read at a time, unless a line is longer.
 _CHUNK = 4 << 20
-# With a limit on the lines: at least this many bytes, and this many a line.
+# With a limit on the lines: minimum number of bytes to read, and bytes per line.
 _LEAST = 1 << 16
 _LONG_LINE = 512
 
 
 class FollowedFile:
-    """A file, identified by its inode, whatever its name.
+    """A file that is identified by its inode, not by its name.
 
     Args:
         position: the offset at which reading resumes.
@@ -28,30 +28,34 @@ class FollowedFile:
     """
 
     def __init__(self, position: Position, device: int) -> None:
-        self.path, self.device, self.inode = position.path, device, position.inode
-        self.offset, self._skipping, self._head = position.offset, position.skipping, position.head
+        self.path = position.path
+        self.device = device
+        self.inode = position.inode
+        self.offset = position.offset
+        self._skipping = position.skipping
+        self._head = position.head
         self._next = (self.offset, self._skipping, self._head)
         self.descriptor: int | None = None
-        #: Size and mtime when it was last read to its end; if they differ now, there is something to read.
+        #: Size and mtime when the file was last read to its end; if they have changed, there may be new bytes.
         self._done: tuple[int, int] | None = None
         self._seen: tuple[int, int] = (0, 0)
-        #: The file that had its path before; it is read to its end first.
+        #: The file that had this path before; it is read to its end first.
         self.predecessor: FollowedFile | None = None
-        #: How often it was found truncated or rewritten, and read from the beginning.
+        #: How often the file was truncated or rewritten, and therefore read from the beginning.
         self.restarts = 0
-        #: When its path was found to lead to another file (monotonic seconds); ``None`` while it does not.
+        #: When a scan noticed that the file left its path (monotonic seconds); ``None`` while it has not.
         self.left_s: float | None = None
 
     @property
     def position(self) -> Position:
-        """How far it was read."""
+        """The offset up to which the file was read and stored."""
         return Position(self.path, self.inode, self.offset, self._skipping, self._head)
 
     @property
     def has_new_bytes(self) -> bool:
-        """Whether the file has bytes that were not read.
+        """Whether the file has unread bytes.
 
-        A new empty file counts until it is opened, so that its bytes are read even if it is renamed at once.
+        Also true for a new empty file until it is opened, so that its bytes are read even if it is renamed at once.
         """
         return self._done != self._seen
 
@@ -60,15 +64,15 @@ class FollowedFile:
         self._seen = (status.st_size, status.st_mtime_ns)
 
     def open(self) -> None:
-        """Open the file unless it is open.
+        """Open the file, unless it is open.
 
         Raises:
-            FileNotFoundError: its path leads to another file now.
-            OSError: it cannot be opened.
+            FileNotFoundError: the path leads to another file now.
+            OSError: the file cannot be opened.
         """
         if self.descriptor is not None:
             return
-        # Non-blocking: the path may lead to a pipe by now.
+        # Non-blocking, because the path may lead to a pipe by now.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != (self.device, self.inode):
@@ -83,13 +87,13 @@ class FollowedFile:
             self.descriptor = None
 
     def begin_at_end(self, max_line_bytes: int) -> None:
-        """Skip to the last newline, so that the line being written is read as a whole."""
+        """Skip to the last newline, so that a line that is just being written is read as a whole."""
         assert self.descriptor is not None
         size = os.fstat(self.descriptor).st_size
         start = max(size - max_line_bytes - 2, 0)
         tail = os.pread(self.descriptor, size - start, start)
         self.offset = start + tail.rfind(b"\n") + 1
-        # Inside a line that is too long.
+        # The offset is inside a line that is too long.
         self._skipping = start > 0 and b"\n" not in tail
         self._head = self._head.grown(self.descriptor, self.offset)
 
@@ -98,8 +102,8 @@ class FollowedFile:
 
         Args:
             rules: which lines are accepted.
-            max_lines: ``None``: no limit.
-            is_end: nothing will be appended: the remaining bytes are a line.
+            max_lines: maximum number of lines; ``None``: no limit.
+            is_end: whether nothing will be appended; the remaining bytes are then a line.
 
         Returns:
             The lines; ``None`` when there are none.
@@ -107,9 +111,11 @@ class FollowedFile:
         assert self.descriptor is not None
         self.see(os.fstat(self.descriptor))
         chunk, whole = self._cut(self.descriptor, rules, max_lines, is_end=is_end)
-        # Checked after reading, so that a rewrite before or while reading is noticed.
+        # Checked after reading, so that a rewrite before or during the read is noticed.
         if not self._is_unchanged(self.descriptor):
-            self.offset, self._skipping, self._head = 0, False, Head()
+            self.offset = 0
+            self._skipping = False
+            self._head = Head()
             self.restarts += 1
             chunk, whole = self._cut(self.descriptor, rules, max_lines, is_end=is_end)
         if whole:
@@ -120,13 +126,13 @@ class FollowedFile:
         return chunk
 
     def commit(self) -> None:
-        """Advance past the last chunk: it is stored."""
+        """Advance past the last chunk, which has been stored."""
         self.offset, self._skipping, self._head = self._next
 
     def _cut(
         self, descriptor: int, rules: LineRules, max_lines: int | None, *, is_end: bool
     ) -> tuple[LineChunk | None, bool]:
-        """Read and cut lines; return them, and whether no more lines can be cut from the file now."""
+        """Read and cut lines; return them, and whether the file has no more whole lines now."""
         wanted = _CHUNK if max_lines is None else min(_CHUNK, max(_LEAST, max_lines * _LONG_LINE))
         while True:
             data = os.pread(descriptor, wanted, self.offset)

@@ -1,4 +1,4 @@
-"""``LineChunk``: whole lines cut from the bytes of a growing file, and how many bytes they take. Pure."""
+"""``LineChunk``: whole lines cut from the bytes of a growing file, and their length in bytes. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LineChunk:
     Attributes:
         column: the lines, a StringArray; ``None`` for none.
         num_bytes: bytes consumed.
-        skipping: whether they end inside a line that is too long, the rest of which is to be skipped.
+        skipping: whether they end inside a line that is too long, whose remaining bytes must be skipped.
         too_long: lines dropped for their length.
         not_utf8: lines that were not UTF-8.
     """
@@ -29,7 +29,7 @@ class LineChunk:
 
     @property
     def num_lines(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return 0 if self.column is None else len(self.column)
 
 
@@ -41,9 +41,9 @@ def cut(
     Args:
         data: the next bytes of the file.
         rules: which lines are accepted.
-        skipping: the data begins inside a line that is to be skipped.
-        is_end: nothing will follow: the remaining bytes are a line, unless there are none.
-        max_lines: ``None``: no limit.
+        skipping: whether the data begins inside a line that must be skipped.
+        is_end: whether the data is complete; its remaining bytes are then a line, unless there are none.
+        max_lines: maximum number of lines; ``None``: no limit.
 
     Returns:
         The lines; ``None`` when the first line is not complete yet.
@@ -59,7 +59,7 @@ def cut(
     if end == begin and is_end and len(data) > begin:
         end = len(data)
     if end == begin:
-        # The last byte may be a carriage return, which does not count: only one byte more proves the line too long.
+        # The last byte may be a carriage return, which does not count. One more byte proves that the line is too long.
         if len(data) - begin > rules.max_line_bytes + 1:
             return LineChunk(None, len(data), skipping=True, too_long=1)
         return LineChunk(None, begin) if begin else None

@@ -1,7 +1,7 @@
 """``Lister``: the thread on which a file stream lists its directory.
 
-``ask`` runs on the generator's thread and returns in time, however long a listing takes. What a slow listing finds goes
-to a later batch.
+``ask`` runs on the generator's thread and returns in time, however long a listing takes. The files of a slow listing
+go to a later batch.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-# How long stop waits for the thread; it does not wait for a file system that hangs.
+# How long ``stop`` waits for the thread, whose file system may hang.
 _JOIN_S = 2.0
 
 
 class Lister:
-    """Lists when asked.
+    """Runs listings on request.
 
     Args:
         name: thread name.
-        look: lists once; its error is raised by the ``ask`` that waits for it.
+        look: lists once; an ``ask`` that waits for it raises its error.
     """
 
     def __init__(self, name: str, look: Callable[[], None]) -> None:
@@ -38,7 +38,7 @@ class Lister:
         """Request a listing and wait for it; return whether it ended within the timeout.
 
         Raises:
-            Exception: what ``look`` raised.
+            Exception: the error of ``look``.
         """
         with self._changed:
             self._asked += 1
@@ -52,7 +52,7 @@ class Lister:
             return True
 
     def stop(self) -> None:
-        """End the thread. Idempotent, also before the start."""
+        """End the thread. Idempotent; may be called before ``start``."""
         self.stopped.set()
         with self._changed:
             self._changed.notify_all()
@@ -72,5 +72,6 @@ class Lister:
             except Exception as caught:
                 error = caught
             with self._changed:
-                self._answered, self._error = ticket, error
+                self._answered = ticket
+                self._error = error
                 self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""File pieces: which bytes of which file a task reads. Splits large files and packs small ones. Pure."""
+"""File pieces: the parts of files that tasks read. Splits large files and packs small ones. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock_file.file_version import FileVersion
 
 #: Maximum size of a partition, unless a file that cannot be split is larger.
 MAX_PARTITION_BYTES = 64 << 20
-# Less is not worth a task.
+# A smaller partition is not worth a task.
 _MIN_PARTITION_BYTES = 4 << 20
 # Opening a file costs as much as reading this many bytes.
 _OPEN_BYTES = 1 << 20
-# A last piece up to this much longer is better than one more piece.
+# The last piece may be longer by this factor, to avoid one more piece.
 _SLACK = 1.1
 
 
@@ -25,7 +25,7 @@ class FilePiece:
     """A part of a version of a file.
 
     Attributes:
-        number: unique in its batch.
+        number: number of the piece, unique in its batch.
         path: path in its file system.
         start: first byte.
         stop: offset after the last byte; a line belongs to the piece in which it begins.
@@ -40,11 +40,11 @@ class FilePiece:
 
 
 def codec_of(path: str) -> str | None:
-    """The compression that a file name's ending says; ``None`` for none."""
+    """The compression according to the file name's ending; ``None`` for none."""
     try:
         name: str = pa.Codec.detect(path).name
     except (TypeError, ValueError):
-        return None  # what it raises for an ending that it does not know
+        return None  # pyarrow does not know the ending
     return name
 
 
@@ -53,8 +53,8 @@ def partitions(versions: Sequence[FileVersion], unit: int | None, parallelism: i
 
     Args:
         versions: the files.
-        unit: files may be split at multiples of this many bytes; ``None``: nowhere.
-        parallelism: number of tasks that can run at a time; files are split further to occupy them.
+        unit: files may be split at multiples of this many bytes; ``None``: they may not be split.
+        parallelism: number of tasks that can run at a time; files are split further to use all of them.
     """
     total = sum(version.size + _OPEN_BYTES for version in versions)
     max_bytes = min(MAX_PARTITION_BYTES, max(_MIN_PARTITION_BYTES, -(-total // max(parallelism, 1))))
@@ -68,7 +68,7 @@ def partitions(versions: Sequence[FileVersion], unit: int | None, parallelism: i
 
 def _ranges(version: FileVersion, unit: int | None, max_bytes: int) -> Iterator[tuple[int, int]]:
     size = version.size
-    # A file that is not a multiple of the unit has one reader, which reports that once.
+    # A file whose size is not a multiple of the unit is not split, so that one reader reports the error once.
     if unit is None or size <= max_bytes * _SLACK or size % unit or codec_of(version.path) is not None:
         yield 0, size
         return

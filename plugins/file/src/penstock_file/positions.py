@@ -1,7 +1,7 @@
-"""Positions: how far files were read, and the offset file that saves this across relaunches of the receiver.
+"""Positions: the offsets up to which files were read, and the offset file that saves them for a relaunched receiver.
 
-A position identifies its file by inode and by a digest of its first bytes: a path may lead to another file by now, and
-an inode may have been reused.
+A position identifies its file by inode and by a digest of its first bytes, because a path may lead to another file by
+now, and an inode may have been reused.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _HEAD_BYTES = 256
 
 @frozen
 class Head:
-    """Identifies a file whose inode may have been reused.
+    """The first bytes of a file, which identify it even if its inode has been reused.
 
     Attributes:
         length: number of first bytes.
-        digest: SHA-256 of them.
+        digest: their SHA-256.
     """
 
     length: int = 0
@@ -39,7 +39,7 @@ class Head:
         return self == _head(descriptor, self.length)
 
     def grown(self, descriptor: int, offset: int) -> Head:
-        """Return the head of the file after it was read up to an offset: longer, if it was short."""
+        """Return the head after the file was read up to an offset: a short head becomes longer."""
         length = min(offset, _HEAD_BYTES)
         return self if length <= self.length else _head(descriptor, length)
 
@@ -53,14 +53,14 @@ def _head(descriptor: int, length: int) -> Head:
 
 @frozen
 class Position:
-    """How far a file was read.
+    """The offset up to which a file was read.
 
     Attributes:
         path: the last known path.
         inode: inode number.
-        offset: bytes before it were read and stored.
-        skipping: whether the offset is inside a line that is to be skipped.
-        head: identifies the file.
+        offset: bytes before it have been read and stored.
+        skipping: whether the offset is inside a line that must be skipped.
+        head: the first bytes, which identify the file.
     """
 
     path: str
@@ -74,8 +74,8 @@ def load(offset_file: str) -> list[Position] | None:
     """Load the saved positions; ``None`` when the offset file does not exist.
 
     Raises:
-        ValueError: the file holds something else.
-        OSError: it cannot be read.
+        ValueError: the file does not contain offsets.
+        OSError: the file cannot be read.
     """
     try:
         text = Path(offset_file).read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def save(offset_file: str, positions: Sequence[Position]) -> None:
     """Save positions atomically.
 
     Raises:
-        OSError: the file cannot be written; the positions saved before are still there.
+        OSError: the file cannot be written; it still contains the previous positions.
     """
     with atomic_write(Path(offset_file), sync=True) as unfinished:
         unfinished.write_text(json.dumps({"files": unstructure(list(positions))}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""``ReadPieces``: the partition function of a batch's tasks, from references to file pieces to records or columns."""
+"""``ReadPieces``: the partition function of a batch's tasks, which turns file pieces into records or columns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ReadPieces:
 
     Attributes:
         filesystem: the file system of the paths.
-        reader: makes records of bytes.
+        reader: converts bytes to records.
         counts: counts the records of each piece.
-        batch_time_ms: the batch.
+        batch_time_ms: the batch time.
     """
 
     filesystem: fs.FileSystem
@@ -58,7 +58,7 @@ class ReadPieces:
             with FileBytes(self.filesystem, piece) as data:
                 for run in read(data, piece):
                     count += len(run)
-                    # Counted before the yield: a consumer that stops here never resumes the generator.
+                    # Count before the yield, because a consumer that stops here never resumes the generator.
                     self.counts.add({self.batch_time_ms: {piece.number: count}})
                     yield run
         except (OSError, pa.ArrowException) as error:

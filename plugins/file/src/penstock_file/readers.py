@@ -1,8 +1,8 @@
-r"""Readers: from the bytes of a file to records, several at a time, in the tasks of a batch.
+r"""Readers: convert the bytes of a file to records, several at a time, in the tasks of a batch.
 
-They hold a chunk of a file and the current line. A line ends at ``\n``, ``\r\n`` or ``\r``, as in Hadoop's reader; the
-remaining bytes at the end of the file are a line, unless there are none. A UTF-8 byte order mark at the beginning of
-the file is skipped. Malformed UTF-8 becomes U+FFFD.
+In memory they have a chunk of a file and the current line. A line ends at ``\n``, ``\r\n`` or ``\r``, as in Hadoop's
+reader. The remaining bytes at the end of the file are a line, unless there are none. A UTF-8 byte order mark at the
+beginning of the file is skipped. Malformed UTF-8 becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
 
-# The allocator maps larger chunks again for each read, which is three times as slow.
+# The allocator maps larger chunks anew for each read, which is three times as slow.
 _CHUNK = 1 << 18
 # Bytes read at a time after the end of a piece to find the end of its last line.
 _TAIL = 1 << 16
@@ -35,7 +35,7 @@ class Reader(Protocol):
 
     @property
     def unit(self) -> int | None:
-        """Files may be split at multiples of this many bytes; ``None``: nowhere."""
+        """Files may be split at multiples of this many bytes; ``None``: they may not be split."""
         ...
 
     @property
@@ -159,7 +159,7 @@ class ProgramReader:
                 records = iter(self.read(file))
                 for record in records:
                     yield (record,)
-                # An exhausted iterator stays so, unless a StopIteration in user code only looked like its end.
+                # If the iterator continues, it was not exhausted: the StopIteration came from user code.
                 if next(records, _END) is not _END:
                     raise RuntimeError("user code raised StopIteration")
         except StopIteration as error:
@@ -195,7 +195,7 @@ def line_blocks(read: Callable[[int], bytes], start: int, stop: int, chunk: int)
     else:
         before = read(1)
         after_return = before == b"\r"
-        # The range begins inside a line of the range before.
+        # The range begins inside a line that belongs to the previous range.
         while before not in b"\r\n":
             data = read(min(chunk, left)) if left > 0 else b""
             if not data:
@@ -250,7 +250,7 @@ def _unified(block: bytes) -> bytes:
 def decoded_lines(block: bytes) -> list[str]:
     """Split bytes that end with a line ending."""
     block = _unified(block)
-    # Decoded at once: in UTF-8 no other character contains a newline's byte, not even malformed.
+    # Decode before splitting: in UTF-8 no other character contains the byte of a newline, not even a malformed one.
     lines = block.decode("utf-8", "replace").split("\n")
     lines.pop()
     return lines

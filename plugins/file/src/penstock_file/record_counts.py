@@ -1,7 +1,7 @@
-"""``RecordCounts``: how many records each batch read from its files, reported by tasks through an accumulator.
+"""``RecordCounts``: the number of records that each batch read from its files, reported through an accumulator.
 
-A piece that is read twice, by two outputs or by a second task attempt, counts once. There is one accumulator for each
-stream and not for each batch, because PySpark never frees one. Any thread.
+A piece that is read twice, by two outputs or by a second task attempt, counts once. There is one accumulator per
+stream and not per batch, because PySpark never frees an accumulator. Thread-safe.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class RecordCounts:
         self._lock = threading.Lock()
 
     def open(self, batch_time_ms: int) -> None:
-        """Start to count a batch."""
+        """Start counting the records of a batch."""
         with self._lock:
             self._batches[batch_time_ms] = {}
 
     def merge(self, counts: Counts) -> None:
-        """Add what a task has counted; batches that are not open are ignored."""
+        """Add the counts of a task; batches that are not open are ignored."""
         with self._lock:
             for batch_time_ms, pieces in counts.items():
                 if (batch := self._batches.get(batch_time_ms)) is not None:
@@ -49,12 +49,12 @@ class RecordCounts:
 
     def accumulator(self, sc: SparkContext) -> Accumulator[Any]:
         """Create the accumulator to which tasks add their counts."""
-        # Not derived from AccumulatorParam: importing the plugin must not import PySpark.
+        # ``_MergeCounts`` is not derived from AccumulatorParam, because importing the plugin must not import PySpark.
         return sc.accumulator(self, cast("AccumulatorParam[Any]", _MergeCounts()))
 
 
 class _MergeCounts:
-    """How PySpark adds up: into RecordCounts on the driver, into a dict in a task."""
+    """The accumulator's addition: into RecordCounts on the driver, into a dict in a task."""
 
     def zero(self, _value: Any) -> Counts:
         return {}
@@ -69,6 +69,6 @@ class _MergeCounts:
 
 
 def _merge(into: dict[int, int], pieces: dict[int, int]) -> None:
-    # A task attempt that did not finish has read fewer.
+    # An unfinished task attempt has read fewer records.
     for number, count in pieces.items():
         into[number] = max(into.get(number, 0), count)

@@ -1,4 +1,4 @@
-"""Rate control for Penstock: the estimators, and the listener that sets receivers' rates by them."""
+"""Rate control for Penstock: the estimators, and the listener that sets the receivers' rates."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The cost of a batch: a fixed time and a time for each record, learned from batches.
+"""The cost of a batch: a fixed time and a time per record, learned from batches.
 
 It fits a line by recursive least squares with forgetting. An outlier is clipped; a second outlier in a row on the same
 side means that the cost has changed, and earlier batches then count little.
@@ -10,10 +10,10 @@ from attrs import evolve, frozen
 
 # Weight of a batch relative to the next one.
 _MEMORY = 0.9
-# The same after the cost has changed.
+# Weight of earlier batches after the cost has changed.
 _MEMORY_OF_A_CHANGE = 0.02
-# The last fixed time counts as a batch without records, with this weight relative to all batches, limited to the second
-# value: batches that hardly vary cannot separate the fixed time from the time for each record.
+# The last fixed time counts as a batch without records, with this weight relative to all batches and at most the second
+# value. Reason: batches that hardly vary cannot separate the fixed time from the time per record.
 _TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
 # Relative deviations from the line: initial, minimum, and the multiple that makes a batch an outlier.
 _FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
@@ -22,11 +22,11 @@ _OUTLYING = 4.0
 
 @frozen
 class BatchCost:
-    """The fitted line, and how far batches deviate from it.
+    """The fitted line, and the deviation of batches from it.
 
     Attributes:
         fixed_ms: time of a batch without records.
-        record_ms: time for each record; 0 before the first batch.
+        record_ms: time per record; 0 before the first batch.
         deviation: mean relative deviation.
         outliers: consecutive outliers above the line; negative: below it.
     """
@@ -50,7 +50,7 @@ class BatchCost:
         """Learn from a batch. Both numbers are above zero.
 
         Returns:
-            The cost after the batch, and whether it has changed: the batch is the second outlier in a row on one side.
+            The updated cost, and whether the cost has changed: the batch is the second outlier in a row on one side.
         """
         if not self.weight:
             return self._add(records, float(took_ms), _MEMORY), False
@@ -89,13 +89,13 @@ class BatchCost:
         return min(_TRUST_IN_FIXED * self.weight, _MOST_TRUST)
 
     def _determinant(self) -> float:
-        # Above zero: the trust alone exceeds any rounding error.
+        # Always above zero: the trust alone exceeds any rounding error.
         return (self.weight + self._trust()) * self.nn - self.n * self.n
 
     def _fit(self) -> BatchCost:
         weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms
         fixed = (self.nn * t - self.n * self.nt) / self._determinant()
-        # The fixed time is not negative, and a record takes some time.
+        # The fixed time must not be negative, and a record must take some time.
         fixed_ms = min(max(fixed, 0.0), t / weight * 0.99)
         record_ms = max((self.nt - fixed_ms * self.n) / self.nn, 0.01 * t / weight * self.n / self.nn)
         return evolve(self, fixed_ms=fixed_ms, record_ms=record_ms)

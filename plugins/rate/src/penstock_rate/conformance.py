@@ -36,10 +36,12 @@ class FixedSuite(RateEstimatorSuite):
 
 
 class RateControllerSuite(ListenerSuite):
-    """The controllers of all receiver streams."""
+    """The rate controllers of all receiver streams."""
 
     name = "rate"
 
     def make(self, context: ListenerContext) -> ListenerProbe:
-        made = controllers(context)
-        return ListenerProbe(made, lambda: {"rates": [each.last_rate for each in made]})
+        rate_controllers = controllers(context)
+        return ListenerProbe(
+            rate_controllers, lambda: {"rates": [controller.last_rate for controller in rate_controllers]}
+        )

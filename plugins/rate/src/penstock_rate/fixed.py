@@ -23,7 +23,7 @@ class FixedRateEstimator(RateEstimator):
         batch_interval_ms: must be above zero.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the batch interval is not above zero.
     """
 
     reason = "as configured"

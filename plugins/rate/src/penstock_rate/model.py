@@ -1,8 +1,8 @@
 """The estimator ``model``: learns the cost of a batch and aims at batches that take a share of the interval.
 
-The rest is headroom: the more batches lately exceeded the expected time, the more. The estimator starts low and raises
-the rate in bounded steps. From the rates it gave it knows whether the rate or the input limited a batch; in the latter
-case it hardly lowers the rate. While batches queue it aims lower.
+The rest of the interval is headroom, which grows with recent overruns. The estimator starts low and raises the rate in
+bounded steps. It remembers its rates and so knows whether the rate or the input limited a batch; if the input did, it
+hardly lowers the rate. While batches queue, it aims lower.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from penstock import RateEstimator
 from penstock_rate.batch_cost import BatchCost
 from penstock_rate.options import checked_interval_ms, positive
 
-# The rate was the limit when a batch has this share of the records that it admitted.
+# The rate was the limit if a batch has at least this share of the records that the rate admitted.
 _BINDING = 0.9
-# A batch has at most this many times the admitted records: unused permits are kept for a while.
+# A batch has at most this multiple of the admitted records: unused permits remain valid for a while.
 _MOST_ADMITTED = 4.0
-# Growth of the rate: minimum and maximum step while the rate is the limit (in between, as far as a cost that grows with
-# the square of the records would fit), and the step while the input is the limit.
+# Growth factor of the rate per step: minimum and maximum while the rate is the limit, and the factor while the input is
+# the limit. Between minimum and maximum, the step assumes a cost that grows with the square of the records.
 _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.5, 10.0, 1.1
-# Minimum and maximum of the share if no option sets it, and the headroom as a multiple of the excess.
+# Minimum and maximum share of the interval if no option sets it, and the headroom as a multiple of the excess.
 _LEAST_SHARE, _MOST_SHARE, _HEADROOM = 0.85, 0.95, 1.3
 # Decay of the excess with each batch, and its maximum, assumed before the first batch.
 _EXCESS_LASTS, _MOST_EXCESS = 0.95, 0.2
 # Decay of the shortfall with each batch.
 _SHORTFALL_LASTS = 0.8
-# However high the fixed cost is, records get at least this part of the rest of the interval, relative to the share, and
-# at least this part of the interval.
+# However high the fixed cost is, the records get at least this part of the remaining interval, relative to the share,
+# and at least this part of the whole interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
-# A delay is made up for in this many intervals, by batches that use at least this part of the time for records.
+# Intervals in which a delay is reduced to zero, and the minimum part of the time for records meanwhile.
 _DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.1
-# Maximum queued batches that are considered.
+# Maximum number of queued batches to consider.
 _WAITING = 20
-# Records of the first batches, unless the option says otherwise.
+# Records of the first batches, unless the option sets the first rate.
 _FIRST_RECORDS = 2
-# The last batch is measured, the fitted line is not: the rate is at least this part of the last batch's, in proportion
-# to the time aimed at.
+# Lower bound from the last batch, which is measured and not fitted: the rate is at least this part of the last batch's
+# rate, scaled to the target time.
 _LEAST_OF_PROPORTION = 0.25
-# Decay of the proven number of records with each batch: the capacity may have fallen since.
+# Decay of the proven number of records with each batch, because the capacity may have fallen since.
 _PROVEN_LASTS = 0.9
-# Maximum number of saved rates, which queued batches need.
+# Maximum number of remembered rates; queued batches were admitted at earlier rates.
 _RATES = 128
 _HIGHEST = 1e15
 
@@ -83,9 +83,9 @@ class ModelState:
         cost: the learned cost.
         proven: decaying maximum of the records per interval that a batch has proven to be possible.
         excess: decaying maximum by which batches exceeded, or may exceed, the expected time of the admitted records,
-            relative to it.
-        shortfall: decaying sum of the records that batches had less than was admitted, relative to that; below zero
-            after batches that had more.
+            as a share of that time.
+        shortfall: decaying sum of the records that batches had less than admitted, as a share of the admitted records;
+            negative after batches with more.
         rates: the last estimates with their times, oldest first.
     """
 
@@ -99,7 +99,7 @@ class ModelState:
     rates: tuple[tuple[int, float], ...] = ()
 
     def admitted(self, batch_time: int, interval: int) -> float:
-        """Return the records that the rates admitted into the batch of a time."""
+        """Return the number of records that the rates admitted into a batch."""
         until, since, admitted = batch_time, batch_time - interval, 0.0
         for start, rate in reversed(self.rates):
             if start < until:
@@ -120,7 +120,7 @@ class Batch:
         records: number of its records.
         took_ms: processing delay.
         waited_ms: scheduling delay.
-        admitted: records that the rates in force admitted into it.
+        admitted: records that the rates of that time admitted into it.
     """
 
     time: int
@@ -132,11 +132,11 @@ class Batch:
 
 @frozen
 class Aim:
-    """The time that a batch is to take.
+    """The target time of a batch.
 
     Attributes:
         total_ms: the whole time.
-        records_ms: the part of it for records; the rest is the fixed cost.
+        records_ms: the part of it for records; the remaining time is the fixed cost.
         late_ms: expected delay of the first batch that a new rate affects.
     """
 
@@ -149,14 +149,14 @@ def observe(state: ModelState, batch: Batch, interval: int) -> tuple[ModelState,
     """Learn from a batch.
 
     Returns:
-        The state after it, and whether the cost of batches has changed.
+        The updated state, and whether the cost of batches has changed.
     """
     expected_ms = state.cost.predict_ms(min(batch.records, batch.admitted))
     cost, changed = state.cost.learn(batch.records, batch.took_ms)
     excess, shortfall = state.excess, state.shortfall
     if expected_ms and not changed and not cost.outliers:
-        # The limiter keeps permits that the input has not used: the next batch may have that many more records. A
-        # block that falls into the next batch leaves none: the surplus of one batch offsets the shortfall of another.
+        # The limiter keeps unused permits, so the next batch may exceed its admitted records by that number. A block
+        # that falls into the next batch leaves no permits: one batch's surplus offsets the other's shortfall.
         missing = 1 - batch.records / batch.admitted
         shortfall = min(max(_SHORTFALL_LASTS * shortfall + missing, -_MOST_EXCESS), _MOST_EXCESS)
         latest = max(batch.took_ms / expected_ms - 1, min(missing, shortfall))
@@ -167,15 +167,15 @@ def observe(state: ModelState, batch: Batch, interval: int) -> tuple[ModelState,
 
 
 def share_of(state: ModelState, configured: float | None) -> float:
-    """Return the share of the interval that a batch is to take: the configured one, or less with noise."""
+    """Return the target share of the interval: the configured one, or by default less with noise."""
     return configured or min(max(1 / (1 + _HEADROOM * state.excess), _LEAST_SHARE), _MOST_SHARE)
 
 
 def aim(state: ModelState, batch: Batch, share: float, interval: int) -> Aim:
-    """Choose the time that a batch is to take; less than the share while batches are late."""
+    """Choose the target time of a batch, which is less than the share while batches are late."""
     fixed_ms = state.cost.fixed_ms
     rest_ms = interval - fixed_ms
-    # What the fixed cost leaves of the share, or, if that is little, a part of what it leaves of the interval.
+    # The share less the fixed cost; or, if that is little, a part of the interval less the fixed cost.
     room_ms = max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
     late_ms = _expected_delay_ms(state, batch, interval)
     records_ms = max(room_ms - late_ms / _DRAIN_INTERVALS, _LEAST_AIM * room_ms)
@@ -183,7 +183,7 @@ def aim(state: ModelState, batch: Batch, share: float, interval: int) -> Aim:
 
 
 def _expected_delay_ms(state: ModelState, batch: Batch, interval: int) -> float:
-    """Return the expected delay of the first batch that a new rate affects, after the queued ones."""
+    """Return the expected delay of the first batch that a new rate affects: the first after the queued ones."""
     cost, filled = state.cost, min(batch.records / batch.admitted, 1.0)
     # An outlier may be the first of several slow batches.
     slowdown = batch.took_ms / cost.predict_ms(batch.records) if cost.outliers > 0 else 1.0
@@ -196,17 +196,17 @@ def _expected_delay_ms(state: ModelState, batch: Batch, interval: int) -> float:
 
 
 def limit(state: ModelState, batch: Batch, target: Aim, kept: float, interval: int) -> tuple[float, str]:
-    """Turn an aim into a rate within a safe step.
+    """Turn a target time into a rate within a safe step.
 
     Args:
         state: the state after the batch.
         batch: the last batch.
-        target: the time that a batch is to take.
-        kept: the last rate, adjusted to the present share: the lowest while the input is the limit.
+        target: the target time of a batch.
+        kept: the last rate, adjusted to the current share; the lower bound while the input is the limit.
         interval: the batch interval, ms.
 
     Returns:
-        The rate, records/s, and why it is less than the aim allows; empty if it is not.
+        The rate, records/s, and why it is less than the target time allows; empty if it is not.
     """
     proportional = _LEAST_OF_PROPORTION * batch.records * target.total_ms / batch.took_ms
     fits = max(target.records_ms / state.cost.record_ms, proportional)
@@ -219,14 +219,14 @@ def limit(state: ModelState, batch: Batch, target: Aim, kept: float, interval: i
 
 
 class ModelRateEstimator(RateEstimator):
-    """Answers with the rate at which a batch takes the wanted share of the interval.
+    """Estimates the rate at which a batch takes the target share of the interval.
 
     Args:
         options: share, first rate and lower bound.
         batch_interval_ms: must be above zero.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the batch interval is not above zero.
     """
 
     state: ModelState
@@ -251,7 +251,7 @@ class ModelRateEstimator(RateEstimator):
             return None
         waited_ms = max(schedulingDelay, 0)
         admitted = before.admitted(time - processingDelay - waited_ms, interval)
-        # An implausible count is limited to what was admitted.
+        # Limit an implausible count to a multiple of the admitted records.
         records = max(min(numElements, int(_MOST_ADMITTED * admitted)), 1)
         batch = Batch(time, records, processingDelay, waited_ms, admitted)
         state, changed = observe(before, batch, interval)

@@ -23,7 +23,7 @@ def checked_interval_ms(batch_interval_ms: int) -> int:
     """Return a valid batch interval.
 
     Raises:
-        ValueError: it is zero or negative.
+        ValueError: the interval is zero or negative.
     """
     if batch_interval_ms <= 0:
         raise ValueError(f"the batch interval must be greater than zero, not {batch_interval_ms!r} ms")

@@ -1,6 +1,6 @@
-"""The estimator ``pid``: Spark's own, number for number.
+"""The estimator ``pid``: Spark's own, with the same results to the last bit.
 
-It aims at batches that take the whole interval, knows no fixed cost, and never goes below ``minRate``.
+It aims at batches that take the whole interval, has no notion of a fixed cost, and never goes below ``minRate``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PIDOptions:
 
 @define
 class PIDState:
-    """What ``pid`` remembers.
+    """The state of ``pid``.
 
     Attributes:
         time: end of the last batch that was used, ms; -1 before the first.
@@ -45,17 +45,17 @@ class PIDState:
 
 
 class PIDRateEstimator(RateEstimator):
-    """Answers with the rate at which the last batch was processed, less a part of what is waiting.
+    """Estimates the rate from the last batch's processing rate, less a part of the waiting records.
 
-    It ignores a batch that says nothing about the capacity. It has no initial rate, as in Spark: until the second batch
-    receivers are unlimited.
+    It ignores a batch that says nothing about the capacity. As in Spark it has no initial rate: receivers are unlimited
+    until the second batch.
 
     Args:
         options: gains and lower bound.
         batch_interval_ms: must be above zero.
 
     Raises:
-        ValueError: it is not.
+        ValueError: the batch interval is not above zero.
     """
 
     state: PIDState
@@ -71,7 +71,7 @@ class PIDRateEstimator(RateEstimator):
         if time <= state.time or numElements <= 0 or processingDelay <= 0:
             self.reason = "batch ignored: no records, no duration, or not later than the last"
             return None
-        # Spark's order of operations, so that the results are equal to the last bit.
+        # Same order of operations as Spark, so that the results are equal to the last bit.
         processing_rate = numElements / processingDelay * 1000
         if state.time == -1:
             self.state = PIDState(time, processing_rate, 0.0)

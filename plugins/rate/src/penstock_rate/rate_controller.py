@@ -1,4 +1,4 @@
-"""``RateController``: turns what each batch took into the rate limit of a receiver stream."""
+"""``RateController``: sets the rate limit of a receiver stream from the delays of its batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RateController:
     Args:
         context: sets the rate.
         stream_id: the receiver stream's id.
-        estimator: says the rate.
+        estimator: estimates the rate.
     """
 
     never_drop = True
@@ -25,7 +25,7 @@ class RateController:
         self._context = context
         self._stream_id = stream_id
         self.estimator = estimator
-        #: The rate that was published last, records/s; ``None`` before the first.
+        #: The last published rate, records/s; ``None`` before the first.
         self.last_rate: float | None = None
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
@@ -37,12 +37,12 @@ class RateController:
         if start is None or end is None or took is None or stream is None or not info.succeeded:
             return
         records = stream.numRecords
-        # From the batch time: late generation counts as delay. A clock that was set back makes no batch early.
+        # From the batch time, so that late generation counts as delay. ``max`` covers a clock that was set back.
         waited = max(start - info.batchTime, 0)
         rate = self.estimator.compute(end, records, took, waited)
         if rate is None:
             return
-        # A batch without records says nothing about the capacity: it does not lower the rate.
+        # A batch without records says nothing about the capacity, so it does not lower the rate.
         if records <= 0 and self.last_rate is not None and rate < self.last_rate:
             return
         self.last_rate = rate
@@ -68,13 +68,13 @@ def controllers(context: ListenerContext) -> list[RateController]:
         ConfigurationError: an option of the estimator is invalid.
         PluginError: the estimator cannot be created.
     """
-    made = []
+    rate_controllers = []
     for stream in context.receiver_streams:
         estimator = context.rate_estimator(stream.stream_id)
         if estimator is None:
             return []
-        made.append(RateController(context, stream.stream_id, estimator))
+        rate_controllers.append(RateController(context, stream.stream_id, estimator))
         first = estimator.initial_rate
         if first is not None and first != context.rate_limit(stream.stream_id):
             context.set_rate(stream.stream_id, first)
-    return made
+    return rate_controllers

@@ -1,4 +1,4 @@
-"""Receivers that read from a TCP server: lines of text, length-prefixed frames, and records made by a converter."""
+"""Receivers that read lines of text, length-prefixed frames, or a converter's records from a TCP server."""
 
 from __future__ import annotations
 

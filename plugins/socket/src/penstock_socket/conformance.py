@@ -16,7 +16,6 @@ class LineFeeder(TcpFeeder):
     """Serves lines to a receiver with a limit."""
 
     def oversize(self) -> tuple[Any, str]:
-        """A line above the limit, which is dropped."""
         return "x" * (_LIMIT + 1), "dropped"
 
 
@@ -26,31 +25,27 @@ class FrameFeeder(TcpFeeder):
     terminator = b""
 
     def encode(self, record: Any) -> bytes:
-        """The length of the frame, and its bytes."""
         return struct.pack(">i", len(record)) + bytes(record)
 
     def sample(self, rng: random.Random, count: int) -> list[bytes]:
-        """Short frames."""
         return [f"{index} {rng.getrandbits(32):x}".encode() for index in range(count)]
 
     def odd_records(self) -> list[bytes]:
-        """Frames of any bytes."""
         return [b"", b"\0", b"\r\n", b"\xff\xfe", b"\0\0\0\1", bytes(range(256)) * 400]
 
     def large(self, rng: random.Random, count: int) -> list[bytes]:
-        """Long frames."""
-        return [each + bytes(20_000) for each in self.sample(rng, count)]
+        return [record + bytes(20_000) for record in self.sample(rng, count)]
 
     def oversize(self) -> tuple[Any, str]:
-        """A frame above the limit, after which the receiver connects again."""
+        # After a frame above the limit, the receiver connects again.
         return bytes(_LIMIT + 1), "error"
 
-    # Every frame is a record; a wrong length is no record but the end of the stream.
+    # Every frame is a record. A wrong length is not a bad record: it ends the stream.
     put_bad = Feeder.put_bad
 
 
 class ConverterFeeder(TcpFeeder):
-    """Serves lines to a converter, which decides itself what to do with a bad one."""
+    """Serves lines to a converter, which handles bad lines itself."""
 
     put_bad = Feeder.put_bad
 

@@ -1,7 +1,7 @@
-"""``Connection``: one outgoing TCP connection whose every wait can be interrupted by another thread.
+"""``Connection``: one outgoing TCP connection. Another thread can interrupt every wait.
 
-Everything runs on the receiver's thread, except ``interrupt``, which any thread may call. The host name is resolved on
-a short-lived daemon thread, because ``getaddrinfo`` cannot be interrupted.
+All methods run on the receiver's thread, except ``interrupt``, which any thread may call. A short-lived daemon thread
+resolves the host name, because ``getaddrinfo`` cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ class Connection:
 
     Args:
         host: name or address.
-        timeout_s: limits resolving the name, and connecting to each of its addresses.
+        timeout_s: timeout for resolving the name, and for connecting to each of its addresses.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
-        self._host, self._port, self._timeout_s = host, port, timeout_s
+        self._host = host
+        self._port = port
+        self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
-        # A byte sent from one to the other ends a wait in poll.
+        # A byte sent from one socket to the other ends a wait in poll.
         self._wake_receiver, self._wake_sender = socket.socketpair()
         # The resolved addresses, or the error that ends the wait for them.
         self._answers: queue.SimpleQueue[_Addresses | BaseException] = queue.SimpleQueue()
         self._interrupted = threading.Event()
-        # interrupt must not write to a descriptor that close has freed and another file has reused.
+        # Prevents interrupt from writing to a descriptor that close has freed and another file has reused.
         self._closing = threading.Lock()
 
     def open(self) -> None:
@@ -45,7 +47,7 @@ class Connection:
 
         Raises:
             Interrupted: ``interrupt`` was called.
-            OSError: no address accepted; the last one's error.
+            OSError: no address accepted the connection; the error of the last one.
         """
         failure: OSError = OSError(f"{self._host!r} has no address")
         for family, kind, protocol, _name, address in self._resolve():
@@ -68,7 +70,7 @@ class Connection:
 
         Args:
             buffer: filled from its start; not empty.
-            timeout_s: ``None``: no timeout.
+            timeout_s: the timeout; ``None`` for none.
 
         Returns:
             The number of bytes; 0 at the end of the stream; ``None`` after the timeout.
@@ -80,7 +82,7 @@ class Connection:
         assert self._socket is not None
         while not self._interrupted.is_set():
             try:
-                # First without polling: under load there are nearly always bytes.
+                # Try without polling first: under load, bytes are nearly always available.
                 return self._socket.recv_into(buffer)
             except BlockingIOError:
                 if not self._poll(self._socket, select.POLLIN, timeout_s):
@@ -88,7 +90,7 @@ class Connection:
         raise Interrupted
 
     def interrupt(self) -> None:
-        """Have ``open`` and ``receive_into`` raise Interrupted, now and from now on. Idempotent."""
+        """Make current and future calls of ``open`` and ``receive_into`` raise Interrupted. Idempotent."""
         self._interrupted.set()
         self._answers.put(Interrupted())
         with self._closing:
@@ -98,9 +100,9 @@ class Connection:
     def close(self) -> None:
         """Close the sockets. Idempotent."""
         with self._closing:
-            for each in (self._socket, self._wake_receiver, self._wake_sender):
-                if each is not None:
-                    each.close()
+            for sock in (self._socket, self._wake_receiver, self._wake_sender):
+                if sock is not None:
+                    sock.close()
 
     def _resolve(self) -> _Addresses:
         def resolve() -> None:
@@ -122,7 +124,7 @@ class Connection:
 
     def _connect(self, candidate: socket.socket, address: Any) -> None:
         candidate.setblocking(False)
-        # Without keepalive, a peer that only receives never notices that the server's machine is gone.
+        # Without keepalive, a client that only receives never notices that the server's machine is gone.
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         error = candidate.connect_ex(address)
         if error == errno.EINPROGRESS:
@@ -131,7 +133,7 @@ class Connection:
             error = candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
-        # The kernel may pick the target port as this end's own: TCP then connects the socket to itself.
+        # The kernel may choose the target port as the local port: TCP then connects the socket to itself.
         if candidate.getsockname() == candidate.getpeername():
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 

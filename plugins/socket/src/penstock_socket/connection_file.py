@@ -1,7 +1,8 @@
-"""``ConnectionFile``: a connection as a file, for a converter to read from.
+"""``ConnectionFile``: a connection as a file that a converter reads.
 
-Before it waits for bytes it stores the records that are due, so that a converter that blocks in ``read`` delays none.
-It stores on the receiver's thread, which created it; reads on other threads only read. It never closes the connection.
+Before it waits for bytes, it stores the records that are due, so that a converter that blocks in ``read`` delays none.
+It stores only on the receiver's thread, which created it; a read on another thread stores nothing. It never closes the
+connection.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ class ConnectionFile(io.RawIOBase):
 
     Args:
         connection: open.
-        batcher: holds the records made of the bytes so far.
+        batcher: collects the records of the bytes read so far.
     """
 
     def __init__(self, connection: Connection, batcher: RecordBatcher) -> None:
-        self._connection, self._batcher = connection, batcher
+        self._connection = connection
+        self._batcher = batcher
         self._owner = threading.get_ident()
-        #: Whether the server has closed the connection and all its bytes were read.
+        #: Whether the server has closed the connection and all its bytes have been read.
         self.ended = False
         #: The error that broke the connection.
         self.fault: OSError | None = None
 
     def readable(self) -> bool:
-        """Always true."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Read at least one byte, 0 at the end.
+        """Read at least one byte; return 0 at the end.
 
         Raises:
             Interrupted: the receiver is stopping.

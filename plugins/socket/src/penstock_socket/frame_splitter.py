@@ -33,7 +33,6 @@ class FrameSplitter(Splitter):
         self._max_frame_bytes = max_frame_bytes
 
     def take(self) -> Any:
-        """Return the whole frames as a BinaryArray, ``None`` when there are none."""
         if self.fault is not None:
             return None
         data, filled = self._buffer.data, self._buffer.filled
@@ -58,9 +57,9 @@ class FrameSplitter(Splitter):
         return column
 
     def _column(self, ends: array[int]) -> Any:
-        """The frames that end at these offsets; the first offset is where the first frame begins."""
+        """The frames that end at these offsets, except the first offset, where the first frame begins."""
         bodies = pa.py_buffer(memoryview(self._buffer.data)[: ends[-1]])
         frames = pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), bodies])
-        # Without the lengths. Arrow copies, so the buffer is free again. It multiplies the number of values by this
-        # stop; the default, the largest integer, would overflow.
+        # Remove the lengths. Arrow copies, so the buffer can be reused. It multiplies the number of values by ``stop``:
+        # the default, the largest integer, would overflow.
         return pc.binary_slice(frames, _LENGTH.size, stop=_PAST_ANY_END)

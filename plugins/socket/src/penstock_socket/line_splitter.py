@@ -1,6 +1,6 @@
 """``LineSplitter``: splits received bytes into lines of text.
 
-What remains at the end of the stream is a line too, unless it is empty.
+The remaining bytes at the end of the stream are a line too, unless there are none.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ class LineSplitter(Splitter):
 
     Args:
         rules: which lines are accepted.
-        errors: counts the others.
+        errors: counts the rejected lines.
         chunk: initial buffer size, bytes.
     """
 
     def __init__(self, rules: LineRules, errors: ErrorCounts, chunk: int = CHUNK_BYTES) -> None:
-        # The longest line, its carriage return, and one byte more that shows a longer line.
+        # Space for the longest line, its carriage return, and one more byte that proves a line too long.
         super().__init__(ReceiveBuffer(rules.max_line_bytes + 2, chunk))
-        self._rules, self._errors = rules, errors
+        self._rules = rules
+        self._errors = errors
         # Whether the buffer begins inside a line that is too long and was dropped so far.
         self._skipping = False
 
     def take(self) -> Any:
-        """Return the whole lines as a StringArray, ``None`` when there are none."""
         buffer = self._buffer
         if self._skipping:
             newline = buffer.data.find(b"\n", 0, buffer.filled)
@@ -43,7 +43,7 @@ class LineSplitter(Splitter):
         elif newline >= 0:
             column = self._column(newline)
             buffer.drop(newline + 1)
-        # The last byte may be a carriage return, which does not count: only one byte more proves the line too long.
+        # The last byte may be a carriage return, which does not count. One more byte proves that the line is too long.
         if buffer.filled > self._rules.max_line_bytes + 1:
             buffer.drop(buffer.filled)
             self._skipping = True
@@ -52,7 +52,7 @@ class LineSplitter(Splitter):
         return column
 
     def _column(self, stop: int) -> Any:
-        """Split the first ``stop`` bytes; Arrow copies them, so the buffer is free again."""
+        """Split the first ``stop`` bytes. Arrow copies them, so the buffer can be reused."""
         lines = split_lines(memoryview(self._buffer.data)[:stop], self._rules)
         self._errors.add(self._rules.too_long, lines.too_long)
         self._errors.add(self._rules.not_utf8, lines.not_utf8)

@@ -1,6 +1,6 @@
 """``RawSocketReceiver``: length-prefixed frames from a TCP server; ``rawSocketStream`` uses it.
 
-Spark's receiver of that name takes each frame for a serialized block; here a frame is one record, its bytes.
+Spark's receiver of that name treats each frame as a serialized block. Here a frame is one record of type ``bytes``.
 """
 
 from __future__ import annotations
@@ -44,5 +44,4 @@ class RawSocketReceiver(SplittingReceiver[bytes]):
         self._options = options
 
     def make_splitter(self, errors: ErrorCounts) -> Splitter:
-        """Split into frames."""
         return FrameSplitter(self._options.max_frame_bytes)

@@ -1,11 +1,11 @@
 """``ReceiveBuffer``: received bytes that have not been consumed.
 
-It grows with the bytes received, up to a maximum: a length that a peer announces allocates nothing.
+It grows with the bytes received, up to a maximum. A length that the server announces allocates nothing.
 """
 
 from __future__ import annotations
 
-#: Bytes received before they are split, unless they are due earlier.
+#: Received bytes are split when there are this many, or when they are due.
 CHUNK_BYTES = 1 << 20
 
 
@@ -18,7 +18,8 @@ class ReceiveBuffer:
     """
 
     def __init__(self, cap: int, chunk: int = CHUNK_BYTES) -> None:
-        self._cap, self._chunk = max(cap, chunk), chunk
+        self._cap = max(cap, chunk)
+        self._chunk = chunk
         #: The memory; only the first ``filled`` bytes are valid.
         self.data = bytearray(chunk)
         #: Bytes received and not consumed.
@@ -26,11 +27,11 @@ class ReceiveBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether the memory is used up; ``space`` then grows it."""
+        """Whether the buffer is full; ``space`` then grows it."""
         return self.filled == len(self.data)
 
     def space(self, at_most: int) -> memoryview:
-        """Return where to receive into: at least one byte, at most ``at_most``.
+        """Return free space for the next bytes: at least one byte, at most ``at_most``.
 
         Raises:
             BufferError: the buffer is full at its maximum size.
@@ -50,7 +51,7 @@ class ReceiveBuffer:
         if not count:
             return
         rest = self.filled - count
-        # Views on both sides: such a copy may overlap.
+        # Views on both sides, because such a copy may overlap.
         view = memoryview(self.data)
         view[:rest] = view[count : self.filled]
         self.filled = rest

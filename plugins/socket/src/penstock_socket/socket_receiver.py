@@ -48,6 +48,5 @@ class SocketReceiver(SplittingReceiver[str]):
         self._options = options
 
     def make_splitter(self, errors: ErrorCounts) -> Splitter:
-        """Split into lines."""
         rules = LineRules(self._options.max_line_bytes, self._options.encoding_errors == "refuse")
         return LineSplitter(rules, errors)

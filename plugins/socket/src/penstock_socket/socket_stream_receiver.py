@@ -47,7 +47,7 @@ class StoreFailed(BaseException):
 
 
 class SocketStreamReceiver(TcpReceiver[T]):
-    """Stores the records that the converter makes of a connection's bytes.
+    """Stores the records that the converter reads from a connection.
 
     Args:
         options: server and converter.
@@ -58,7 +58,6 @@ class SocketStreamReceiver(TcpReceiver[T]):
         self._options = options
 
     def receive_from(self, connection: Connection) -> None:
-        """Run the converter on the connection and store its records; restart when it ends."""
         batcher = RecordBatcher(self._store, self.block_interval_ms / 1000, lambda: self.rate_limit)
         file = ConnectionFile(connection, batcher)
         reader = io.BufferedReader(file, _BUFFER_BYTES)
@@ -67,29 +66,29 @@ class SocketStreamReceiver(TcpReceiver[T]):
                 batcher.add_all(self._converted(reader))
                 _check_ended(file, reader)
             finally:
-                # After a stop, too.
+                # Also after a stop.
                 batcher.store()
         except Interrupted:
             raise
         except StoreFailed as failed:
             self.restart("Error storing what was received", failed.__cause__)
-        # User code: whatever it raises ends this connection only.
+        # Any error of the user's converter ends only this connection.
         except BaseException as error:
             converter = f"The converter failed: {type(error).__name__}: {text_of(error)}"
             self.restart(f"Error receiving data from {self._server}" if file.fault else converter, error)
         else:
-            # The converter may have mistaken a broken connection for its end.
+            # The converter may have mistaken a broken connection for the end of the stream.
             broken = f"Error receiving data from {self._server}"
             message = broken if file.fault else "Socket data stream had no more data"
             self.restart(message, file.fault)
 
     def _converted(self, reader: BinaryIO) -> Iterable[T]:
-        made = self._options.converter(reader)
+        result = self._options.converter(reader)
         try:
-            records: Iterable[T] = iter(made)
+            records: Iterable[T] = iter(result)
         except TypeError as error:
             raise TypeError(
-                f"it returned {type(made).__name__}, not an iterable; a converter yields records or returns a list"
+                f"it returned {type(result).__name__}, not an iterable; a converter yields records or returns a list"
             ) from error
         return records
 
@@ -97,7 +96,8 @@ class SocketStreamReceiver(TcpReceiver[T]):
         try:
             self.store_all(records)
         except ReceiverStoppedError:
-            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer.
+            # The receiver stopped while the rate limit delayed the store. These records are lost, like the bytes that
+            # are still in the kernel's buffer.
             log.info("records lost at stop", stream_id=self.streamId, at_most=len(records))
             raise Interrupted from None
         except (Exception, SystemExit) as error:
@@ -105,7 +105,7 @@ class SocketStreamReceiver(TcpReceiver[T]):
 
 
 def _check_ended(file: ConnectionFile, reader: io.BufferedReader[Any]) -> None:
-    """Refuse a converter that ends before its connection does: a StopIteration in user code looks like an end."""
+    """Raise if the converter ended before its connection: a StopIteration in user code looks like a normal end."""
     if file.fault is not None:
         return
     try:

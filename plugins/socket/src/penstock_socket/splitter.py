@@ -1,4 +1,4 @@
-"""``Splitter``: base class of what splits received bytes into records."""
+"""``Splitter``: base class for splitting received bytes into records."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from penstock_socket.receive_buffer import ReceiveBuffer
 
 
 class Splitter(ABC):
-    """Turns bytes, wherever the network has cut them, into columns of whole records. Used on the receiver's thread.
+    """Turns bytes, which the network may have cut anywhere, into columns of whole records.
+
+    Used on the receiver's thread.
 
     Args:
-        buffer: holds the bytes received and not taken.
+        buffer: the received bytes that ``take`` has not returned.
 
     Attributes:
-        fault: why the rest of the stream is malformed; ``None`` until ``take`` has found it so.
+        fault: why the remaining stream is malformed; ``None`` until ``take`` notices.
     """
 
     def __init__(self, buffer: ReceiveBuffer) -> None:
         self._buffer = buffer
-        # Bytes at the front that ``take`` has searched: they are not a whole record.
+        # Bytes at the front that ``take`` has searched without a whole record.
         self._searched = 0
         self._ended = False
         self.fault: Exception | None = None
 
     @property
     def pending(self) -> int:
-        """Bytes received and not searched."""
+        """Number of received bytes that have not been searched."""
         return self._buffer.filled - self._searched
 
     @property
@@ -36,7 +38,7 @@ class Splitter(ABC):
         return self._buffer.is_full
 
     def space(self, at_most: int) -> memoryview:
-        """Return where to receive into: at least one byte, at most ``at_most``."""
+        """Return free space for the next bytes: at least one byte, at most ``at_most``."""
         return self._buffer.space(at_most)
 
     def advance(self, count: int) -> None:

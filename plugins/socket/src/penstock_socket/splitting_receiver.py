@@ -1,7 +1,7 @@
 """``SplittingReceiver``: base class of receivers that split a TCP connection's bytes into records.
 
-It decides when bytes are split and stored: every block interval, or sooner when there are many. What a record is, the
-splitter knows.
+It decides when bytes are split and stored: every block interval, or sooner if there are many. The splitter knows the
+format of a record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = get_logger("socket")
 
 T = TypeVar("T")
 
-# Asked of the kernel at least, however low the rate limit is.
+# Minimum number of bytes to request from the kernel, however low the rate limit is.
 _LEAST_BYTES = 256
 
 
@@ -48,7 +48,6 @@ class SplittingReceiver(TcpReceiver[T]):
         """
 
     def receive_from(self, connection: Connection) -> None:
-        """Receive, split and store until the connection ends; report the errors counted."""
         try:
             self._receive_and_store(connection)
         finally:
@@ -63,7 +62,7 @@ class SplittingReceiver(TcpReceiver[T]):
         except OSError as error:
             fault = error
         finally:
-            # After a stop, too: store the records that are whole.
+            # Also after a stop, store the whole records.
             batcher.add(splitter.take())
             self._store(batcher)
         fault = fault or splitter.fault
@@ -79,12 +78,12 @@ class SplittingReceiver(TcpReceiver[T]):
             OSError: the connection broke.
         """
         while splitter.fault is None:
-            # With a rate limit, a table has at most the records of one block interval, and no more bytes are received
-            # than it takes: the rest stays in the kernel's buffer, and TCP flow control holds the server once that is
+            # With a rate limit, a table has at most the records of one block interval, and only the bytes for it are
+            # received. More bytes remain in the kernel's buffer, and TCP flow control slows the server once that is
             # full. Larger tables would become blocks that are not one interval apart, and fill batches unevenly.
             rate = self.rate_limit
             records = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
-            # Else the rest of the last table is enough for the next one.
+            # Otherwise the records left from the last table suffice for the next one.
             if batcher.records < records:
                 wanted = int(max(_LEAST_BYTES, min((records - batcher.records) * batcher.record_bytes, CHUNK_BYTES)))
                 space = splitter.space(max(wanted - splitter.pending, 1))
@@ -120,8 +119,8 @@ class SplittingReceiver(TcpReceiver[T]):
         try:
             self.store_arrow(table)
         except ReceiverStoppedError:
-            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer. The
-            # rest of the batch would come after a gap: lost as well.
+            # The receiver stopped while the rate limit delayed the store. The table is lost, like the bytes that are
+            # still in the kernel's buffer. Drop the other records too: storing them would leave a gap.
             log.info("records lost at stop", stream_id=self.streamId, at_most=table.num_rows + batcher.records)
             batcher.take()
             raise

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-# Stored without waiting any longer.
+# This many bytes are stored without further delay.
 _MANY_BYTES = 16 << 20
 # Assumed size of a record before the first one.
 _TYPICAL_BYTES = 100.0
@@ -32,7 +32,7 @@ class TableBatcher:
         self.record_bytes = _TYPICAL_BYTES
 
     def begin(self, now_s: float) -> None:
-        """Start the interval if it has not started: bytes have arrived, a whole record or not."""
+        """Start the interval, unless it has started. Called when bytes have arrived, even without a whole record."""
         if self.due_s is None:
             self.due_s = now_s + self._interval_s
 
@@ -44,7 +44,7 @@ class TableBatcher:
             self.records += len(column)
 
     def is_due(self, now_s: float, enough: float) -> bool:
-        """Say whether to store now: the interval has passed, or there are enough records or bytes."""
+        """Whether to store now: the interval has passed, or there are enough records or bytes."""
         is_due = self.due_s is not None and now_s >= self.due_s
         return is_due or self.records >= enough or self._num_bytes >= _MANY_BYTES
 
@@ -64,5 +64,6 @@ class TableBatcher:
         count = int(min(len(column), at_most))
         rest = column.slice(count)
         self._columns = [chunk for chunk in rest.chunks if len(chunk)]
-        self._num_bytes, self.records = rest.nbytes, len(rest)
+        self._num_bytes = rest.nbytes
+        self.records = len(rest)
         return pa.table({"value": column.slice(0, count)})

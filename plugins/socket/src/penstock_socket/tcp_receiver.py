@@ -1,7 +1,7 @@
 """``TcpReceiver``: base class of receivers that read from a TCP server.
 
-It owns the connection: created by ``onStart``, interrupted by ``onStop``, closed when ``receive`` returns. One thread
-connects, receives and stores. While a store blocks it, nothing is received and TCP flow control holds the server.
+It owns the connection: ``onStart`` creates it, ``onStop`` interrupts it, and it is closed when ``receive`` returns. One
+thread connects, receives and stores. While a store blocks the thread, TCP flow control slows the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class TcpReceiver(ThreadReceiver[T]):
     _connection: Connection | None = None
 
     def __init__(self, host: str, port: int, connect_timeout_s: float) -> None:
-        self._host, self._port, self._connect_timeout_s = host, port, connect_timeout_s
+        self._host = host
+        self._port = port
+        self._connect_timeout_s = connect_timeout_s
 
     @abstractmethod
     def receive_from(self, connection: Connection) -> None:
@@ -44,11 +46,10 @@ class TcpReceiver(ThreadReceiver[T]):
 
     @property
     def _server(self) -> str:
-        """The server, for messages."""
+        """The server's address, for messages."""
         return f"{self._host}:{self._port}"
 
     def onStart(self) -> None:
-        """Start the thread that connects and receives."""
         connection, before = Connection(self._host, self._port, self._connect_timeout_s), self._connection
         self._connection = connection
         try:
@@ -59,13 +60,11 @@ class TcpReceiver(ThreadReceiver[T]):
             raise
 
     def onStop(self) -> None:
-        """Wake the thread, and give it time to store what it has received."""
         if self._connection is not None:
             self._connection.interrupt()
         super().onStop()
 
     def receive(self) -> None:
-        """Connect and receive; restart when the connection ends."""
         connection = self._connection
         assert connection is not None
         try:

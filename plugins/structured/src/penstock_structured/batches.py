@@ -1,4 +1,4 @@
-"""Which blocks make a batch. Pure."""
+"""Chooses the blocks of a batch. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def end_of_batch(
     max_files: int | None = None,
     min_rows: int = 0,
 ) -> int:
-    """The offset at which a batch ends.
+    """Return the offset at which a batch ends.
 
     Args:
-        blocks: those from ``start`` on, in order.
-        start: the offset at which it begins.
-        max_rows: most rows; a first block with more is taken alone.
-        max_bytes: most bytes; a first block with more is taken alone.
-        max_files: most blocks.
-        min_rows: fewer rows make no batch yet.
+        blocks: the blocks from ``start`` on, in order.
+        start: the offset at which the batch begins.
+        max_rows: maximum rows; a larger first block is a batch by itself.
+        max_bytes: maximum bytes; a larger first block is a batch by itself.
+        max_files: maximum number of blocks.
+        min_rows: minimum rows; with fewer there is no batch yet.
 
     Returns:
         The number after the last block of the batch; ``start`` when there is none yet.

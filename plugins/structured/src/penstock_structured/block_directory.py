@@ -1,11 +1,11 @@
 """``BlockDirectory``: the numbered blocks of one query on the driver's host.
 
-A block is one Arrow file. ``store`` writes it under a hidden name, ``accept`` renames it to the next number: only then
-it exists for the query, whole. The number, rows, bytes and checksum are in its name, so that a restart needs nothing
-else. One process at a time owns the directory, by a lock that the system releases when the process ends.
+A block is one Arrow file. ``store`` writes it under a hidden name; ``accept`` renames it to the next number, and only
+then the query sees it. The file name contains number, rows, bytes and checksum, so a restart needs nothing else. One
+process at a time owns the directory, through a lock that the system releases when the process ends.
 
-A block is offered to the query when its name is on the disk: otherwise a power failure could take back a block that
-the checkpoint names.
+The query sees a block only once its name is on the disk. Otherwise a power failure could lose a block that the
+checkpoint refers to.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _FORMAT = 1
 _DESCRIPTION, _LOCK, _CONSUMED, _RATE = "penstock-source.json", "lock", "consumed", "rate"
 _OURS = frozenset((_DESCRIPTION, _LOCK, _CONSUMED, _RATE))
 _NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-([0-9a-f]{8})\.arrow")
-# What a process that was killed leaves: stored blocks and files half written.
+# Files left behind by a killed process: blocks that were not accepted, and incomplete files.
 _REMAINS = re.compile(r"\..+\.(stored|[0-9a-f]{8}\.partial)")
-# The source of a query that was just stopped may still flush.
+# How long to wait for the source of a query that was just stopped: it may still flush.
 _LOCK_TIMEOUT_S, _LOCK_POLL_S = 10.0, 0.05
 
 
@@ -46,7 +46,7 @@ class NumberedBlock:
     """An accepted block.
 
     Attributes:
-        number: its position in the query's input; offsets are such numbers.
+        number: its position in the query's input, which is also its offset.
         rows: number of records.
         num_bytes: size of the file.
         checksum: CRC-32 of the file.
@@ -61,22 +61,22 @@ class NumberedBlock:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """The block of a file, by its name; ``None`` for another file."""
+        """Parse a block from its file name; ``None`` for another file."""
         match = _NAME.fullmatch(path.name)
         return None if match is None else cls(int(match[1]), int(match[2]), int(match[3]), int(match[4], 16), path)
 
     def reference(self, location: str) -> BlockReference:
-        """Where tasks find it.
+        """The reference that tasks use to read the block.
 
         Args:
-            location: ``grpc://host:port`` of the server that has it; empty for none.
+            location: ``grpc://host:port`` of the server that serves it; empty for none.
         """
         return BlockReference(self.path.name, str(self.path), self.rows, location, checksum=self.checksum)
 
 
 @frozen
 class _Stored:
-    """A block that is written under a hidden name."""
+    """A stored block that is not accepted yet, under its hidden name."""
 
     path: Path
     rows: int
@@ -92,23 +92,27 @@ class BlockDirectory:
     """The blocks of one query, in order. Thread-safe.
 
     Args:
-        path: absolute; created if missing.
-        receiver: name of the receiver whose blocks these are.
+        path: absolute path; created if missing.
+        receiver: name of the receiver that stores the blocks.
         durable: whether files and names are on the disk when ``accept`` returns.
-        fails_on_loss: whether lost blocks are an error; otherwise a warning is logged.
+        fails_on_loss: whether lost blocks are an error, or only a logged warning.
 
     Raises:
-        ConfigurationError: the directory cannot be used: another process has it, it belongs to another receiver or
-            holds foreign files, or it cannot be written.
+        ConfigurationError: the directory cannot be used: another process uses it, it belongs to another receiver, it
+            contains foreign files, or it cannot be written.
     """
 
     def __init__(self, path: Path, receiver: str, *, durable: bool = True, fails_on_loss: bool = True) -> None:
-        self.path, self._durable, self._fails_on_loss = path, durable, fails_on_loss
+        self.path = path
+        self._durable = durable
+        self._fails_on_loss = fails_on_loss
         # One thread accepts blocks at a time, and one deletes them; the third lock guards the attributes below.
-        self._accepting, self._deleting, self._lock = threading.Lock(), threading.Lock(), threading.Lock()
-        # In order.
+        self._accepting = threading.Lock()
+        self._deleting = threading.Lock()
+        self._lock = threading.Lock()
+        # Accepted blocks, in order.
         self._blocks: list[NumberedBlock] = []
-        # By block id: stored and not accepted, and those of them that are renamed already.
+        # By block id: stored blocks that are not accepted yet, and blocks that are renamed but not accepted yet.
         self._stored: dict[str, _Stored] = {}
         self._renamed: dict[str, NumberedBlock] = {}
         self._is_closed = False
@@ -117,7 +121,7 @@ class BlockDirectory:
             self._check(receiver)
             self._lock_file = _locked(path)
             try:
-                # Another query may have had a new directory meanwhile.
+                # Check again under the lock: another query may have used the new directory meanwhile.
                 self._check(receiver)
                 self._describe(receiver)
                 consumed = self._consumed()
@@ -131,12 +135,12 @@ class BlockDirectory:
             ) from None
         #: The number of the next accepted block.
         self.next_number = max(consumed, self._blocks[-1].number + 1 if self._blocks else 0)
-        self.num_bytes = sum(each.num_bytes for each in self._blocks)
-        #: When a block was accepted last, monotonic seconds.
+        self.num_bytes = sum(block.num_bytes for block in self._blocks)
+        #: When the last block was accepted, monotonic seconds.
         self.accepted_s = time.monotonic()
 
     def close(self) -> None:
-        """Release the directory; from then on nothing is stored or accepted. Idempotent."""
+        """Release the directory; ``store`` and ``accept`` then raise. Idempotent."""
         with self._accepting:
             self._is_closed = True
             self._lock_file.close()
@@ -147,7 +151,7 @@ class BlockDirectory:
         """Write a block under a hidden name.
 
         Raises:
-            OSError: it cannot be written; no part of it remains.
+            OSError: the block cannot be written; no part of it remains.
             PenstockError: the directory is closed.
         """
         self._require_open()
@@ -158,7 +162,7 @@ class BlockDirectory:
                 if self._durable:
                     os.fsync(file.fileno())
         except BaseException:
-            # The error is that of the write.
+            # Report the error of the write, not of the cleanup.
             with suppress(OSError):
                 path.unlink(missing_ok=True)
             raise
@@ -167,7 +171,7 @@ class BlockDirectory:
         return block.stored(str(path), num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> None:
-        """Delete blocks that were stored and not accepted."""
+        """Delete stored blocks that were not accepted."""
         for block_id in block_ids:
             with self._lock:
                 stored = self._stored.pop(block_id, None)
@@ -175,30 +179,30 @@ class BlockDirectory:
                 stored.path.unlink(missing_ok=True)
 
     def accept(self, blocks: Sequence[StoredBlock]) -> None:
-        """Give stored blocks the next numbers. A repeated call skips those that have one.
+        """Give stored blocks the next numbers. A repeated call skips blocks that have one.
 
         Raises:
-            OSError: a block cannot be renamed, or the disk refuses its name.
+            OSError: a block cannot be renamed, or its name cannot be synced to the disk.
             PenstockError: the directory is closed.
         """
         with self._accepting:
             self._require_open()
-            for each in blocks:
+            for stored_block in blocks:
                 with self._lock:
-                    stored, number = self._stored.get(each.block_id), self.next_number
+                    stored, number = self._stored.get(stored_block.block_id), self.next_number
                 if stored is None:
                     continue
                 block = stored.numbered(number)
                 stored.path.rename(block.path)
                 with self._lock:
-                    del self._stored[each.block_id]
-                    self._renamed[each.block_id], self.next_number = block, number + 1
+                    del self._stored[stored_block.block_id]
+                    self._renamed[stored_block.block_id], self.next_number = block, number + 1
             if self._durable and self._renamed:
                 _sync(self.path)
             with self._lock:
-                # A retry finds those whose names the disk refused the first time.
+                # Includes blocks that an earlier call renamed before its sync failed.
                 self._blocks += self._renamed.values()
-                self.num_bytes += sum(each.num_bytes for each in self._renamed.values())
+                self.num_bytes += sum(block.num_bytes for block in self._renamed.values())
                 self._renamed.clear()
             self.accepted_s = time.monotonic()
 
@@ -222,7 +226,7 @@ class BlockDirectory:
 
     @property
     def _end(self) -> int:
-        # Blocks that are renamed and not accepted yet have numbers, too.
+        # Blocks that are renamed but not accepted yet have numbers, too.
         return self.next_number - len(self._renamed)
 
     @property
@@ -230,13 +234,13 @@ class BlockDirectory:
         return self._blocks[0].number if self._blocks else self._end
 
     def continue_at(self, number: int) -> None:
-        """Check that the query can continue at an offset of its checkpoint; number the next block no lower.
+        """Check that the query can continue at the offset of its checkpoint; the next block gets at least that number.
 
-        Blocks are numbered once, and deleted when no offset needs them. So other numbers mean that the directory was
-        lost, or that another query has used it.
+        Numbers are never reused, and a block is deleted only when no offset needs it. Any other offset therefore means
+        that the directory was lost, or that another query has used it.
 
         Raises:
-            PenstockError: blocks before that offset were never here, or blocks after it are deleted.
+            PenstockError: blocks before the offset were never stored here, or blocks after it were deleted.
         """
         with self._lock:
             first, end = self._first, self.next_number
@@ -265,49 +269,49 @@ class BlockDirectory:
             return self._blocks[self._position(number) :]
 
     def between(self, start: int, end: int) -> list[NumberedBlock]:
-        """The blocks from ``start`` to before ``end``: all of them, or without the lost ones if that is no error.
+        """The blocks from ``start`` (inclusive) to ``end`` (exclusive); without the lost ones if loss is no error.
 
         Raises:
-            PenstockError: one is missing; names it.
+            PenstockError: a block is missing; the message names it.
         """
         with self._lock:
-            found = self._blocks[self._position(start) : self._position(end)]
-        if len(found) != end - start:
-            present = {each.number for each in found}
-            missing = next(each for each in range(start, end) if each not in present)
-            count = end - start - len(found)
+            blocks = self._blocks[self._position(start) : self._position(end)]
+        if len(blocks) != end - start:
+            present = {block.number for block in blocks}
+            missing = next(number for number in range(start, end) if number not in present)
+            count = end - start - len(blocks)
             self._lose(
                 f"block {missing} of the query is missing in {self.path} ({count} of the blocks {start} to {end - 1})"
             )
-        return found
+        return blocks
 
     def delete_before(self, number: int) -> None:
-        """Delete the blocks below a number: the query never asks for them again.
+        """Delete the blocks below a number, which the query will not read again.
 
-        One thread at a time, so that a smaller number is never noted after a larger one.
+        Runs on one thread at a time, so that a smaller number is never noted after a larger one.
         """
         with self._deleting:
             with self._lock:
                 gone = self._blocks[: self._position(number)]
                 del self._blocks[: len(gone)]
-                self.num_bytes -= sum(each.num_bytes for each in gone)
+                self.num_bytes -= sum(block.num_bytes for block in gone)
             if not gone:
                 return
-            # A full disk may refuse the note until the blocks are deleted.
+            # On a full disk, the note may succeed only after the blocks are deleted.
             noted = self._note_consumed(number)
-            for each in gone:
-                each.path.unlink(missing_ok=True)
+            for block in gone:
+                block.path.unlink(missing_ok=True)
             if not noted:
                 self._note_consumed(number)
 
     def _position(self, number: int) -> int:
-        return bisect_left(self._blocks, number, key=lambda each: each.number)
+        return bisect_left(self._blocks, number, key=lambda block: block.number)
 
     def open(self, name: str) -> pa.ipc.RecordBatchFileReader:
         """Open a block for the server.
 
         Raises:
-            BlockGoneError: there is none of this name.
+            BlockGoneError: no block has this name.
         """
         block = NumberedBlock.of(self.path / Path(name).name)
         if block is None or block.path.name != name:
@@ -317,34 +321,34 @@ class BlockDirectory:
     # -- the rate, set by another process --
 
     def read_rate(self) -> float | None:
-        """The rate that ``write_rate`` wrote last, records/s; ``None`` for none."""
+        """The last rate that ``write_rate`` wrote, records/s; ``None`` for none."""
         with suppress(OSError, ValueError):
             rate = float((self.path / _RATE).read_text())
             return rate if rate > 0 else None
         return None
 
     def forget_rate(self) -> None:
-        """Delete the rate: it was set for an earlier run, which may have been another program."""
+        """Delete the rate of an earlier run, which may have been another program."""
         with suppress(OSError):
             (self.path / _RATE).unlink(missing_ok=True)
 
     # -- files --
 
     def _check(self, receiver: str) -> None:
-        names = {each.name for each in self.path.iterdir() if not _REMAINS.fullmatch(each.name)}
+        names = {entry.name for entry in self.path.iterdir() if not _REMAINS.fullmatch(entry.name)}
         description = self.path / _DESCRIPTION
-        # In a directory that is described, hidden files are somebody's tools', such as a snapshot's.
-        foreign = sorted(each for each in names - _OURS if not each.startswith(".") and not _NAME.fullmatch(each))
+        # In a directory with a description, ignore the hidden files of other tools, such as snapshots.
+        foreign = sorted(name for name in names - _OURS if not name.startswith(".") and not _NAME.fullmatch(name))
         if foreign or (names - {_LOCK} and not description.exists()):
             raise ConfigurationError(
-                f"the directory of the option 'blocks', {self.path}, is not empty and was not made for blocks (it has "
-                f"{(foreign or sorted(names))[0]!r}): name a directory that is new or belongs to this query"
+                f"the directory of the option 'blocks', {self.path}, is not empty and not a directory of blocks (it "
+                f"contains {(foreign or sorted(names))[0]!r}): name a directory that is new or belongs to this query"
             )
         if not description.exists():
             return
         try:
-            found = json.loads(description.read_text())
-            version, owner = found["format"], found["receiver"]
+            fields = json.loads(description.read_text())
+            version, owner = fields["format"], fields["receiver"]
         except (ValueError, KeyError, TypeError):
             raise ConfigurationError(
                 f"{description} is damaged: it does not say whose blocks these are. Restore it, or name a new directory"
@@ -367,14 +371,14 @@ class BlockDirectory:
                 partial.write_text(json.dumps({"format": _FORMAT, "receiver": receiver}))
 
     def _sweep(self, consumed: int) -> None:
-        """Find the blocks; delete what an earlier process has consumed, or stored and not accepted."""
+        """Find the blocks; delete consumed blocks, and blocks that an earlier process did not accept."""
         for path in self.path.iterdir():
             block = NumberedBlock.of(path)
             if _REMAINS.fullmatch(path.name) or (block is not None and block.number < consumed):
                 path.unlink(missing_ok=True)
             elif block is not None:
                 self._blocks.append(block)
-        self._blocks.sort(key=lambda each: each.number)
+        self._blocks.sort(key=lambda block: block.number)
 
     def _consumed(self) -> int:
         with suppress(OSError, ValueError):
@@ -405,7 +409,7 @@ def _locked(path: Path) -> IO[str]:
     """Lock a directory for this process.
 
     Raises:
-        ConfigurationError: another process has it.
+        ConfigurationError: another process holds the lock.
     """
     file = (path / _LOCK).open("a+")
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
@@ -433,9 +437,9 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _sync(directory: Path) -> None:
-    """Return when the disk has the names of a directory.
+    """Sync the names of a directory to the disk.
 
-    One call covers all blocks of an acceptance. ``penstock.spi`` syncs only with each file (``atomic_write``).
+    One call covers all accepted blocks. ``penstock.spi`` syncs only together with each file (``atomic_write``).
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -1,7 +1,7 @@
-"""``PenstockDataSource``: what ``spark.readStream.format("penstock")`` is.
+"""``PenstockDataSource``: the implementation of ``spark.readStream.format("penstock")``.
 
-Spark makes these objects in several processes: to check the options, to plan, to read. Only the one that it asks for
-offsets runs the receiver, from the first such call on; constructing an object starts nothing.
+Spark creates these objects in several processes: to check the options, to plan, and to read. Only the process that
+Spark asks for offsets runs the receiver, starting with the first such call. Constructing an object starts nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PenstockDataSource(DataSource):
     """A Penstock receiver as a streaming source; see ``SourceOptions`` for the options.
 
     Raises:
-        UnknownNameError: the receiver or an option does not exist; names the nearest.
+        UnknownNameError: the receiver or an option does not exist; the message suggests the nearest name.
         ConfigurationError: an option is missing, its value is invalid, or it needs a newer PySpark.
     """
 
@@ -62,60 +62,60 @@ class PenstockDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "penstock"
 
     def schema(self) -> str:
-        """The schema unless the program declares one: each record is a text."""
+        # The default, if the program declares no schema: each record is a text.
         return "value STRING"
 
     def streamReader(self, schema: StructType) -> PenstockStreamReader:
-        """The reader of a query."""
         return PenstockStreamReader(self._source, schema)
 
 
 class BlocksPartition(InputPartition):
-    """Some blocks of a batch, read by one task.
+    """The blocks of a batch that one task reads.
 
     Args:
         references: the references of its blocks.
-        token: the token of the server that has them.
+        token: the token of the server that serves them.
     """
 
     def __init__(self, references: list[BlockReference], token: Token) -> None:
         super().__init__(None)
-        self.references, self.token = references, token
+        self.references = references
+        self.token = token
 
     def __repr__(self) -> str:
-        return f"BlocksPartition({[each.block_id for each in self.references]})"
+        return f"BlocksPartition({[reference.block_id for reference in self.references]})"
 
 
 class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: ignore[misc]  # any or none
-    """Reads the blocks that the receiver stores. An offset is ``{"block": n}``: the blocks below n are read.
+    """Reads the blocks that the receiver stores. The offset ``{"block": n}`` means that the blocks below n are read.
 
     Args:
         source: the options.
-        schema: the schema of the rows; blocks are converted to it, columns by name.
+        schema: the schema of the rows; blocks are converted to it, matching columns by name.
     """
 
     def __init__(self, source: Source, schema: StructType) -> None:
-        self._source, self._schema = source, schema
+        self._source = source
+        self._schema = schema
         self._run: SourceRun | None = None
-        # The end and the rows of the batch that was planned last.
+        # The end and the rows of the last planned batch.
         self._planned: tuple[int, int] | None = None
-        # With Trigger.AvailableNow: whether the end is yet to be found, the end, and why that may not be all.
+        # With Trigger.AvailableNow: whether the end is still to be determined, the end, and why data may be missing.
         self._finds_end = False
         self._end: int | None = None
         self._incomplete = ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the run: tasks only read."""
+        """Leave out the run: tasks only read."""
         return {**self.__dict__, "_run": None}
 
     # -- in the process of the source --
 
     def initialOffset(self) -> dict[str, int]:
-        """The offset of a new query: blocks that an earlier query has left are read first."""
+        # A new query first reads blocks left by an earlier query.
         return {"block": self._opened().blocks.first_number}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
@@ -126,11 +126,11 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             limit: one of Spark's read limits.
 
         Raises:
-            PenstockError: the receiver was given up, or failed to the end of ``Trigger.AvailableNow``, and all its
-                blocks are read.
+            PenstockError: all blocks are read, and the receiver was given up or kept failing until the end of
+                ``Trigger.AvailableNow``.
         """
         run = self._opened()
-        # Without a start: the end of the batch before, which has ended when the next one is planned.
+        # Without a start, use the end of the previous batch: Spark plans a batch only after the previous one has ended.
         first = start["block"] if start is not None else self._planned[0] if self._planned else run.blocks.first_number
         run.start(first)
         run.end_batches(first)
@@ -138,15 +138,14 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             options, self._finds_end = self._source.options, False
             self._incomplete = run.await_quiet(options.quietPeriod, options.availableNowTimeout)
             self._end = run.blocks.end
-        blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
+        blocks = [block for block in run.blocks.since(first) if self._end is None or block.number < self._end]
         end = end_of_batch(blocks, first, **self._limits(limit))
         if end == first and (reason := run.failure if self._end is None else self._incomplete):
             raise PenstockError(reason)
-        self._planned = end, sum(each.rows for each in blocks if each.number < end)
+        self._planned = end, sum(block.rows for block in blocks if block.number < end)
         return {"block": end}
 
     def getDefaultReadLimit(self) -> Any:
-        """The limit that the options set."""
         options = self._source.options
         if options.maxRowsPerTrigger is not None:
             return limits.ReadMaxRows(options.maxRowsPerTrigger)
@@ -155,17 +154,17 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
         return limits.ReadAllAvailable()
 
     def _limits(self, limit: Any) -> dict[str, Any]:
-        """The arguments of ``end_of_batch`` for one of Spark's limits, which can be one only."""
+        """The arguments of ``end_of_batch``. Spark passes a single limit, so the option for bytes is added to it."""
         name = _LIMITS.get(type(limit).__name__)
         return (
             {} if name is None else {"max_bytes": self._source.options.maxBytesPerTrigger, name: getattr(limit, name)}
         )
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What progress events show beside the offsets; Spark asks when it has planned a batch.
+        """The source's part of progress events, which Spark requests after planning a batch.
 
-        ``block`` is the number after the newest block, ``batchRows`` the rows of that batch, ``rows`` and ``bytes``
-        what waits after it, ``rate`` the receiver's limit, -1 for none, and ``blocks`` the directory.
+        ``block`` is the number after the newest block, ``batchRows`` the rows of the planned batch, ``rows`` and
+        ``bytes`` the backlog after it, ``rate`` the receiver's limit (-1 for none), and ``blocks`` the directory.
         """
         run = self._run
         if run is None:
@@ -176,36 +175,35 @@ class PenstockStreamReader(DataSourceStreamReader, _AvailableNow):  # type: igno
             "block": run.blocks.end,
             "blocks": str(run.blocks.path),
             "batchRows": batch_rows,
-            "rows": sum(each.rows for each in waiting),
-            "bytes": sum(each.num_bytes for each in waiting),
+            "rows": sum(block.rows for block in waiting),
+            "bytes": sum(block.num_bytes for block in waiting),
             "rate": -1 if run.rate_limit is None else round(run.rate_limit, 3),
         }
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Have the query end with what the receiver stores until it is quiet."""
+        # The query ends with the data that the receiver stores until it is quiet.
         self._finds_end = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Share the blocks of a batch among tasks.
+        """Distribute the blocks of a batch over tasks.
 
         Raises:
-            PenstockError: a block is missing; names it.
+            PenstockError: a block is missing; the message names it.
         """
         run = self._opened()
         blocks = run.blocks.between(start["block"], end["block"])
         run.start(end["block"])
-        # After a restart the first batch was planned by an earlier process.
+        # After a restart, the first batch may have been planned by an earlier process.
         self._planned = end["block"], sum(block.rows for block in blocks)
         packable = (Packable(block.reference(run.location), block.num_bytes) for block in blocks)
         partitions = pack(packable, max_bytes=self._source.options.partitionBytes)
         return [BlocksPartition(list(partition), run.token) for partition in partitions]
 
     def commit(self, end: dict[str, int]) -> None:
-        """Delete the blocks of batches that have ended."""
         self._opened().delete_before(end["block"])
 
     def stop(self) -> None:
-        """Stop the receiver; what it has buffered is stored for the query's next run. Idempotent, thread-safe."""
+        # Idempotent and thread-safe. Buffered records are stored for the query's next run.
         if (run := self._run) is not None:
             run.stop()
             self._run = None
@@ -252,7 +250,7 @@ def _batches(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch
             "'address' to the address at which executors reach the driver's host. If it is the driver's host, the "
             "file was deleted while the query ran"
         )
-    # Its checksum is verified where it is served.
+    # The server verifies the checksum.
     return read_block(evolve(reference, checksum=None), token)
 
 

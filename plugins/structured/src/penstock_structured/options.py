@@ -1,6 +1,6 @@
 """The options of ``spark.readStream.format("penstock")``: the source's own, the receiver's, and configuration keys.
 
-Spark hands them over as text with names in lower case.
+Spark passes them as text, with names in lower case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock import ConfigurationError, Receiver, ReceiverSpec
 from penstock.spi import KEYS, Plugins, PositiveBytes, Settings, UnknownNameError, shown, structure_options
 
 _RECEIVER = "receiver."
-#: Says that ``steer`` is to set the receiver's rate.
+#: Announces that ``steer`` will set the receiver's rate.
 BACKPRESSURE = "spark.streaming.backpressure.enabled"
 _INITIAL_RATE = "spark.streaming.backpressure.initialRate"
 
@@ -38,20 +38,20 @@ class SourceOptions:
 
     Attributes:
         receiver: name of a receiver (``penstock plugins list``).
-        blocks: directory of the query's blocks on the driver's host, absolute. One query, one directory.
-        durable: whether a block is on the disk before ``store_all`` returns, or only with the operating system, where
-            it survives every process but no power failure.
+        blocks: absolute path of the query's directory of blocks on the driver's host. Each query needs its own.
+        durable: whether a block is on the disk before ``store_all`` returns. Otherwise the operating system writes it
+            later: the block survives a crash of any process, but not a power failure.
         failOnDataLoss: whether the query fails when blocks are lost; otherwise it continues without them.
         initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit, or for a slow start with
             ``spark.streaming.backpressure.enabled=true``.
-        maxRowsPerTrigger: most rows of a batch. A batch has at least one block.
-        maxBytesPerTrigger: most bytes of a batch.
-        maxBlocksBytes: the receiver pauses while there are more bytes of blocks.
-        partitionBytes: bytes of the blocks that one task reads; a task reads at least one block.
-        address: address at which executors on other hosts fetch blocks from the driver's host; empty: they do not.
-        quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has run this long, s,
-            without storing and without an error.
-        availableNowTimeout: with ``Trigger.AvailableNow``, how long to receive at most, s.
+        maxRowsPerTrigger: maximum rows of a batch. A batch contains at least one block.
+        maxBytesPerTrigger: maximum bytes of a batch.
+        maxBlocksBytes: the receiver pauses while the stored blocks have more bytes than this.
+        partitionBytes: bytes of blocks that one task reads; a task reads at least one block.
+        address: address at which executors on other hosts fetch blocks from the driver's host; empty: not served.
+        quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all available data after running this long,
+            in seconds, without storing and without an error.
+        availableNowTimeout: with ``Trigger.AvailableNow``, the longest time to receive, in seconds.
     """
 
     receiver: str
@@ -70,7 +70,7 @@ class SourceOptions:
 
 @frozen
 class Source:
-    """All options of one source, checked. Travels to every process that plans or reads.
+    """All options of one source, validated. Sent to every process that plans or reads.
 
     Attributes:
         options: the source's own.
@@ -83,55 +83,57 @@ class Source:
     conf: dict[str, str] = field(repr=False)
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Source:
+    def of(cls, options: Mapping[str, str]) -> Source:
         """Sort and check options.
 
         Args:
-            given: name → text; names in any case. A name that begins with ``spark.`` is a configuration key, one that
-                begins with ``receiver.`` an option of the receiver, which also needs no prefix.
+            options: name → text; names in any case. A name that begins with ``spark.`` is a configuration key. One that
+                begins with ``receiver.`` is an option of the receiver; the prefix is optional.
 
         Raises:
-            UnknownNameError: the receiver or an option does not exist; names the nearest.
+            UnknownNameError: the receiver or an option does not exist; the message suggests the nearest name.
             ConfigurationError: an option is missing or its value is invalid.
         """
-        own = {each.name.lower(): each.name for each in attrs.fields(SourceOptions)}
-        known_keys = {each.lower(): each for each in (key.name for key in KEYS.values())}
-        conf = {known_keys.get(name.lower(), name): text for name, text in given.items() if _is_key(name)}
-        source = {own[name.lower()]: text for name, text in given.items() if name.lower() in own}
+        own = {option.name.lower(): option.name for option in attrs.fields(SourceOptions)}
+        known_keys = {key.name.lower(): key.name for key in KEYS.values()}
+        conf = {known_keys.get(name.lower(), name): text for name, text in options.items() if _is_key(name)}
+        source = {own[name.lower()]: text for name, text in options.items() if name.lower() in own}
         if "receiver" not in source:
             raise ConfigurationError(
                 "the source 'penstock' needs the option 'receiver', the name of an installed receiver: "
                 '.option("receiver", "socket"); `penstock plugins list` shows them'
             )
         spec: ReceiverSpec = Plugins(Settings.parse(conf).plugins_disable).spec("receivers", source["receiver"])
-        names = {each.name.lower(): each.name for each in _fields(spec)}
+        names = {option.name.lower(): option.name for option in _fields(spec)}
         section = f"spark.penstock.receiver.{spec.name}."
-        known_keys |= {(section + each).lower(): section + each for each in names.values()}
+        known_keys |= {(section + option).lower(): section + option for option in names.values()}
         conf = {_known_key(name, known_keys): text for name, text in conf.items()}
-        rest = {name: text for name, text in given.items() if not _is_key(name) and name.lower() not in own}
+        rest = {name: text for name, text in options.items() if not _is_key(name) and name.lower() not in own}
         receiver_options = {}
         for name, text in rest.items():
             plain = name.lower().removeprefix(_RECEIVER)
             if plain not in names:
-                known = [*own.values(), *names.values()]
-                raise UnknownNameError("option", name, known, owner=f"the source with the receiver {spec.name!r}")
+                names_offered = [*own.values(), *names.values()]
+                raise UnknownNameError(
+                    "option", name, names_offered, owner=f"the source with the receiver {spec.name!r}"
+                )
             receiver_options[names[plain]] = text
         advice = '.option("{option}", …)'
-        made = cls(
+        checked = cls(
             structure_options("the source 'penstock'", SourceOptions, source, advice=advice), receiver_options, conf
         )
-        made.make_receiver()
-        return made
+        checked.make_receiver()
+        return checked
 
     @property
     def initial_rate(self) -> float | None:
-        """Records/s until ``steer`` sets a rate, by the option or the key of Penstock; ``None`` for no limit."""
+        """Records/s until ``steer`` sets a rate, from the option or Penstock's key; ``None`` for no limit."""
         rate = self.options.initialRate or float(self.conf.get(_INITIAL_RATE, 0))
         return rate if rate > 0 else None
 
     @property
     def is_steered(self) -> bool:
-        """Whether the program says that ``steer`` is to set the rate."""
+        """Whether the program has announced that ``steer`` will set the rate."""
         return self.conf.get(BACKPRESSURE, "").strip().lower() == "true"
 
     def make_receiver(self) -> Receiver[Any]:
@@ -154,17 +156,17 @@ def _fields(spec: ReceiverSpec) -> tuple[attrs.Attribute[Any], ...]:
     return () if spec.options is None else attrs.fields(spec.options)
 
 
-def _known_key(name: str, known: Mapping[str, str]) -> str:
-    """A key as it is spelt; refused if neither the core nor the receiver has it.
+def _known_key(name: str, keys: Mapping[str, str]) -> str:
+    """Return the correct spelling of a key; raise if neither the core nor the receiver has it.
 
     Args:
         name: the key in any case.
-        known: key in lower case → key.
+        keys: key in lower case → key.
     """
-    if (found := known.get(name.lower())) is not None:
-        return found
-    near = get_close_matches(name.lower(), known, n=1, cutoff=0.7)
-    hint = f" Did you mean {known[near[0]]!r}?" if near else ""
+    if (key := keys.get(name.lower())) is not None:
+        return key
+    near = get_close_matches(name.lower(), keys, n=1, cutoff=0.7)
+    hint = f" Did you mean {keys[near[0]]!r}?" if near else ""
     raise ConfigurationError(
         f"unknown configuration key {name!r} of the source 'penstock'.{hint} `penstock conf list` lists all "
         "keys; those of Spark SQL belong to the session"

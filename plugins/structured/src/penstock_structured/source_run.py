@@ -1,9 +1,9 @@
 """``SourceRun``: one run of a query's source: its directory of blocks and the receiver that fills it.
 
-Lives in the process that Spark keeps for the source, a child of the driver's JVM. Spark's calls come on that process's
-main thread; the receiver stores on threads of its own; one more thread watches for a rate set by ``steer`` and deletes
-consumed blocks: that takes 0.3 ms a megabyte, which a trigger would wait for. Standard error of the process, and with
-it the log, goes to the driver's.
+Runs in the process that Spark starts for the source, a child of the driver's JVM. Spark calls it on that process's main
+thread, and the receiver stores on its own threads. One more thread watches for a rate set by ``steer`` and deletes
+consumed blocks: deletion takes 0.3 ms per megabyte, which would delay a trigger. The standard error of the process, and
+with it the log, goes to the driver's.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from penstock_structured.source_process import end_reason
 log = get_logger("structured")
 
 _PAUSE = "unprocessed blocks"
-# The receiver resumes when its blocks are below this share of the bound.
+# A paused receiver resumes when its blocks take less than this share of maxBlocksBytes.
 _RESUME_SHARE = 0.8
 _WATCH_S = 0.1
 _QUIET_POLL_S = 0.05
-# The slow start: the first rate limit, records/s, and that above which there is none.
+# The slow start: the first rate limit, and the rate above which the limit is lifted, records/s.
 _FIRST_RATE, _LAST_RATE = 1_000.0, 1_000_000.0
-# Beyond the timeout of onStop: to store what is buffered.
+# Time to store buffered records, in addition to the timeout of onStop.
 _STOP_S = 10.0
-# onStop has this long, as nothing of the query may remain two seconds after its stop.
+# A short timeout for onStop, because nothing of the query may remain two seconds after its stop.
 _CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
 
 
@@ -64,43 +64,48 @@ class SourceRun:
                 raise ConfigurationError(
                     f"the source cannot serve blocks at address={options.address!r}: {text_of(error)}"
                 ) from None
-        #: What tasks on other hosts show the server, and its ``grpc://host:port``; empty without one.
+        #: The token that tasks on other hosts send to the server, and its ``grpc://host:port``; empty without a server.
         self.token, self.location = (
             (Token.generate(), "") if self._server is None else (self._server.token, self._server.location)
         )
         self._receiver = ReceiverHost(source.make_receiver, self, {**_CONF, **source.conf})
-        # Whether the receiver may wait for space that only a deletion frees.
+        # Whether the receiver may be waiting for space, which only a deletion frees.
         self._waits_for_space = False
-        # The batches below this number have ended; the blocks below the other one the watching thread deletes.
+        # The batches of the blocks below ``_ended`` have ended. The watching thread deletes the blocks below
+        # ``_consumed``.
         self._ended = self._consumed = 0
-        self._bound_bytes, self._rate = options.maxBlocksBytes, source.initial_rate
-        # Whether the rate limit doubles with each batch, because ``steer`` is to set one and has not yet.
+        self._bound_bytes = options.maxBlocksBytes
+        self._rate = source.initial_rate
+        # Whether the rate limit doubles with each batch, until ``steer`` sets one.
         self._starts_slowly = self._rate is None and source.is_steered
         if self._starts_slowly:
             self._rate = _FIRST_RATE
         if self._rate is not None:
             self._receiver.update_rate(self._rate)
-        self._is_started, self._stopped, self._stopping = False, threading.Event(), threading.Lock()
+        self._is_started = False
+        self._stopped = threading.Event()
+        self._stopping = threading.Lock()
         self._watch = threading.Thread(target=self._run_watch, name="penstock source", daemon=True)
 
     def start(self, offset: int) -> None:
-        """Start the receiver unless it runs.
+        """Start the receiver, unless it is started already.
 
         Args:
-            offset: the query's; blocks are numbered from there on at least.
+            offset: the query's offset; the next block gets at least this number.
 
         Raises:
-            PenstockError: the directory does not have the query's blocks.
+            PenstockError: the directory does not contain the query's blocks.
         """
         if self._is_started:
             return
         self.blocks.continue_at(offset)
-        self._is_started, self._ended = True, offset
+        self._is_started = True
+        self._ended = offset
         self._receiver.start()
         self._watch.start()
 
     def stop(self) -> None:
-        """Stop the receiver, store what it has buffered, and release the directory. Idempotent, thread-safe."""
+        """Stop the receiver, store its buffered records, and release the directory. Idempotent, thread-safe."""
         self._stopped.set()
         with self._stopping:
             if self._is_started:
@@ -112,21 +117,20 @@ class SourceRun:
 
     @property
     def failure(self) -> str:
-        """Why the receiver was given up; empty while it is not."""
+        """Why the receiver was given up; empty if it was not."""
         return self._receiver.failure
 
     def await_quiet(self, quiet_s: float, timeout_s: float) -> str:
-        """Wait until the receiver has stored all that is available, or has ended, or the timeout has passed; pause it.
+        """Wait until the receiver has stored all available data or has ended, or the timeout has passed; then pause it.
 
-        It has stored all when it has run for a time without storing and without an error.
+        All available data is stored when the receiver has run for ``quiet_s`` without storing and without an error.
 
         Args:
-            quiet_s: that time.
-            timeout_s: the longest wait.
+            quiet_s: the quiet period, seconds.
+            timeout_s: the timeout, seconds.
 
         Returns:
-            Why data that was available may not be received, if the receiver failed to the end or was given up; else
-            empty.
+            Why available data may be missing, if the receiver kept failing or was given up; otherwise empty.
         """
         began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.info.lastErrorTime
         deadline, name, incomplete = began_s + timeout_s, self._options.receiver, ""
@@ -170,7 +174,7 @@ class SourceRun:
             raise
 
     def accept(self, blocks: Sequence[StoredBlock]) -> None:
-        """Accept blocks; pause the receiver when there are too many."""
+        """Accept blocks; pause the receiver when they take too much space."""
         self.blocks.accept(blocks)
         if self.blocks.num_bytes > self._bound_bytes:
             self._receiver.pause(_PAUSE)
@@ -179,8 +183,8 @@ class SourceRun:
     def end_batches(self, number: int) -> None:
         """Note that the batches of the blocks below a number have ended.
 
-        Their blocks are deleted if the receiver waits for space: Spark lets a source delete a batch's blocks when it
-        plans the next one, and there is no data for a next one meanwhile.
+        If the receiver waits for space, their blocks are deleted now. Spark lets a source delete a batch's blocks only
+        when it plans the next batch, and a waiting receiver provides no data for a next batch.
         """
         if self._waits_for_space:
             self._delete_before(number)
@@ -190,7 +194,7 @@ class SourceRun:
                 self._raise_rate()
 
     def delete_before(self, number: int) -> None:
-        """Delete blocks soon, or at once if the receiver waits for space."""
+        """Delete blocks in the background, or at once if the receiver waits for space."""
         self._consumed = number
         if self._waits_for_space:
             self._delete_before(number)
@@ -198,16 +202,17 @@ class SourceRun:
     def _delete_before(self, number: int) -> None:
         """Delete blocks; let the receiver resume when there is space."""
         self.blocks.delete_before(number)
-        # A receiver that stays paused still waits: there may be no data for a batch whose planning deletes more.
+        # A receiver that remains paused still waits for space: without data, no batch is planned that deletes more.
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
             self._waits_for_space = False
             self._receiver.resume(_PAUSE)
 
     def _raise_rate(self) -> None:
-        """Double the rate limit of the slow start; lift it at the end."""
+        """Double the rate limit of the slow start, or lift it at the end."""
         self._rate = (self._rate or _FIRST_RATE) * 2
         if self._rate > _LAST_RATE:
-            self._rate, self._starts_slowly = None, False
+            self._rate = None
+            self._starts_slowly = False
             log.warning(
                 "slow start ended, no rate limit",
                 directory=str(self.blocks.path),
@@ -224,10 +229,11 @@ class SourceRun:
                 try:
                     self._delete_before(consumed)
                 except OSError as error:
-                    # The next run of the query deletes them: their consumption is noted.
+                    # The next run of the query deletes them, because their consumption is noted.
                     directory = str(self.blocks.path)
                     log.warning("consumed blocks not deleted", directory=directory, reason=str(error), throttle_s=60)
             rate = self.blocks.read_rate()
             if rate is not None and rate != self._rate:
-                self._rate, self._starts_slowly = rate, False
+                self._rate = rate
+                self._starts_slowly = False
                 self._receiver.update_rate(rate)

@@ -1,7 +1,7 @@
-"""``steer``: a rate estimator sets the rate of the receivers below a streaming query, from what its batches took.
+"""``steer``: a rate estimator sets the rates of a streaming query's receivers from the durations of its batches.
 
 A StreamingQueryListener in the program's process reads progress events and writes each rate into the source's
-directory of blocks, where the process of the source finds it.
+directory of blocks, where the source's process reads it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from penstock_structured.block_directory import write_rate
 
 log = get_logger("structured")
 
-# By id of the query, while they are registered.
+# The registered listeners, by query id.
 _steerings: WeakValueDictionary[str, RateSteering] = WeakValueDictionary()
 
 
 @frozen
 class SourceProgress:
-    """What one batch says of one source.
+    """The progress of one source in one batch.
 
     Attributes:
         blocks: the source's directory.
@@ -51,7 +51,7 @@ class SourceProgress:
 
 @define
 class _Steered:
-    """One steered source: its estimator, and how long the batch before took."""
+    """One steered source: its estimator, and the duration of the previous batch."""
 
     estimator: RateEstimator
     previous_ms: int = 0
@@ -59,15 +59,15 @@ class _Steered:
 
 
 class RateSteering(StreamingQueryListener):
-    """Steers the receivers of one query until ``stop``. Made by ``steer``.
+    """Sets the rates of one query's receivers. Created by ``steer``.
 
-    Callbacks run on a thread of PySpark's, one at a time.
+    PySpark calls it on its own thread, one callback at a time.
 
     Args:
         query_id: id of the query; the same after a restart from its checkpoint.
         make_estimator: creates the estimator of a source.
-        interval_ms: how long a batch should take at most.
-        first_rate: set when a receiver has no limit yet, records/s.
+        interval_ms: maximum duration of a batch.
+        first_rate: first rate for a receiver without a limit, records/s.
     """
 
     def __init__(self, query_id: str, make_estimator: Any, interval_ms: int, first_rate: float) -> None:
@@ -79,16 +79,17 @@ class RateSteering(StreamingQueryListener):
 
     @property
     def rates(self) -> dict[str, float]:
-        """The rate that was set last, records/s, by directory of blocks."""
-        return {blocks: each.rate for blocks, each in self._sources.items() if each.rate is not None}
+        """The last rate set, records/s, by directory of blocks."""
+        return {blocks: source.rate for blocks, source in self._sources.items() if source.rate is not None}
 
     @property
     def reasons(self) -> dict[str, str]:
-        """Why, in the estimator's words, by directory of blocks."""
-        return {blocks: each.estimator.reason for blocks, each in self._sources.items()}
+        """The estimator's explanation of the last rate, by directory of blocks."""
+        return {blocks: source.estimator.reason for blocks, source in self._sources.items()}
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing: rates follow from batches."""
+        # Rates follow from batches.
+        pass
 
     def onQueryProgress(self, event: Any) -> None:
         if str(event.progress.id) != self._query_id:
@@ -100,10 +101,12 @@ class RateSteering(StreamingQueryListener):
                 log.warning("rate not set", directory=progress.blocks, reason=str(error), throttle_s=60)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing: a trigger without data says nothing about the capacity."""
+        # A trigger without data says nothing about the capacity.
+        pass
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Nothing: a restarted query has the same id."""
+        # Keeps its state: a restarted query has the same id.
+        pass
 
     def _steer(self, progress: SourceProgress) -> None:
         source = self._sources.get(progress.blocks)
@@ -136,7 +139,7 @@ def steer(
     conf: Mapping[str, str] | None = None,
     **options: Any,
 ) -> RateSteering:
-    """Have a rate estimator set the rate of the receivers below a query.
+    """Let a rate estimator set the rates of a query's receivers.
 
     Give the source a first rate as well, because nothing else limits the receiver until the first batch has ended: its
     option ``initialRate``, or ``spark.streaming.backpressure.enabled=true`` for a slow start. A second call for the
@@ -144,18 +147,18 @@ def steer(
 
     Args:
         spark: the query's session.
-        query: reads from ``format("penstock")``. PySpark 4.2 or newer: older ones do not report where the blocks are.
+        query: reads from ``format("penstock")``. Needs PySpark 4.2 or newer, which reports the directory of blocks.
         estimator: name of an installed estimator, such as ``pid`` or ``model``.
-        interval: how long a batch should take at most, s: the interval of a ``processingTime`` trigger.
+        interval: maximum duration of a batch, seconds: the interval of a ``processingTime`` trigger.
         first_rate: records/s for a receiver without a limit, unless the estimator has an initial rate.
         conf: configuration by full key: ``spark.streaming.backpressure.<estimator>.<option>``.
-        options: the estimator's, by name.
+        options: the estimator's options, by name.
 
     Returns:
-        The listener, added to the session; ``spark.streams.removeListener(it)`` ends the steering.
+        The listener, added to the session. Pass it to ``spark.streams.removeListener`` to stop.
 
     Raises:
-        UnknownNameError: no plugin offers the estimator, or an option does not exist; names the nearest.
+        UnknownNameError: no plugin offers the estimator, or an option does not exist; the message suggests a name.
         ConfigurationError: an option or argument is invalid, or PySpark is older.
     """
     if not hasattr(DataSourceStreamReader, "reportLatestOffset"):
@@ -181,22 +184,22 @@ def steer(
 
 
 def progress_of(progress: Any) -> list[SourceProgress]:
-    """What a query's progress says of its Penstock sources.
+    """The progress of a query's Penstock sources.
 
     Args:
         progress: PySpark's ``StreamingQueryProgress``.
     """
     started_ms = round(datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp() * 1000)
     took_ms = int(progress.durationMs.get("triggerExecution", progress.batchDuration))
-    found = []
-    for each in progress.sources:
+    sources = []
+    for source in progress.sources:
         try:
-            latest = json.loads(each.latestOffset)
-            found.append(
+            latest = json.loads(source.latestOffset)
+            sources.append(
                 SourceProgress(
                     str(latest["blocks"]), int(latest["batchRows"]), float(latest["rate"]), started_ms, took_ms
                 )
             )
         except (TypeError, ValueError, KeyError):
             continue  # another kind of source
-    return found
+    return sources

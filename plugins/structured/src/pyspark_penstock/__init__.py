@@ -1,4 +1,4 @@
-"""Where PySpark finds the source: it imports every module ``pyspark_*`` and registers its ``DefaultSource``."""
+"""Registers the source: PySpark imports every module ``pyspark_*`` and registers its ``DefaultSource``."""
 
 from penstock_structured.data_source import PenstockDataSource as DefaultSource
 

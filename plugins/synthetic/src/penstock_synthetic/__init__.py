@@ -1,4 +1,4 @@
-"""A receiver that generates its own records, at a chosen rate, of a chosen shape, from a seed."""
+"""A receiver that generates records from a seed, with a chosen rate and shape."""
 
 from __future__ import annotations
 

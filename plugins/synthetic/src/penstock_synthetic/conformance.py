@@ -1,6 +1,6 @@
 """Conformance suite of the receiver ``synthetic``, for ``penstock plugins check``.
 
-The receiver has no source, so no feeder: what needs chosen records is not applicable.
+The receiver has no external source and so no feeder. Checks that need chosen records do not apply.
 """
 
 from __future__ import annotations

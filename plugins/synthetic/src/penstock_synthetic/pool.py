@@ -1,4 +1,4 @@
-"""A seeded pool of records that is read in a circle."""
+"""A seeded pool of records that is read in rounds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 Shape = Literal["lines", "numbers", "pairs"]
 SHAPES: tuple[Shape, ...] = ("lines", "numbers", "pairs")
 
-#: Records in a pool: enough variety, and quickly generated.
+#: Records in a pool: enough for variety, few enough to generate quickly.
 POOL_RECORDS = 8192
 _VOCABULARY = 2000
 _LEAST_LINE_LENGTH = 92
@@ -22,13 +22,13 @@ _LARGEST_NUMBER = 999_999
 
 
 class Pool:
-    """Records of one shape, in a circle.
+    """Records of one shape, repeated endlessly.
 
     Args:
         shape: ``lines``: words with blanks between, 92 to 101 characters; ``numbers``: ints from 0 to 999,999;
             ``pairs``: tuples of a word and such an int. The n-th most frequent of 2,000 words is n times as rare as the
             first.
-        seed: equal seeds make equal records.
+        seed: equal seeds produce equal records.
     """
 
     def __init__(self, shape: Shape, seed: int) -> None:
@@ -50,7 +50,7 @@ class Pool:
         return [record for piece in _rounds(start, stop) for record in self.records[piece]]
 
     def table(self, start: int, stop: int) -> pa.Table | None:
-        """The same as a table with the column ``value``; ``None`` when the shape has no columnar form."""
+        """The same records as a table with the column ``value``; ``None`` if the shape has no columnar form."""
         if self._column is None:
             return None
         pieces = [self._column[piece] for piece in _rounds(start, stop)]
@@ -58,7 +58,7 @@ class Pool:
 
 
 def _column(records: list[Any], shape: Shape) -> Any:
-    """The records as a pyarrow Array, from buffers: pa.array imports pandas, if it is installed."""
+    """Convert the records to a pyarrow Array from buffers, because pa.array imports pandas if it is installed."""
     match shape:
         case "lines":
             offsets = array("i", itertools.accumulate(map(len, records), initial=0))
@@ -67,7 +67,7 @@ def _column(records: list[Any], shape: Shape) -> Any:
         case "numbers":
             return pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(array("q", records))])
         case "pairs":
-            # As columns it would be read as a Row, not as a tuple.
+            # A column of pairs would be read as Rows, not as tuples.
             return None
 
 
@@ -84,10 +84,10 @@ def _words(rng: random.Random) -> Iterator[str]:
     vocabulary: dict[str, None] = {}
     while len(vocabulary) < _VOCABULARY:
         vocabulary["".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 9)))] = None
-    known = list(vocabulary)
-    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(known) + 1)))
+    words = list(vocabulary)
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(words) + 1)))
     while True:
-        yield from rng.choices(known, cum_weights=weights, k=1024)
+        yield from rng.choices(words, cum_weights=weights, k=1024)
 
 
 def _line(words: Iterator[str]) -> str:

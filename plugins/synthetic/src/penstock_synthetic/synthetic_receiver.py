@@ -52,20 +52,19 @@ class SyntheticReceiver(ThreadReceiver[Any]):
         self._options = options
 
     def receive(self) -> None:
-        """Generate the records that are due, once a block interval."""
         options = self._options
         pool = Pool(options.shape, options.seed)
         total = options.total or math.inf
-        made, began_s = 0, monotonic()
-        while made < total and not self.isStopped():
+        num_stored, began_s = 0, monotonic()
+        while num_stored < total and not self.isStopped():
             # Counted from the beginning, so that late wake-ups do not add up.
-            due = int((monotonic() - began_s) * options.rate) if options.rate else made + _CHUNK
-            stop = int(min(due, made + _CHUNK, total))
-            if stop > made:
-                self._store(pool, made, stop)
-                made = stop
-            if options.rate and made == due:
-                next_s = began_s + (made + 1) / options.rate - monotonic()
+            due = int((monotonic() - began_s) * options.rate) if options.rate else num_stored + _CHUNK
+            stop = int(min(due, num_stored + _CHUNK, total))
+            if stop > num_stored:
+                self._store(pool, num_stored, stop)
+                num_stored = stop
+            if options.rate and num_stored == due:
+                next_s = began_s + (num_stored + 1) / options.rate - monotonic()
                 self.wait(max(self.block_interval_ms / 1000, next_s))
 
     def _store(self, pool: Pool, start: int, stop: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock_testing.process_state import process_state
+from penstock_testing.process_state import changes, process_state
 
 _POLL_S = 0.005
 #: Bytes by which the memory may grow in 2,000 batches: 16 each. An integer or float that is kept takes 24 or more.
@@ -54,7 +54,7 @@ class LeakMeter:
 
     def changes(self) -> list[str]:
         """The changes of the global state, one line each."""
-        return self._state.changes()
+        return changes(self._state)
 
     def _remains(self) -> list[str]:
         return [

@@ -25,6 +25,18 @@ def process_state() -> GlobalState:
     )
 
 
+def changes(state: GlobalState) -> list[str]:
+    """One line per change since the snapshot."""
+    lines = []
+    for name, (value, now) in state.changed().items():
+        if name == "os.environ":  # its values may be secrets
+            keys = {key for key, _ in value.items() ^ now.items()}
+            lines.append(f"os.environ changed: {', '.join(sorted(keys))}")
+        else:
+            lines.append(f"{name} changed from {value!r} to {now!r}")
+    return lines
+
+
 def _umask() -> str:
     # Only /proc says it without changing it; empty elsewhere.
     status = Path("/proc/self/status")

@@ -1,6 +1,6 @@
 """Monitoring for Penstock: metrics, dashboard, REST in Spark's shape, Prometheus, history.
 
-Executors import this module, too: what only the driver needs is imported when the context starts.
+Executors import this module, too. Driver-only modules are imported when the context starts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ penstock_options = OPTIONS
 
 @hookimpl
 def listeners(context: ListenerContext) -> Iterable[Monitor]:
-    """Offer the listener that collects the metrics; none when everything is switched off."""
-    found: Iterable[Monitor] = import_module("penstock_ui.start").monitors(context)
-    return found
+    """Return the listener that collects the metrics, or none when everything is switched off."""
+    monitors: Iterable[Monitor] = import_module("penstock_ui.start").monitors(context)
+    return monitors

@@ -1,6 +1,6 @@
 """``penstock top`` and ``penstock status`` show a running application, ``penstock ui`` one that has ended.
 
-Imported to list the subcommands, so that nothing heavy is imported here before one runs.
+``penstock`` imports this module to list its subcommands, so heavy imports wait until a command runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock import PenstockError
 
 
 def _examples(*commands: tuple[str, str]) -> str:
-    """The end of a help text: commands to copy, each with what it does."""
+    """The end of a help text: commands to copy, each with its description."""
     return "\n".join(["\b", "Examples:", *(f"  # {what}\n  penstock {arguments}" for arguments, what in commands)])
 
 
@@ -42,9 +42,9 @@ _token = click.option(
 )
 @click.option("--count", default=0, type=click.IntRange(min=0), help="End after this many updates. 0: never.")
 def top(url: str, token: str, every: float, count: int) -> None:
-    """Watch a running application here.
+    """Watch a running application in this terminal.
 
-    URL is the address of its dashboard, which ssc.uiWebUrl has.
+    URL is the address of its dashboard: the value of ssc.uiWebUrl.
 
     Ctrl-C ends it; the exit code is then 0.
     """
@@ -65,7 +65,7 @@ def top(url: str, token: str, every: float, count: int) -> None:
 def status(url: str, token: str, as_json: bool) -> None:
     """Print the state of a running application.
 
-    URL is the address of its dashboard, which ssc.uiWebUrl has.
+    URL is the address of its dashboard: the value of ssc.uiWebUrl.
 
     Exits with 1 if the last batch failed or a receiver is not active.
     """

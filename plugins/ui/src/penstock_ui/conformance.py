@@ -20,7 +20,7 @@ class MonitorSuite(ListenerSuite):
     conf: ClassVar[Mapping[str, str]] = {"spark.penstock.ui.port": "0"}
 
     def make(self, context: ListenerContext) -> ListenerProbe:
-        """Make the monitor, and show the totals of its snapshot."""
+
         (monitor,) = monitors(context)
         return ListenerProbe([monitor], lambda: totals(monitor))
 

@@ -1,7 +1,7 @@
-"""The event log: what the metrics store takes, as JSON lines in files of any file system, and its replay.
+"""The event log: writes the metrics store's events as JSON lines to any file system, and replays them.
 
-Each file begins with a description of the application and the counts so far, so that it can be read without the older
-ones, which are deleted when there are too many. A file that a crash truncated is read up to there.
+Each file begins with a description of the application and the counts so far. It can therefore be read without older
+files, which are deleted when there are too many. A file that a crash truncated is read up to the truncation.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
-# Applications that a message lists.
+# An error message lists at most this many applications.
 _MOST_NAMED = 10
-# After this much of it no write is tried again.
+# When the log closes, failed writes are retried for this long.
 _RETRY_UNTIL_S = 4.0
-# Where a file cannot be appended to it is put again with every change, at most this often, at this many bytes/s.
+# A file system without append gets the whole file again after changes: at most this often, and at this many bytes/s.
 _PUT_EVERY_S = 10.0
 _PUT_BYTES_PER_S = 1_000_000
 
@@ -46,16 +46,16 @@ _converter.register_structure_hook(Any, lambda value, _kind: value)
 
 
 def encode(event: Taken) -> bytes:
-    """An event as a line."""
+    """Encode an event as one line."""
     value = {"event": type(event).__name__, **_converter.unstructure(event)}
     return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def decode(line: bytes) -> Taken:
-    """The event of a line.
+    """Decode an event from its line.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: the line is not an event.
     """
     try:
         value = json.loads(line)
@@ -67,16 +67,16 @@ def decode(line: bytes) -> Taken:
 
 
 class EventLog:
-    """Writes the event log of one application, on a thread of its own.
+    """Writes the event log of one application, on its own thread.
 
-    ``take`` never waits: the newest 10,000 events that are not written yet wait, and older ones are lost.
+    ``take`` never blocks. At most 10,000 events wait to be written; beyond that the oldest are dropped.
 
     Args:
         directory: location of all event logs.
         application_id: names the files.
-        max_file_size: bytes after which a new file is begun.
+        max_file_size: bytes after which the log continues in a new file.
         max_files: files to keep.
-        retry_s: time between two attempts to write.
+        retry_s: seconds between two attempts to write.
     """
 
     def __init__(
@@ -89,10 +89,12 @@ class EventLog:
     ) -> None:
         self._directory = Directory.of(directory)
         self._application = _ILLEGAL.sub("_", application_id) or "application"
-        self._max_file_size, self._max_files, self._retry_s = max_file_size, max_files, retry_s
+        self._max_file_size = max_file_size
+        self._max_files = max_files
+        self._retry_s = retry_s
         self._events: queue.Queue[Taken | None] = queue.Queue()
         self._stopping = threading.Event()
-        # The state that the written events describe: the begin of the next file.
+        # The state after the written events; the next file begins with its counts.
         self._replica = MetricsStore(Limits(batches=1, details=1, rate_changes=1))
         self._described: ApplicationDescribed | None = None
         self._appender: Appender | _WholeFile | None = None
@@ -103,13 +105,13 @@ class EventLog:
         self.dropped = 0
 
     def start(self) -> None:
-        """Start to write."""
+        """Start the writer thread."""
         self._thread.start()
 
     def take(self, event: Taken) -> None:
-        """Have an event written; returns at once."""
+        """Queue an event for writing; returns at once."""
         if isinstance(event, ApplicationDescribed):
-            # Part of every file, whatever is lost.
+            # Written at the start of every file, so it is not queued and cannot be dropped.
             self._described = event
             return
         self._events.put(event)
@@ -119,7 +121,7 @@ class EventLog:
                 self.dropped += 1
 
     def close(self) -> None:
-        """Write what waits and close the file; waits at most 5 s."""
+        """Write the queued events and close the file; waits at most 5 s."""
         self._events.put(None)
         if self._thread.is_alive():
             timer = threading.Timer(_RETRY_UNTIL_S, self._stopping.set)
@@ -137,7 +139,10 @@ class EventLog:
         self._close_file()
 
     def _next(self) -> list[Taken | None]:
-        """The events that wait; none after a second, so that a file which is not up to date is put."""
+        """The next queued events.
+
+        Returns an empty list after a second where files are written whole, so that an outdated file is written again.
+        """
         try:
             taken = [self._events.get(timeout=None if self._directory.can_append else 1.0)]
         except queue.Empty:
@@ -147,12 +152,12 @@ class EventLog:
         return taken
 
     def _write(self, events: list[Taken]) -> None:
-        """Write events, however often it takes."""
+        """Write events, retrying until it succeeds or the log closes."""
         while True:
             try:
                 self._append(events)
             except (OSError, ValueError) as error:
-                # What was written of them is in the file. The next one begins anew.
+                # Some of the events may be in the file already. The next attempt begins a new file.
                 if self._directory.can_append:
                     self._close_file()
                 if not self._is_failing:
@@ -168,7 +173,7 @@ class EventLog:
             return
 
     def _append(self, events: list[Taken]) -> None:
-        """Write events; those that were written are taken from the list."""
+        """Write events, and remove the written ones from the list."""
         if not events and self._appender is not None:
             self._appender.commit(Durability.FLUSH)
         while events:
@@ -189,7 +194,7 @@ class EventLog:
                 self._close_file()
 
     def _file(self) -> Appender | _WholeFile:
-        """The file to append to; a new one begins with what a reader needs of the older ones."""
+        """The file to append to. A new file begins with the description and the counts so far."""
         if self._appender is None:
             numbers = _files(self._directory).get(self._application, [])
             number = 1 + max((int(number) for number, _name in numbers), default=0)
@@ -217,20 +222,24 @@ class EventLog:
 
 
 class _WholeFile:
-    """A file where none can be appended to: it is put with all that was written so far, again and again."""
+    """A file on storage without append: every ``commit`` that is due writes the whole file again."""
 
     def __init__(self, directory: Directory, name: str, head: bytes) -> None:
-        self._directory, self._name, self._data = directory, name, bytearray(head)
-        self._committed_bytes, self._put_bytes, self._put_at = len(head), 0, -math.inf
+        self._directory = directory
+        self._name = name
+        self._data = bytearray(head)
+        self._committed_bytes = len(head)
+        self._put_bytes = 0
+        self._put_at = -math.inf
 
     def write(self, data: bytes) -> None:
         self._data += data
 
     def commit(self, _durability: Durability) -> None:
-        """Put the file if it is due.
+        """Write the file if it is due.
 
         Raises:
-            OSError: it cannot be put; what was written since the last commit is forgotten.
+            OSError: the file cannot be written; data added since the last commit is discarded.
         """
         period_s = max(_PUT_EVERY_S, len(self._data) / _PUT_BYTES_PER_S)
         if time.monotonic() - self._put_at >= period_s:
@@ -242,22 +251,23 @@ class _WholeFile:
         self._committed_bytes = len(self._data)
 
     def close(self) -> None:
-        """Put the file if it has changed."""
+        """Write the file if it has changed."""
         self._put()
 
     def _put(self) -> None:
         if self._put_bytes != len(self._data):
             self._directory.write(self._name, bytes(self._data))
-            self._put_bytes, self._put_at = len(self._data), time.monotonic()
+            self._put_bytes = len(self._data)
+            self._put_at = time.monotonic()
 
 
 def _files(directory: Directory) -> dict[str, list[tuple[str, str]]]:
-    """The files of each application: numbers with names, in order."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    """The files of each application: pairs of number and name, in order."""
+    files: dict[str, list[tuple[str, str]]] = {}
     for name in directory.names():
         if (parts := _NAME.fullmatch(name)) is not None:
-            found.setdefault(parts["app"], []).append((parts["number"], name))
-    return {app: sorted(names, key=lambda each: int(each[0])) for app, names in found.items()}
+            files.setdefault(parts["app"], []).append((parts["number"], name))
+    return {app: sorted(names, key=lambda numbered: int(numbered[0])) for app, names in files.items()}
 
 
 @frozen
@@ -265,9 +275,9 @@ class History:
     """An event log that was read: the source of one snapshot.
 
     Attributes:
-        state: the application as the log's last event leaves it.
-        events: how many events were read.
-        damaged: lines that are no events: the end of a truncated file, or damage.
+        state: the application's state after the last event.
+        events: number of events read.
+        damaged: lines that are not events: the end of a truncated file, or damage.
     """
 
     state: Snapshot
@@ -275,7 +285,6 @@ class History:
     damaged: int = 0
 
     def snapshot(self) -> Snapshot:
-        """The state."""
         return self.state
 
 
@@ -283,13 +292,13 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
     """Read the event log of an application.
 
     Args:
-        location: the directory of event logs, or one file in it, whose application is read then.
-        application_id: which application; needed when the directory has several.
+        location: the directory of event logs, or one file in it; a file selects its application.
+        application_id: which application; required when the directory contains several.
         limits: the limits of the store.
 
     Raises:
-        ConfigurationError: there is no such log, or the directory has several and none was chosen.
-        OSError: it cannot be read.
+        ConfigurationError: there is no such log, or the directory contains several and none was chosen.
+        OSError: the log cannot be read.
     """
     folder, _, last = location.rstrip("/").rpartition("/")
     directory = Directory.of(location)
@@ -321,7 +330,7 @@ def _named(logs: Iterable[str]) -> str:
 
 
 def replay(files: Iterable[bytes], limits: Limits | None = None) -> History:
-    """Build the state that the contents of files describe."""
+    """Build the state from the contents of event log files."""
     store = MetricsStore(limits)
     events = damaged = 0
     for line in _lines(files):

@@ -1,7 +1,7 @@
 """``Monitor``: the listener that feeds the metrics store of a running application.
 
-It asks the engine for what events do not say, and hands everything that the store takes on: to the event log, to
-OpenTelemetry. Callbacks run on the listener's own thread, ``snapshot`` on those of the server.
+It samples engine state that no event reports, and forwards every event of the store to the sinks: event log and
+OpenTelemetry. Callbacks run on the listener's own thread, ``snapshot`` on the server's threads.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ from penstock_ui.store import MetricsStore
 
 log = get_logger("ui")
 
-# Minimum time between two questions to the engine, unless a batch ended.
+# Minimum time between two samples of the engine, unless a batch ended.
 _SAMPLE_S = 1.0
-# Spark jobs read at a time: new ones, and those that ran when they were last read.
+# Maximum number of Spark jobs per query: new jobs, and jobs that were running at the last query.
 _MOST_JOBS, _MOST_OPEN_JOBS = 500, 20
 _LAST_PHASE = "listeners"
-# How long the end waits for jobs that Spark has not published yet.
+# At the end, how long to wait for jobs that Spark has not published yet.
 _LAST_WAIT_S = 2.0
 
 
 class Sink(Protocol):
-    """Takes what the store takes. Must return at once."""
+    """Receives every event of the store. Must return at once."""
 
     def take(self, event: Taken) -> None:
         """Take an event."""
         ...
 
     def close(self) -> None:
-        """Export what was taken, and release everything. May be called again."""
+        """Export pending events and release resources. May be called again."""
         ...
 
 
 class Monitor:
-    """Listens to a running application; the source of its snapshots.
+    """Listens to a running application, and provides its snapshots.
 
     Args:
         context: the application.
-        store: holds the state.
-        sinks: take every event besides the store.
+        store: builds the state from the events.
+        sinks: receive every event after the store.
         now_ms: the wall clock.
     """
 
@@ -77,11 +77,15 @@ class Monitor:
         sinks: Sequence[Sink] = (),
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._context, self._store, self._sinks, self._now_ms = context, store, tuple(sinks), now_ms
+        self._context = context
+        self._store = store
+        self._sinks = tuple(sinks)
+        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._sampled_ms = self._asked_ms = -1
-        self._next_job, self._open_jobs = 0, dict[int, JobInfo]()
+        self._next_job = 0
+        self._open_jobs = dict[int, JobInfo]()
         self._is_closed = False
         self._receivers: dict[int, ReceiverInfo] = {}
         self._rate_limits: dict[int, float | None] = {}
@@ -102,7 +106,7 @@ class Monitor:
         self._closing.insert(0, action)
 
     def close(self) -> None:
-        """The application has stopped. May be called again."""
+        """Close the sinks after the application has stopped. May be called again."""
         with self._lock:
             self._is_closed = True
             closing, self._closing = self._closing, []
@@ -143,7 +147,7 @@ class Monitor:
         self._take(batchStarted)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
-        """A batch ended: ask the engine for what changes with it."""
+        """A batch ended: sample the engine state that changes with it."""
         self._take(batchCompleted)
         self._ask_for_jobs()
         with self._lock:
@@ -162,7 +166,7 @@ class Monitor:
         self._take(checkpointFailed)
 
     def onStopProgress(self, stopProgress: StopProgress) -> None:
-        """The context stops; after the last phase nothing is left open."""
+        """The context is stopping; after the last phase the monitor closes."""
         self._take(stopProgress)
         if not stopProgress.batches_left:
             self._ask_for_jobs(is_last=True)
@@ -178,7 +182,7 @@ class Monitor:
         for sink in self._sinks:
             sink.take(event)
 
-    # -- questions to the engine --
+    # -- samples of the engine --
 
     def _sample(self, now_ms: int) -> None:
         self._sampled_ms = now_ms
@@ -200,7 +204,9 @@ class Monitor:
                 stored.checkpoint_failures,
             )
             counts = self._context.listener_counts()
-            listeners = tuple(Listener(each.name, each.dropped, each.failed, each.disabled) for each in counts)
+            listeners = tuple(
+                Listener(listener.name, listener.dropped, listener.failed, listener.disabled) for listener in counts
+            )
             self._apply(Sampled(now_ms, storage, listeners, changed))
 
     def _sample_rate(self, stream_id: int, now_ms: int) -> None:
@@ -218,7 +224,7 @@ class Monitor:
         """Ask Spark for jobs of batches, at most once a second and on one thread at a time.
 
         Args:
-            is_last: nobody may ask later, so neither another thread's question nor Spark's delay may hide a job.
+            is_last: this is the last query, so wait for another thread's query and for Spark's delay.
         """
         if self._is_closed or not self._asking.acquire(blocking=is_last):
             return
@@ -235,8 +241,8 @@ class Monitor:
             self._asking.release()
 
     def _changed_jobs(self, wait_s: float) -> tuple[JobInfo, ...]:
-        """The jobs of batches that are new, and those that ran when they were last seen."""
-        # First, since it waits: those seen before have ended then, too.
+        """Jobs of batches that are new, or have changed since they were last seen."""
+        # Read new jobs first: the call waits, and earlier jobs may have ended meanwhile.
         new = self._context.jobs(self._next_job, _MOST_JOBS, wait_s)
         seen = [job for job_id in self._open_jobs for job in self._context.jobs(job_id, 1) if job.job_id == job_id]
         if new:
@@ -249,7 +255,7 @@ class Monitor:
 
 
 def describe(context: ListenerContext) -> ApplicationDescribed:
-    """What the context says of the application before it starts."""
+    """Describe the application before it starts."""
     application = Application(
         context.application_id,
         context.application_name,

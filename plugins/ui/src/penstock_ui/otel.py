@@ -1,7 +1,8 @@
 """OpenTelemetry: the metrics of ``prometheus`` as observable instruments, and one trace for each batch.
 
 Uses the providers that the program, or OpenTelemetry's own configuration, has set; without one nothing is exported.
-Instruments belong to the process, because OpenTelemetry never removes one: contexts that follow each other share them.
+OpenTelemetry never removes an instrument. Instruments therefore belong to the process, and successive contexts share
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock_ui.snapshot import Snapshot, error_line
 
 _NAME = "penstock"
 _FLUSH_MS = 2000
-# Suffix of a metric's name for Prometheus → the unit that OpenTelemetry keeps apart.
+# Suffix of a metric's Prometheus name → its unit in OpenTelemetry, where the unit is not part of the name.
 _UNITS = {"_records_per_second": "{record}/s", "_seconds": "s", "_bytes": "By", "_total": "1"}
 _lock = threading.Lock()
 _sources: list[OpenTelemetry] = []
@@ -50,7 +51,7 @@ class OpenTelemetry:
             self._trace(event.batchInfo)
 
     def close(self) -> None:
-        """Export what was taken. May be called again."""
+        """Export pending data. May be called again."""
         with _lock:
             if self not in _sources:
                 return
@@ -83,7 +84,7 @@ class OpenTelemetry:
             "penstock.batch_time": info.batchTime,
             "penstock.records": info.numRecords,
         }
-        # No parent, whatever is current on this thread.
+        # A root span, even if this thread has a current span.
         batch = self._tracer.start_span(
             "batch",
             trace.set_span_in_context(trace.INVALID_SPAN),
@@ -118,7 +119,7 @@ def _create_instruments() -> None:
     _has_instruments = True
     meter = metrics.get_meter(_NAME, __version__)
     for metric in prometheus.metrics(Snapshot()):
-        suffix = next((each for each in _UNITS if metric.name.endswith(each)), "")
+        suffix = next((ending for ending in _UNITS if metric.name.endswith(ending)), "")
         name, unit = metric.name.removesuffix(suffix).replace("_", "."), _UNITS.get(suffix, "1")
         create = meter.create_observable_counter if metric.kind == "counter" else meter.create_observable_gauge
         create(f"{_NAME}.{name}", [_Callback(metric.name)], unit, metric.help)

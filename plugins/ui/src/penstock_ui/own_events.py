@@ -1,7 +1,7 @@
-"""What the metrics store takes besides the engine's events, which say nothing of these.
+"""Events of the metrics store that the engine does not emit.
 
-The monitor makes them from the ``ListenerContext`` of a running application. They are in the event log as well, so that
-a history shows them. Field names are those of the engine's events where these have the field.
+The monitor creates them from the ``ListenerContext`` of a running application. The event log contains them as well, so
+that a history shows them. Field names follow the engine's events where those have the same field.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class ApplicationDescribed:
 
 @frozen
 class RateChanged:
-    """A stream's receiver got another rate limit.
+    """The rate limit of a stream's receiver changed.
 
     Attributes:
-        time: when the change was seen.
+        time: when the monitor noticed the change.
         streamId: the stream's id.
         rate_limit: records/s; ``None`` for no limit.
-        reason: the rate estimator's.
+        reason: the rate estimator's explanation.
     """
 
     time: int
@@ -74,13 +74,13 @@ class RateChanged:
 
 @frozen
 class Sampled:
-    """What the engine answered when it was asked.
+    """A sample of the engine's state that no event reports.
 
     Attributes:
-        time: when it was asked.
+        time: when the monitor took the sample.
         storage: blocks, logs and checkpoints.
         listeners: the listeners on the bus.
-        receivers: the receivers that differ from the last sample.
+        receivers: the receivers that have changed since the last sample.
     """
 
     time: int
@@ -91,24 +91,24 @@ class Sampled:
 
 @frozen
 class JobsRun:
-    """Spark jobs of batches that are new, or have changed since they were last seen."""
+    """Spark jobs of batches: new jobs, and jobs that have changed since the last event."""
 
     jobs: tuple[JobInfo, ...]
 
 
 @frozen
 class CountsCarried:
-    """The counts at the begin of a file of the event log, whose older files may have been deleted.
+    """The counts so far, at the start of an event log file: older files may have been deleted.
 
     Attributes:
-        time: when the file was begun.
+        time: when the file was created.
         started: when the context started.
         totals: the application's counts.
         records: the records of each stream.
         starts: the number of starts of each receiver.
         errors: the number of errors of each receiver.
-        rate_limits: now in force.
-        running: records, counted as received, of the batches that had started and not ended, by batch time.
+        rate_limits: the current limits, by stream.
+        running: records of the running batches by batch time; the totals already count them as received.
     """
 
     time: int
@@ -121,7 +121,7 @@ class CountsCarried:
     running: Mapping[int, int] = field(factory=dict)
 
 
-#: Everything that the metrics store takes, and the event log holds.
+#: Every event that the metrics store accepts and the event log contains.
 Taken = (
     StreamingStarted
     | ReceiverStarted
@@ -140,5 +140,5 @@ Taken = (
     | JobsRun
     | CountsCarried
 )
-#: The same by name.
+#: The same event classes by name.
 KINDS: dict[str, type] = {kind.__name__: kind for kind in Taken.__args__}

@@ -14,7 +14,7 @@ from attrs import field, frozen
 
 from penstock_ui.snapshot import Batch, Distribution, Snapshot
 
-#: Of the HTTP answer.
+#: Content type of the HTTP response.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "penstock_"
 
@@ -29,7 +29,7 @@ class Metric:
         name: without the prefix.
         kind: ``gauge`` or ``counter``.
         help: the description.
-        samples: values by the values of the labels; a value that is not known is left out.
+        samples: values by label values; unknown values are left out.
         labels: names of the labels.
     """
 
@@ -46,7 +46,7 @@ def exposition(snapshot: Snapshot) -> str:
 
 
 def metrics(snapshot: Snapshot) -> list[Metric]:
-    """Every metric, also those without a sample."""
+    """Every metric, including those without a sample."""
     return [*_application(snapshot), *_batches(snapshot), *_streams(snapshot), *_storage(snapshot)]
 
 
@@ -65,19 +65,19 @@ def _application(snapshot: Snapshot) -> Iterable[Metric]:
             "dropped_events_total",
             "counter",
             "Events lost by a slow listener.",
-            {each.name: each.dropped for each in snapshot.listeners},
+            {listener.name: listener.dropped for listener in snapshot.listeners},
         ),
         (
             "failed_events_total",
             "counter",
             "Events a listener raised on.",
-            {each.name: each.failed for each in snapshot.listeners},
+            {listener.name: listener.failed for listener in snapshot.listeners},
         ),
         (
             "disabled",
             "gauge",
             "1 when the bus has disabled the listener.",
-            {each.name: each.disabled for each in snapshot.listeners},
+            {listener.name: listener.disabled for listener in snapshot.listeners},
         ),
     ):
         values_of = {(listener,): float(value) for listener, value in samples.items()}

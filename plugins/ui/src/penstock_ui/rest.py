@@ -1,6 +1,6 @@
 """The REST interface, in the shape of Spark's for streaming: pure functions from a snapshot to JSON values.
 
-Fields have Spark's names and units; as there, a value that is not known is absent.
+Fields have Spark's names and units; as in Spark, an unknown value is absent.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Json = dict[str, Any]
 
 @frozen
 class NotFoundError(Exception):
-    """Nothing has that id; the message says what."""
+    """The requested resource does not exist; the message names it."""
 
     message: str
 
 
 @frozen
 class BadRequestError(Exception):
-    """An argument is not valid; the message says which and why."""
+    """An argument is invalid; the message says which and why."""
 
     message: str
 
 
-#: Arguments of a query, as they came.
+#: Arguments of a query, unparsed.
 Query = Mapping[str, Sequence[str]]
 
 
@@ -44,7 +44,7 @@ def respond(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
 
     Raises:
         NotFoundError: the path or an id in it is unknown.
-        BadRequestError: an argument is not valid.
+        BadRequestError: an argument is invalid.
     """
     match path:
         case ["applications"]:
@@ -74,26 +74,26 @@ def _streaming(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
         case ["batches"]:
             wanted = _statuses(query.get("status", ()))
             # Spark's order: the newest first.
-            chosen = [each for each in reversed(snapshot.batches) if each.status in wanted]
-            return [batch(snapshot, each) for each in chosen[: _limit(query)]]
+            entries = [entry for entry in reversed(snapshot.batches) if entry.status in wanted]
+            return [batch(snapshot, entry) for entry in entries[: _limit(query)]]
         case ["monitoring"]:
             return monitoring(snapshot)
         case ["batches", batch_id]:
             return batch(snapshot, _batch(snapshot, batch_id))
         case ["batches", batch_id, "operations"]:
-            return [operation(each) for each in _operations(_batch(snapshot, batch_id))]
+            return [operation(op) for op in _operations(_batch(snapshot, batch_id))]
         case ["batches", batch_id, "operations", operation_id]:
             number = _number(operation_id, "output operation")
-            for each in _operations(_batch(snapshot, batch_id)):
-                if each.id == number:
-                    return operation(each)
+            for op in _operations(_batch(snapshot, batch_id)):
+                if op.id == number:
+                    return operation(op)
             raise NotFoundError(f"unknown output operation {operation_id} of batch {batch_id}")
         case _:
             raise NotFoundError(f"no such resource: streaming/{'/'.join(path)}")
 
 
 def application(snapshot: Snapshot) -> Json:
-    """The application, as far as Spark's resource ``applications`` has fields for it."""
+    """The application, with the fields of Spark's resource ``applications``."""
     started = _date(snapshot.started_ms)
     return _known(
         {
@@ -120,19 +120,19 @@ def statistics(snapshot: Snapshot) -> Json:
             "numActiveBatches": len(snapshot.waiting) + len(snapshot.running),
             "numProcessedRecords": snapshot.totals.processed_records,
             "numReceivedRecords": snapshot.totals.received_records,
-            "avgInputRate": _mean(each.records * 1000 / interval_ms for each in batches),
-            "avgSchedulingDelay": _whole(_mean(each.scheduling_delay_ms for each in batches)),
-            "avgProcessingTime": _whole(_mean(each.processing_delay_ms for each in batches)),
-            "avgTotalDelay": _whole(_mean(each.total_delay_ms for each in batches)),
+            "avgInputRate": _mean(batch.records * 1000 / interval_ms for batch in batches),
+            "avgSchedulingDelay": _whole(_mean(batch.scheduling_delay_ms for batch in batches)),
+            "avgProcessingTime": _whole(_mean(batch.processing_delay_ms for batch in batches)),
+            "avgTotalDelay": _whole(_mean(batch.total_delay_ms for batch in batches)),
         }
     )
 
 
 def receiver(snapshot: Snapshot, stream: Stream, limit: int | None = None) -> Json:
-    """An input stream, with its receiver if it has one; its rates in the last ``limit`` batches."""
+    """An input stream, its receiver if it has one, and its rates in the last ``limit`` batches."""
     info = stream.receiver
-    known = [each for each in snapshot.batches[-limit if limit else 0 :] if each.inputs is not None]
-    rates = [(each.time_ms, snapshot.input_rate(each, stream.id)) for each in known]
+    batches = [batch for batch in snapshot.batches[-limit if limit else 0 :] if batch.inputs is not None]
+    rates = [(batch.time_ms, snapshot.input_rate(batch, stream.id)) for batch in batches]
     return _known(
         {
             "streamId": stream.id,
@@ -162,7 +162,7 @@ def batch(snapshot: Snapshot, batch: Batch) -> Json:
             "processingTime": batch.processing_delay_ms,
             "totalDelay": batch.total_delay_ms,
             "numActiveOutputOps": sum(
-                each.started_ms is not None and each.ended_ms is None for each in batch.operations or ()
+                op.started_ms is not None and op.ended_ms is None for op in batch.operations or ()
             ),
             "numCompletedOutputOps": batch.num_succeeded,
             "numFailedOutputOps": batch.num_failed,
@@ -189,7 +189,7 @@ def operation(operation: Operation) -> Json:
 
 
 def monitoring(snapshot: Snapshot) -> Json:
-    """What Spark's resources have no field for."""
+    """State that Spark's resources have no field for."""
     storage, totals = snapshot.storage, snapshot.totals
     age_ms = None if storage.checkpoint_ms is None else max(snapshot.time_ms - storage.checkpoint_ms, 0)
     return _known(
@@ -212,8 +212,13 @@ def monitoring(snapshot: Snapshot) -> Json:
             "checkpointFailures": storage.checkpoint_failures,
             "checkpointError": storage.checkpoint_error or None,
             "listeners": [
-                {"name": each.name, "dropped": each.dropped, "failed": each.failed, "isDisabled": each.disabled}
-                for each in snapshot.listeners
+                {
+                    "name": listener.name,
+                    "dropped": listener.dropped,
+                    "failed": listener.failed,
+                    "isDisabled": listener.disabled,
+                }
+                for listener in snapshot.listeners
             ],
             "streams": [_stream(stream) for stream in snapshot.streams],
         }
@@ -237,8 +242,8 @@ def _stream(stream: Stream) -> Json:
             "isGivenUp": None if info is None else info.given_up,
             "rateLimit": stream.rate_limit,
             "rateChanges": [
-                _known({"time": _date(each.time_ms), "rateLimit": each.limit, "reason": each.reason})
-                for each in stream.rate_changes
+                _known({"time": _date(change.time_ms), "rateLimit": change.limit, "reason": change.reason})
+                for change in stream.rate_changes
             ],
         }
     )
@@ -258,10 +263,10 @@ def _distribution(distribution: Distribution | None) -> Json | None:
 
 
 def _batch(snapshot: Snapshot, batch_id: str) -> Batch:
-    found = snapshot.batch(_number(batch_id, "batch"))
-    if found is None:
+    batch = snapshot.batch(_number(batch_id, "batch"))
+    if batch is None:
         raise NotFoundError(f"unknown batch: {batch_id}")
-    return found
+    return batch
 
 
 def _operations(batch: Batch) -> tuple[Operation, ...]:
@@ -271,34 +276,34 @@ def _operations(batch: Batch) -> tuple[Operation, ...]:
 
 
 def _number(text: str, what: str) -> int:
-    # Longer numbers are no ids, and take long to read.
+    # A longer number is not an id, and parsing it would take long.
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise NotFoundError(f"unknown {what}: {text}")
     return int(text)
 
 
 def _limit(query: Query) -> int | None:
-    """The argument ``limit``: the most items."""
-    given = query.get("limit")
-    if not given:
+    """The argument ``limit``: the maximum number of items."""
+    values = query.get("limit")
+    if not values:
         return None
-    text = given[-1]
+    text = values[-1]
     if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
         raise BadRequestError(f"limit={text}: must be a number above 0")
     return int(text)
 
 
 def _statuses(names: Sequence[str]) -> set[BatchStatus]:
-    known = {status.value: status for status in BatchStatus}
+    statuses = {status.value: status for status in BatchStatus}
     for name in names:
-        if name.upper() not in known:
-            raise BadRequestError(f"status={name}: must be one of {', '.join(known)}")
-    return {known[name.upper()] for name in names} or set(BatchStatus)
+        if name.upper() not in statuses:
+            raise BadRequestError(f"status={name}: must be one of {', '.join(statuses)}")
+    return {statuses[name.upper()] for name in names} or set(BatchStatus)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def _whole(value: float | None) -> int | None:

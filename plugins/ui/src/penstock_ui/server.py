@@ -1,7 +1,7 @@
-"""``UIServer``: serves REST, Prometheus and the dashboard of one application, on a thread of its own.
+"""``UIServer``: serves REST, Prometheus and the dashboard of one application, on its own thread.
 
-It binds its port when it is started. Tornado and the handlers in ``penstock_ui.web`` are imported when somebody
-connects: an application that nobody looks at does not pay for them.
+``start`` binds the port. Tornado and the handlers in ``penstock_ui.web`` are imported at the first connection, so an
+application without visitors does not pay for them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_ui.snapshot import Source
 log = get_logger("ui")
 
 _STOP_S = 5.0
-#: Beginnings of the names and addresses of this host alone.
+#: Prefixes of loopback names and addresses.
 LOOPBACK = ("127.", "::1", "localhost")
 _ALL = ("0.0.0.0", "::")
 
@@ -30,9 +30,9 @@ class UIServer:
         source: the state.
         host: address to listen on.
         port: first port to try; 0 for any.
-        retries: how many ports after it to try.
+        retries: number of further ports to try.
         token: the secret that every request must carry; empty for none.
-        name: of this host, for the address when the server listens on all of the host's.
+        name: host name for ``url`` when the server listens on all addresses.
 
     Attributes:
         url: address of the dashboard, without the token; empty before the start.
@@ -47,7 +47,10 @@ class UIServer:
         token: str = "",
         name: str = "localhost",
     ) -> None:
-        self._source, self._host, self._token, self._name = source, host, token, name
+        self._source = source
+        self._host = host
+        self._token = token
+        self._name = name
         self._ports = range(port, min(port + retries, 65535) + 1) if port else [0]
         self._thread: threading.Thread | None = None
         self._end: socket.socket | None = None
@@ -57,7 +60,7 @@ class UIServer:
         """Bind a port and start to serve.
 
         Raises:
-            OSError: none of the ports is free, or the address is not of this host.
+            OSError: none of the ports is free, or this host does not have the address.
         """
         listening = self._bind()
         port = listening.getsockname()[1]
@@ -65,14 +68,14 @@ class UIServer:
         self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
         if not self._token and not self._host.startswith(LOOPBACK):
             log.warning("dashboard open to other hosts without token", address=self.url, key="spark.penstock.ui.token")
-        # What is sent into the one end can be read from the other, which ends the thread.
+        # Closing ``_end`` makes ``wake`` readable, which ends the thread.
         self._end, wake = socket.socketpair()
         self._thread = threading.Thread(target=self._run, args=(listening, wake), name="penstock-ui", daemon=True)
         self._thread.start()
         log.info("dashboard started", address=self.url)
 
     def stop(self) -> None:
-        """Close the port and every connection. Can be repeated."""
+        """Close the port and every connection. May be called again."""
         end, self._end = self._end, None
         if end is not None and self._thread is not None:
             end.close()
@@ -90,7 +93,7 @@ class UIServer:
 
     def _run(self, listening: socket.socket, wake: socket.socket) -> None:
         try:
-            # Nobody is accepted yet: whoever connects waits in the backlog.
+            # No connection is accepted yet: clients wait in the socket's backlog.
             with selectors.DefaultSelector() as selector:
                 selector.register(wake, selectors.EVENT_READ)
                 selector.register(listening, selectors.EVENT_READ)

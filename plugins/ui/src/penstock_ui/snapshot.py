@@ -1,7 +1,7 @@
 """``Snapshot``: the state of one application at one moment, as an immutable value.
 
-The metrics store makes it from events, of a running application or of an event log. The dashboard, REST, Prometheus,
-the terminal and the history all render it, and nothing else. Times are milliseconds since the epoch, delays and
+The metrics store builds it from the events of a running application or of an event log. The dashboard, REST,
+Prometheus, the terminal and the history render only this snapshot. Times are milliseconds since the epoch, delays and
 latencies are milliseconds, rates are records/s, sizes are bytes. ``None`` means not known (yet).
 """
 
@@ -19,7 +19,7 @@ from penstock import DStreamInfo, JobInfo, ReceiverInfo, StreamInputInfo
 
 
 class BatchStatus(Enum):
-    """Where a batch is, in the words of Spark's REST API."""
+    """The status of a batch, in the words of Spark's REST API."""
 
     QUEUED = "QUEUED"
     PROCESSING = "PROCESSING"
@@ -28,7 +28,7 @@ class BatchStatus(Enum):
 
 @frozen
 class Application:
-    """What does not change while an application runs.
+    """Facts about an application that do not change while it runs.
 
     Attributes:
         id: the Spark application's id.
@@ -55,8 +55,8 @@ class Operation:
         description: its call site with the full path.
         started_ms: when it started.
         ended_ms: when it ended.
-        failure: the traceback when it failed; very long ones are cut.
-        jobs: the Spark jobs that it ran by id, as far as they are known.
+        failure: the traceback when it failed; a very long one is truncated.
+        jobs: its known Spark jobs, by id.
     """
 
     id: int
@@ -78,19 +78,19 @@ class Batch:
     """One batch.
 
     Attributes:
-        time_ms: the batch time: end of the interval whose data it has. Identifies the batch.
+        time_ms: the batch time: the end of the interval whose data it contains. Identifies the batch.
         status: queued, processing or completed.
         records: records of all streams.
         submitted_ms: when its jobs were submitted.
         started_ms: when its first job started.
         ended_ms: when its last job ended or the batch was abandoned.
         latency_ms: from the arrival of its earliest record at a receiver to its end: the end-to-end latency.
-        num_operations: output operations that it has, as far as they are known.
+        num_operations: its known output operations.
         num_succeeded: output operations that succeeded.
         num_failed: output operations that failed.
         first_failure: the traceback of the first output operation that failed, ``None`` if none did.
-        inputs: the input by stream id; ``None`` for an old batch whose details were dropped to bound the memory.
-        operations: its output operations by id; ``None`` for an old batch whose details were dropped.
+        inputs: the input by stream id; ``None`` for an old batch whose details were dropped to limit memory.
+        operations: its output operations by id; ``None`` for an old batch whose details were dropped too.
     """
 
     time_ms: int
@@ -141,12 +141,12 @@ class Batch:
 
 @frozen
 class RateChange:
-    """A rate limit that a stream's receiver got.
+    """A change of a receiver's rate limit.
 
     Attributes:
-        time_ms: when the change was seen, with the first batch event after it.
+        time_ms: when the change was noticed, at the first batch event after it.
         limit: the new limit; ``None`` for no limit.
-        reason: why the rate estimator answered as it did; empty when it gave no reason or none is configured.
+        reason: the rate estimator's explanation; empty when it gives none or no estimator is configured.
     """
 
     time_ms: int
@@ -167,7 +167,7 @@ class Stream:
         starts: how often the receiver registered.
         errors: how often it reported an error.
         records: records of all batches.
-        rate_limit: the limit now in force; ``None`` for no limit.
+        rate_limit: the current limit; ``None`` for no limit.
         rate_changes: the last changes of the limit with the estimator's reasons, oldest first.
     """
 
@@ -212,7 +212,7 @@ class Totals:
 
 @frozen
 class Storage:
-    """What the application stores. Sampled about once a batch; ``None`` where the driver does not know it.
+    """The application's stored data. Sampled about once per batch; ``None`` where the driver does not know it.
 
     Attributes:
         backlog_bytes: blocks that no batch has processed.
@@ -266,14 +266,14 @@ class Distribution:
     @classmethod
     def of(cls, values: Iterable[int | None]) -> Distribution | None:
         """The distribution of the known values, by the nearest rank; ``None`` when there are none."""
-        known = sorted(value for value in values if value is not None)
-        if not known:
+        ordered = sorted(value for value in values if value is not None)
+        if not ordered:
             return None
 
         def rank(share: float) -> int:
-            return known[max(ceil(share * len(known)) - 1, 0)]
+            return ordered[max(ceil(share * len(ordered)) - 1, 0)]
 
-        return cls(len(known), sum(known) / len(known), rank(0.5), rank(0.95), rank(0.99), known[-1])
+        return cls(len(ordered), sum(ordered) / len(ordered), rank(0.5), rank(0.95), rank(0.99), ordered[-1])
 
 
 @frozen(slots=False)
@@ -281,10 +281,10 @@ class Snapshot:
     """The state of one application.
 
     Attributes:
-        version: rises with every change; equal versions of one application are equal snapshots.
-        time_ms: when it was taken; for a history when the last event was logged.
+        version: increases with every change; snapshots of one application with the same version are equal.
+        time_ms: when it was taken; for a history, when the last event was logged.
         is_live: whether the application runs; false after its stop and for a history.
-        stop_phase: the phase of the stop that the application is in, empty before.
+        stop_phase: the current phase of the stop; empty before the stop.
         started_ms: when the context started.
         application: the constant values: names, addresses, interval.
         streams: the input streams by id.
@@ -335,7 +335,7 @@ class Snapshot:
 
     @cached_property
     def scheduling_delay(self) -> Distribution | None:
-        """Of the retained completed batches, as are the following."""
+        """From submission to the start of the first job."""
         return Distribution.of(batch.scheduling_delay_ms for batch in self.completed)
 
     @cached_property
@@ -359,11 +359,11 @@ class Snapshot:
         return Distribution.of(batch.latency_ms for batch in self.completed)
 
     def batch(self, time_ms: int) -> Batch | None:
-        """The batch of a time; ``None`` when it is unknown or not retained any more."""
+        """The batch with this batch time; ``None`` when it is unknown or no longer retained."""
         return next((batch for batch in self.batches if batch.time_ms == time_ms), None)
 
     def stream(self, stream_id: int) -> Stream | None:
-        """The stream with an id."""
+        """The stream with this id."""
         return next((stream for stream in self.streams if stream.id == stream_id), None)
 
     def input_rate(self, batch: Batch, stream_id: int | None = None) -> float:
@@ -376,7 +376,7 @@ class Snapshot:
 
 
 class Source(Protocol):
-    """Where pages and requests get the state: a running application, or a history. Any thread may call it."""
+    """Provides snapshots of a running application or a history. Any thread may call it."""
 
     def snapshot(self) -> Snapshot:
         """The state now."""

@@ -1,4 +1,4 @@
-"""Starts what the configuration of a program asks for: server, event log, OpenTelemetry."""
+"""Starts the configured parts: server, event log, OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
     )
     try:
         server.start()
-    # The program is worth more than its dashboard.
+    # A dashboard that cannot start must not stop the program.
     except OSError as error:
         log.warning(
             "dashboard not started",

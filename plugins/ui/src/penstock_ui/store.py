@@ -1,8 +1,8 @@
 """``MetricsStore``: builds the ``Snapshot`` of an application from its events.
 
-The same store serves a running application and an event log. It reads no clock, starts no thread and asks nobody; an
-event costs the same however many batches are retained. Events may be missing, repeated or out of order: what is not
-known is ignored. One thread at a time.
+The same store serves a running application and an event log. It reads no clock, starts no thread and queries nothing.
+The cost of an event does not depend on the number of retained batches. Events may be missing, repeated or out of order;
+events about unknown things are ignored. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from penstock_ui.snapshot import (
 K = TypeVar("K")
 V = TypeVar("V")
 
-# The end of a traceback says what failed.
+# A longer traceback loses its beginning: its end says what failed.
 _MOST_TEXT = 10_000
-# Spark jobs of an output operation: the newest stay.
+# Spark jobs retained per output operation, the newest ones.
 _MOST_JOBS = 1000
-# Batches whose jobs were seen before the batch: a program's `transform` runs jobs before its batch is submitted.
+# Batches whose jobs are retained before their submission: a program's `transform` may run jobs that early.
 _MOST_EARLY = 10
 # The last phase of a stop: nothing follows it.
 _LAST_PHASE = "listeners"
@@ -67,14 +67,14 @@ _LAST_PHASE = "listeners"
 
 @frozen
 class Limits:
-    """What the store retains at most.
+    """Limits of what the store retains.
 
     Attributes:
         batches: completed batches.
-        unfinished: batches that wait or run; more of them have lost their last event.
+        unfinished: waiting and running batches. If there are more, their last events have been lost.
         details: inputs, output operations and Spark jobs of completed batches together; the oldest batches lose
             theirs first.
-        rate_changes: changes of the rate limit of each stream.
+        rate_changes: changes of the rate limit, per stream.
     """
 
     batches: int = 1000
@@ -87,7 +87,7 @@ class MetricsStore:
     """The state of one application.
 
     Args:
-        limits: bound the memory.
+        limits: what to retain.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -95,13 +95,14 @@ class MetricsStore:
         self._application = Application()
         self._graph: ApplicationDescribed | None = None
         self._started_ms: int | None = None
-        self._stop_phase, self._is_live = "", False
+        self._stop_phase = ""
+        self._is_live = False
         self._totals = Totals()
-        # By batch time; the completed ones in the order of their completion.
+        # By batch time; completed batches are in the order of their completion.
         self._unfinished: dict[int, Batch] = {}
         self._completed: dict[int, Batch] = {}
         self._early_jobs: dict[int, list[JobInfo]] = {}
-        # Completed batches that have their details, oldest first, and the number of these.
+        # Completed batches that still have their details, oldest first, and the number of details.
         self._detailed: deque[int] = deque()
         self._details = 0
         # By stream id.
@@ -112,15 +113,16 @@ class MetricsStore:
         self._records: Counter[int] = Counter()
         self._rate_limits: dict[int, float | None] = {}
         self._rate_changes: dict[int, deque[RateChange]] = {}
-        self._storage, self._listeners = Storage(), tuple[Listener, ...]()
+        self._storage = Storage()
+        self._listeners = tuple[Listener, ...]()
         self._snapshot = Snapshot()
-        #: Rises with every event.
+        #: Increases with every event.
         self.version = 0
-        #: The newest time that an event carried.
+        #: The latest time of any event.
         self.time_ms = 0
 
     def apply(self, event: Taken) -> None:
-        """Take an event."""
+        """Update the state with an event."""
         self.version += 1
         match event:
             case BatchSubmitted(batchInfo=info):
@@ -141,13 +143,15 @@ class MetricsStore:
             case ReceiverStopped(receiverInfo=receiver):
                 self._receivers[receiver.streamId] = receiver
             case StreamingStarted(time=time):
-                self._started_ms, self._is_live = time, True
+                self._started_ms = time
+                self._is_live = True
                 self._at(time)
             case CheckpointFailed(time=time, failures=failures, reason=reason):
                 self._storage = evolve(self._storage, checkpoint_failures=failures, checkpoint_error=reason)
                 self._at(time)
             case StopProgress(time=time, phase=phase):
-                self._stop_phase, self._is_live = phase, phase != _LAST_PHASE
+                self._stop_phase = phase
+                self._is_live = phase != _LAST_PHASE
                 self._at(time)
             case RateChanged(time=time, streamId=stream_id, rate_limit=limit, reason=reason):
                 self._rate_limits[stream_id] = limit
@@ -159,16 +163,18 @@ class MetricsStore:
             case JobsRun(jobs=jobs):
                 self._on_jobs(jobs)
             case ApplicationDescribed():
-                self._application, self._graph, self._is_live = event.application, event, True
+                self._application = event.application
+                self._graph = event
+                self._is_live = True
                 self._described = {stream.id: stream for stream in event.streams}
             case CountsCarried():
                 self._on_counts(event)
 
     def snapshot(self, now_ms: int | None = None) -> Snapshot:
-        """The state now. The same object as the last time if nothing changed.
+        """The current state. Returns the previous object if nothing has changed.
 
         Args:
-            now_ms: the time; by default that of the newest event.
+            now_ms: the time; by default the time of the newest event.
         """
         if self._snapshot.version != self.version:
             batches = sorted([*self._completed.values(), *self._unfinished.values()], key=lambda batch: batch.time_ms)
@@ -189,12 +195,12 @@ class MetricsStore:
         return self._snapshot
 
     def ended(self) -> None:
-        """No event follows: the application has ended, whether it could say so or not."""
+        """Mark the application as ended, even if its last events are missing."""
         self.version += 1
         self._is_live = False
 
     def counts(self) -> CountsCarried:
-        """The counts now, for a new file of the event log."""
+        """The current counts, for a new file of the event log."""
         return CountsCarried(
             self.time_ms,
             self._started_ms,
@@ -203,7 +209,11 @@ class MetricsStore:
             dict(self._starts),
             dict(self._errors),
             dict(self._rate_limits),
-            {each.time_ms: each.records for each in self._unfinished.values() if each.status is BatchStatus.PROCESSING},
+            {
+                batch.time_ms: batch.records
+                for batch in self._unfinished.values()
+                if batch.status is BatchStatus.PROCESSING
+            },
         )
 
     def _streams(self) -> tuple[Stream, ...]:
@@ -240,21 +250,23 @@ class MetricsStore:
         self._at(info.processingStartTime)
         if info.batchTime in self._completed:
             return
-        known = self._unfinished.get(info.batchTime)
-        if known is None or known.status is BatchStatus.QUEUED:
+        earlier = self._unfinished.get(info.batchTime)
+        if earlier is None or earlier.status is BatchStatus.QUEUED:
             self._totals = evolve(self._totals, received_records=self._totals.received_records + info.numRecords)
-        self._unfinished[info.batchTime] = self._batch(info, BatchStatus.PROCESSING, known)
+        self._unfinished[info.batchTime] = self._batch(info, BatchStatus.PROCESSING, earlier)
         _drop_oldest(self._unfinished, self._limits.unfinished)
 
     def _on_batch_completed(self, info: BatchInfo) -> None:
         self._at(info.processingEndTime)
-        known = self._unfinished.pop(info.batchTime, None)
+        earlier = self._unfinished.pop(info.batchTime, None)
         if info.batchTime in self._completed:
             return
-        batch = self._batch(info, BatchStatus.COMPLETED, known)
-        # Files and queues count their records only when they were read.
+        batch = self._batch(info, BatchStatus.COMPLETED, earlier)
+        # The records of files and queues are counted only when they have been read.
         uncounted = (
-            batch.records if known is None or known.status is BatchStatus.QUEUED else batch.records - known.records
+            batch.records
+            if earlier is None or earlier.status is BatchStatus.QUEUED
+            else batch.records - earlier.records
         )
         self._totals = Totals(
             self._totals.completed_batches + 1,
@@ -279,20 +291,20 @@ class MetricsStore:
         for job in jobs:
             if job.batch_time is not None:
                 by_batch.setdefault(job.batch_time, []).append(job)
-        for time_ms, found in by_batch.items():
+        for time_ms, new_jobs in by_batch.items():
             if time_ms in self._unfinished:
-                self._unfinished[time_ms] = _with_jobs(self._unfinished[time_ms], found)
+                self._unfinished[time_ms] = _with_jobs(self._unfinished[time_ms], new_jobs)
             elif time_ms in self._completed:
                 before = self._completed[time_ms]
-                self._completed[time_ms] = after = _with_jobs(before, found)
+                self._completed[time_ms] = after = _with_jobs(before, new_jobs)
                 self._details += _num_details(after) - _num_details(before)
             else:
-                self._early_jobs[time_ms] = [*self._early_jobs.get(time_ms, ()), *found][-_MOST_JOBS:]
+                self._early_jobs[time_ms] = [*self._early_jobs.get(time_ms, ()), *new_jobs][-_MOST_JOBS:]
                 _drop_oldest(self._early_jobs, _MOST_EARLY)
         self._bound()
 
-    def _batch(self, info: BatchInfo, status: BatchStatus, known: Batch | None = None) -> Batch:
-        batch = _batch(info, status, known)
+    def _batch(self, info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -> Batch:
+        batch = _batch(info, status, earlier)
         early = self._early_jobs.pop(info.batchTime, None)
         return batch if early is None else _with_jobs(batch, early)
 
@@ -308,16 +320,16 @@ class MetricsStore:
             self._details -= _num_details(self._completed.pop(oldest))
         while self._details > self._limits.details and len(self._detailed) > 1:
             oldest = self._detailed.popleft()
-            if (found := self._completed.get(oldest)) is not None:
-                self._details -= _num_details(found)
-                self._completed[oldest] = evolve(found, inputs=None, operations=None)
+            if (batch := self._completed.get(oldest)) is not None:
+                self._details -= _num_details(batch)
+                self._completed[oldest] = evolve(batch, inputs=None, operations=None)
         while self._detailed and self._detailed[0] not in self._completed:
             self._detailed.popleft()
 
-    # -- what the engine was asked --
+    # -- samples of the engine --
 
     def _on_sampled(self, event: Sampled) -> None:
-        # What a failed checkpoint reported stays until one is written.
+        # The error of a failed checkpoint remains until a checkpoint is written.
         error = self._storage.checkpoint_error if event.storage.checkpoint_failures else ""
         self._storage = evolve(event.storage, checkpoint_error=event.storage.checkpoint_error or error)
         self._listeners = event.listeners
@@ -329,9 +341,12 @@ class MetricsStore:
         """Continue from the counts of an earlier file, unless that file was read."""
         if event.totals.completed_batches < self._totals.completed_batches:
             return
-        self._started_ms, self._totals = event.started, event.totals
-        self._records, self._starts = Counter(event.records), Counter(event.starts)
-        self._errors, self._rate_limits = Counter(event.errors), dict(event.rate_limits)
+        self._started_ms = event.started
+        self._totals = event.totals
+        self._records = Counter(event.records)
+        self._starts = Counter(event.starts)
+        self._errors = Counter(event.errors)
+        self._rate_limits = dict(event.rate_limits)
         for time_ms, records in event.running.items():
             self._unfinished.setdefault(time_ms, Batch(time_ms, BatchStatus.PROCESSING, records))
         self._is_live = True
@@ -341,8 +356,8 @@ class MetricsStore:
         self.time_ms = max(self.time_ms, time_ms or 0)
 
 
-def _batch(info: BatchInfo, status: BatchStatus, known: Batch | None = None) -> Batch:
-    operations = {} if known is None else {operation.id: operation for operation in known.operations or ()}
+def _batch(info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -> Batch:
+    operations = {} if earlier is None else {operation.id: operation for operation in earlier.operations or ()}
     for number, operation in info.outputOperationInfos.items():
         operations[number] = _operation(operation, operations.get(number))
     batch = Batch(
@@ -353,7 +368,7 @@ def _batch(info: BatchInfo, status: BatchStatus, known: Batch | None = None) -> 
         info.processingStartTime,
         info.processingEndTime,
         _latency_ms(info),
-        # Copied: another listener may change what the event refers to.
+        # A copy, because another listener may modify the event's dictionary.
         inputs=dict(info.streamIdToInputInfo),
     )
     return _with_operations(batch, operations)
@@ -373,7 +388,7 @@ def _with_operations(batch: Batch, operations: Mapping[int, Operation]) -> Batch
     )
 
 
-def _operation(info: OutputOperationInfo, known: Operation | None) -> Operation:
+def _operation(info: OutputOperationInfo, earlier: Operation | None) -> Operation:
     failure = info.failureReason
     if failure is not None and len(failure) > _MOST_TEXT:
         failure = f"…{failure[-_MOST_TEXT:]}"
@@ -384,38 +399,40 @@ def _operation(info: OutputOperationInfo, known: Operation | None) -> Operation:
         info.startTime,
         info.endTime,
         failure,
-        () if known is None else known.jobs,
+        () if earlier is None else earlier.jobs,
     )
 
 
 def _with_jobs(batch: Batch, jobs: Iterable[JobInfo]) -> Batch:
-    """A batch with jobs of its output operations, new ones or known ones that have changed."""
+    """Add or update jobs of a batch's output operations."""
     if batch.operations is None:
         return batch
     operations = {operation.id: operation for operation in batch.operations}
-    known = {operation.id: {job.job_id: job for job in operation.jobs} for operation in batch.operations}
+    jobs_of = {operation.id: {job.job_id: job for job in operation.jobs} for operation in batch.operations}
     for job in jobs:
         number = job.output_op_id or 0
-        # The event of the operation follows, unless the batch has ended.
+        # The operation's own event may still arrive, unless the batch has ended.
         if number in operations or batch.status is not BatchStatus.COMPLETED:
-            known.setdefault(number, {})[job.job_id] = job
+            jobs_of.setdefault(number, {})[job.job_id] = job
     changed = {
         number: evolve(
             operations.get(number) or Operation(number),
-            jobs=tuple(found[job_id] for job_id in sorted(found)[-_MOST_JOBS:]),
+            jobs=tuple(by_id[job_id] for job_id in sorted(by_id)[-_MOST_JOBS:]),
         )
-        for number, found in known.items()
+        for number, by_id in jobs_of.items()
     }
     return _with_operations(batch, changed)
 
 
 def _latency_ms(info: BatchInfo) -> int | None:
     arrivals = [
-        each.earliest_arrival for each in info.streamIdToInputInfo.values() if each.earliest_arrival is not None
+        stream_input.earliest_arrival
+        for stream_input in info.streamIdToInputInfo.values()
+        if stream_input.earliest_arrival is not None
     ]
     if not arrivals or info.processingEndTime is None:
         return None
-    # Another host's clock may be ahead.
+    # Arrival times come from another host, whose clock may be ahead.
     return max(info.processingEndTime - min(arrivals), 0)
 
 

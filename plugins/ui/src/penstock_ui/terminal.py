@@ -32,14 +32,14 @@ Json = dict[str, Any]
 
 @frozen
 class State:
-    """What the server of an application answered.
+    """The REST resources of an application.
 
     Attributes:
         application: the resource ``applications/<id>``.
         statistics: counts and averages.
         receivers: the input streams.
         batches: newest first.
-        monitoring: the resource ``monitoring``: what Spark's REST has no field for.
+        monitoring: the resource ``monitoring``: state that Spark's REST has no field for.
     """
 
     application: Json
@@ -50,10 +50,10 @@ class State:
 
 
 def fetch(url: str, token: str = "") -> State:
-    """Ask a server.
+    """Fetch the state of an application from its server.
 
     Raises:
-        PenstockError: it does not answer, or is no server of penstock-ui; says what to check.
+        PenstockError: the server does not answer, or is not a penstock-ui server; the message says what to check.
     """
     base = f"{_server(url)}/api/v1/applications"
     applications = _get(base, token)
@@ -114,11 +114,11 @@ def is_healthy(state: State) -> bool:
     """Whether the last batch succeeded and every receiver is active."""
     last = _last(state)
     failed = last is not None and last["numFailedOutputOps"] > 0
-    return not failed and not any(each.get("isActive") is False for each in state.receivers)
+    return not failed and not any(receiver.get("isActive") is False for receiver in state.receivers)
 
 
 def _last(state: State) -> Json | None:
-    return next((each for each in state.batches if each["status"] == "COMPLETED"), None)
+    return next((batch for batch in state.batches if batch["status"] == "COMPLETED"), None)
 
 
 def rendered(state: State, width: int = 100) -> str:
@@ -157,33 +157,33 @@ def _head(state: State) -> Iterable[Text]:
 def _receivers(state: State) -> Table:
     table = _table("stream", "state", "host", "records/s", "limit", "restarts", "last error")
     streams = {stream["streamId"]: stream for stream in state.monitoring["streams"]}
-    for each in state.receivers:
-        stream = streams.get(each["streamId"], {})
-        active, limit = each.get("isActive"), stream.get("rateLimit")
+    for receiver in state.receivers:
+        stream = streams.get(receiver["streamId"], {})
+        active, limit = receiver.get("isActive"), stream.get("rateLimit")
         table.add_row(
-            Text(str(each["streamName"])),
+            Text(str(receiver["streamName"])),
             Text("-" if active is None else "active" if active else "inactive", "red" if active is False else ""),
-            Text(str(each.get("executorHost") or "-")),
-            Text(f"{each['eventRates'][-1][1]:,.0f}" if each["eventRates"] else "-"),
+            Text(str(receiver.get("executorHost") or "-")),
+            Text(f"{receiver['eventRates'][-1][1]:,.0f}" if receiver["eventRates"] else "-"),
             Text("none" if limit is None else f"{limit:,.0f}"),
             Text(f"{stream.get('numRestarts', 0)}"),
-            Text(str(each.get("lastErrorMessage") or "").partition("\n")[0], "red"),
+            Text(str(receiver.get("lastErrorMessage") or "").partition("\n")[0], "red"),
         )
     return table
 
 
 def _batches(batches: list[Json]) -> Table:
     table = _table("batch", "status", "records", "scheduling", "processing", "total", "error")
-    for each in batches:
-        failure = error_line(str(each.get("firstFailureReason") or ""))
-        late = (each.get("totalDelay") or 0) > each["batchDuration"]
+    for batch in batches:
+        failure = error_line(str(batch.get("firstFailureReason") or ""))
+        late = (batch.get("totalDelay") or 0) > batch["batchDuration"]
         table.add_row(
-            Text(f"{datetime.fromtimestamp(each['batchId'] / 1000):%H:%M:%S.%f}"[:-3]),
-            Text(each["status"].lower()),
-            Text(f"{each['inputSize']:,}"),
-            Text(_ms(each.get("schedulingDelay"))),
-            Text(_ms(each.get("processingTime"))),
-            Text(_ms(each.get("totalDelay")), "yellow" if late else ""),
+            Text(f"{datetime.fromtimestamp(batch['batchId'] / 1000):%H:%M:%S.%f}"[:-3]),
+            Text(batch["status"].lower()),
+            Text(f"{batch['inputSize']:,}"),
+            Text(_ms(batch.get("schedulingDelay"))),
+            Text(_ms(batch.get("processingTime"))),
+            Text(_ms(batch.get("totalDelay")), "yellow" if late else ""),
             Text(failure, "red"),
         )
     return table
@@ -216,15 +216,15 @@ def watch(url: str, token: str, every_s: float, count: int, console: Console | N
     """Show the state until Ctrl-C, or ``count`` times.
 
     Raises:
-        PenstockError: the server did not answer the first time. Later it may be away for a while.
+        PenstockError: the first request failed. Later failures are shown, and the next update retries.
     """
     console = console or Console(highlight=False, markup=False, emoji=False)
     state = fetch(url, token)
     with Live(view(state, _rows(console)), console=console, auto_refresh=False, screen=console.is_terminal) as live:
-        shown = 1
-        while not count or shown < count:
+        updates = 1
+        while not count or updates < count:
             time.sleep(every_s)
-            shown += 1
+            updates += 1
             note = Text()
             try:
                 state = fetch(url, token)

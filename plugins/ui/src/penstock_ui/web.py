@@ -1,7 +1,7 @@
-"""The Tornado applications of the server: which request gets which answer.
+"""The Tornado applications of the server, and the router that chooses one for each request.
 
-They check the token of every request, and answer ``/api/…`` and ``/metrics`` themselves. All other paths belong to
-``penstock_ui.dashboard``. That is imported at the first request for it, because Bokeh takes a second to import.
+They check the token of every request, and answer ``/api/…`` and ``/metrics`` themselves. ``penstock_ui.dashboard``
+serves all other paths. It is imported at the first such request, because importing Bokeh takes a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock_ui.snapshot import Source
 
 log = get_logger("ui")
 
-# What a client may take to read an answer, or to answer a ping on a web socket.
+# How long a client may take to read a response, or to answer a ping on a web socket.
 _CLIENT_TIMEOUT_S = 30.0
 _STOP_S = 5.0
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -39,10 +39,10 @@ def serve(listening: socket, wake: socket, source: Source, token: str, host: str
     """Answer requests until a socket becomes readable.
 
     Args:
-        listening: accepts connections.
-        wake: ends the server when it can be read.
+        listening: the listening socket.
+        wake: ends the server when it becomes readable.
         source: the state.
-        token: what every request must carry; empty for nothing.
+        token: the token that every request must carry; empty for none.
         host: the address that ``listening`` is bound to.
     """
     loop = asyncio.new_event_loop()
@@ -60,7 +60,7 @@ def serve(listening: socket, wake: socket, source: Source, token: str, host: str
         loop.add_reader(wake, loop.stop)
         loop.call_soon(lambda: server.add_sockets([listening]))
         loop.run_forever()
-        # It can still be read.
+        # Still readable: it would stop the loop again.
         loop.remove_reader(wake)
         router.stop()
         server.stop()
@@ -73,11 +73,13 @@ def serve(listening: socket, wake: socket, source: Source, token: str, host: str
 
 
 class _Router(Router):
-    """Finds the application for a request, if the request may have one."""
+    """Chooses the application for a request, or refuses it."""
 
     def __init__(self, source: Source, token: str, port: int, host: str) -> None:
-        self._source, self._token, self._host = source, token.encode(), host
-        # Browsers on this host may read the state, web pages of others may not.
+        self._source = source
+        self._token = token.encode()
+        self._host = host
+        # Without a token, browsers on this host may read the state, but web pages of other hosts may not.
         self._is_private = not token and host.startswith(LOOPBACK)
         self._cookie = f"penstock-ui-{port}"
         self._own = _application(
@@ -96,7 +98,6 @@ class _Router(Router):
         self._dashboard: Any = None
 
     def find_handler(self, request: httputil.HTTPServerRequest, **kwargs: Any) -> httputil.HTTPMessageDelegate | None:
-        """The application that answers a request."""
         is_page = not request.path.startswith(("/api/", "/metrics", "/healthz"))
         if self._token:
             if not self._is_authorized(request):
@@ -116,7 +117,7 @@ class _Router(Router):
             self._dashboard.stop(wait=False)
 
     def _is_of_this_host(self, name: str) -> bool:
-        """Whether a browser asks for this server, and not for a name that somebody else lets point here."""
+        """Whether the name is this host's own, and not a foreign name that resolves to it (DNS rebinding)."""
         try:
             ip_address(name.strip("[]"))
         except ValueError:
@@ -125,14 +126,14 @@ class _Router(Router):
 
     def _is_authorized(self, request: httputil.HTTPServerRequest) -> bool:
         """Whether a request has the token, in constant time."""
-        given = list(request.query_arguments.get("token", ()))
+        tokens = list(request.query_arguments.get("token", ()))
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            # Tornado decodes headers so.
-            given.append(credentials.strip().encode("latin-1", "replace"))
+            # Tornado decodes headers as Latin-1.
+            tokens.append(credentials.strip().encode("latin-1", "replace"))
         if self._cookie in request.cookies:
-            given.append(unquote(request.cookies[self._cookie].value).encode())
-        return any(hmac.compare_digest(each, self._token) for each in given)
+            tokens.append(unquote(request.cookies[self._cookie].value).encode())
+        return any(hmac.compare_digest(token, self._token) for token in tokens)
 
     def _pages(self) -> Any:
         if self._dashboard is None:
@@ -141,7 +142,7 @@ class _Router(Router):
 
     def _make_dashboard(self) -> Any:
         pages = importlib.import_module("penstock_ui.dashboard").dashboard(self._source, self._origins)
-        # A browser that stops reading is disconnected; the token in a query is logged nowhere.
+        # The pings disconnect a browser that stops reading. The log function keeps the token out of the log.
         pages.settings.update(
             websocket_ping_interval=_CLIENT_TIMEOUT_S / 2,
             websocket_ping_timeout=_CLIENT_TIMEOUT_S / 2,
@@ -167,14 +168,14 @@ def _application(routes: Sequence[Any], **settings: Any) -> web.Application:
 
 
 def _log_request(handler: web.RequestHandler) -> None:
-    """Log a request without its query, which may hold the token."""
+    """Log a failed request without its query, which may contain the token."""
     if handler.get_status() >= 500:
         request = handler.request
         log.warning("request failed", method=request.method, path=request.path, status=handler.get_status())
 
 
 class _Handler(web.RequestHandler):
-    """Answers with JSON, also when it fails."""
+    """Responds with JSON, including for errors."""
 
     def set_default_headers(self) -> None:
         for name, value in _HEADERS.items():
@@ -182,7 +183,7 @@ class _Handler(web.RequestHandler):
 
     def finish(self, chunk: Any = None) -> asyncio.Future[None]:
         written: asyncio.Future[None] = super().finish(chunk)
-        # A client that stops reading: its answer must not stay in memory.
+        # Disconnect a client that stops reading, so that its response does not stay in memory.
         loop = IOLoop.current()
         timeout = loop.call_later(_CLIENT_TIMEOUT_S, self._disconnect)
         written.add_done_callback(lambda _written: loop.remove_timeout(timeout))
@@ -195,7 +196,7 @@ class _Handler(web.RequestHandler):
 
     def write_json(self, value: Any) -> None:
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        # Escaped, so that a browser that takes it for HTML finds no tag.
+        # Escaped, so that a browser that mistakes it for HTML finds no tag.
         text = json.dumps(value, ensure_ascii=True, allow_nan=False)
         self.finish(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
@@ -252,13 +253,14 @@ class _StrangerHandler(_Handler):
 
 
 class _EntranceHandler(_Handler):
-    """Moves the token of a page's address into a cookie, so that links, scripts and web sockets have it."""
+    """Moves the token from a page's address into a cookie, so that links, scripts and web sockets send it."""
 
     def initialize(self, cookie: str, token: str) -> None:
-        self._cookie, self._token = cookie, token
+        self._cookie = cookie
+        self._token = token
 
     def get(self) -> None:
         self.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
-        # One slash: two would be another host.
+        # Exactly one slash: a path with two would name another host.
         path, query = "/" + self.request.path.lstrip("/"), self.request.query
         self.redirect(f"{path}?{query}" if query else path, status=303)

@@ -6,9 +6,9 @@ and creates the run's first checkpoint.
 
 from __future__ import annotations
 
-import platform
 import secrets
 from collections.abc import Mapping, Sequence
+from platform import python_version
 from typing import Any
 
 import pyspark
@@ -18,11 +18,10 @@ from pyspark import SparkContext
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
 from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
-from penstock.checkpoint.checkpoint_store import CheckpointStore, unreadable
+from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
-from penstock.checkpoint.restore.restore_streams import restore_streams
+from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_points, restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.stateful import KeyedStateDStream
@@ -47,8 +46,8 @@ class NotRecoverableError(CheckpointError):
 class BatchAttempts:
     """The number of runs that have begun a batch, including this run.
 
-    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. Therefore every batch
-    after the youngest one in the checkpoint counts as begun if it was due when this run started.
+    A batch's jobs may run before a checkpoint mentions the batch. Therefore every batch after the youngest one in the
+    checkpoint counts as begun if it was due when this run started: the number is never too low.
 
     Attributes:
         pending: attempts by batch time in ms, of the batches that were incomplete in the checkpoint.
@@ -250,11 +249,9 @@ class Recovery:
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
         replaced: dict[str, Any] = {"checkpoints": "none is sound"}
         if earlier is not None:
-            replaced = {
-                "last_batch": earlier.last_time_ms,
-                "incomplete_batches": len(earlier.pending),
-                "states": [state.name for state in earlier.states],
-            }
+            states = [state.name for state in earlier.states]
+            pending = len(earlier.pending)
+            replaced = {"last_batch": earlier.last_time_ms, "incomplete_batches": pending, "states": states}
         log.warning(
             "starting fresh, earlier run discarded",
             directory=self.directory.name,
@@ -272,9 +269,8 @@ class Recovery:
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
     def _save_program(self) -> str:
-        data = save_program(self._program)
         try:
-            return self._store.write_program(data)
+            return self._store.write_program(save_program(self._program))
         except OSError as error:
             raise self.directory.unusable(error) from error
 
@@ -286,11 +282,7 @@ class Recovery:
             "written_ms": self._program.clock.now_ms(),
             "application": sc.appName,
             "launched_as": saved_conf.launched_as(),
-            "versions": {
-                "penstock": __version__,
-                "pyspark": pyspark.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": {"penstock": __version__, "pyspark": pyspark.__version__, "python": python_version()},
             "hash_seed": saved_conf.hash_seed(),
             "conf": saved_conf.conf_to_save(sc),
             "program": program,
@@ -307,7 +299,10 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
     except NotADirectoryError as error:
         raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
-        raise unreadable(directory, error) from error
+        raise CheckpointError(
+            f"the checkpoint directory {directory!r} cannot be read: {error}. Give this program access to it, or name "
+            "another directory"
+        ) from error
 
 
 def block_log(

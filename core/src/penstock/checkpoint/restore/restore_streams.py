@@ -2,24 +2,31 @@
 
 The checkpoint's streams are matched with the program's by name, and every difference is reported. Unnamed streams that
 could be matched in several ways are a difference too.
+
+A state starts from a restore point, an RDD that an earlier run checkpointed. A stateful stream computes nothing older
+than an RDD that it already has. Therefore an RDD cannot be used if it is younger than a batch that will be generated
+again, than the start of a window over it, or than the restore point of a state that is computed from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.restore.restore_points import RestorePoints, restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.graph.input_dstreams import PulledInputDStream
+from penstock.graph.stateful import StatefulDStream
 from penstock.runtime.log import get_logger
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.stateful import StatefulDStream
+    from penstock.graph.node import Node
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
@@ -36,11 +43,14 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     differences: list[str] = []
     matched: list[tuple[SavedState, StatefulDStream]] = []
     for saved, stream in _match(checkpoint.states, streams, "the state of", differences):
-        difference = _partitioning_difference(saved, stream)
-        if difference is None:
+        partitioned_by = function_name(stream.partition_function)
+        if saved.partitioned_by == partitioned_by:
             matched.append((saved, stream))
         else:
-            differences.append(difference)
+            differences.append(
+                f"the state of {saved.name} is partitioned by {saved.partitioned_by} and the program partitions by "
+                f"{partitioned_by}, so keys would not be found"
+            )
     sources = _match(checkpoint.inputs, inputs, "the position of", differences)
     if differences:
         _report(differences, checkpoint, streams, drops=drops)
@@ -58,10 +68,9 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
 
 
 def _match(
-    saved: Iterable[Any], present: Mapping[str, Any], what: str, differences: list[str]
+    saved: Sequence[Any], present: Mapping[str, Any], what: str, differences: list[str]
 ) -> list[tuple[Any, Any]]:
     """Pair the checkpoint's streams with the program's; add a line to ``differences`` for every unmatched stream."""
-    saved = list(saved)
     matched: list[tuple[Any, Any]] = []
     named = {name for name, stream in present.items() if stream.name is not None}
     for operation in dict.fromkeys(entry.operation for entry in saved):
@@ -92,26 +101,12 @@ def _match(
     return matched
 
 
-def _partitioning_difference(saved: SavedState, stream: StatefulDStream) -> str | None:
-    partitioned_by = function_name(stream.partition_function)
-    if saved.partitioned_by == partitioned_by:
-        return None
-    return (
-        f"the state of {saved.name} is partitioned by {saved.partitioned_by} and the program partitions by "
-        f"{partitioned_by}, so keys would not be found"
-    )
-
-
 def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
     """Restore the stream ids that are in the names of blocks; new inputs get ids that no input has had."""
-    next_id = max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)])
+    new_ids = count(max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)]))
     ids = {stream.number: saved.stream_id for saved, stream in sources}
     for stream in graph.inputs:
-        if stream.number in ids:
-            stream.id = ids[stream.number]
-        else:
-            stream.id = next_id
-            next_id = next_id + 1
+        stream.id = ids[stream.number] if stream.number in ids else next(new_ids)
 
 
 def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
@@ -126,3 +121,54 @@ def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str
         f"{saved}; of the program: {here}. Name streams with setName to restore their state, or drop what does not "
         "match: spark.penstock.checkpoint.onMismatch=drop-state"
     )
+
+
+@frozen
+class RestorePoints:
+    """The restore points of a checkpoint's states.
+
+    Attributes:
+        files: the checkpointed RDDs to use, by stream name and batch time in ms.
+        oldest_ms: states are recomputed for all batches after this one; ``None`` without state.
+        oldest_required_ms: the oldest batch that will be requested of a stream, by stream number.
+    """
+
+    files: Mapping[str, Mapping[int, str]]
+    oldest_ms: int | None
+    oldest_required_ms: Mapping[int, int]
+
+
+def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping[str, Node]) -> RestorePoints:
+    """Choose the restore points of a checkpoint for a program's stateful streams, by stream name."""
+    saved = {streams[state.name].number: state for state in checkpoint.states if state.name in streams}
+    first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
+    required_ms: dict[int, int] = {}
+    files: dict[str, Mapping[int, str]] = {}
+    restored_ms: list[int] = []
+    # Children come before their parents: a program creates a stream after the streams that it is computed from.
+    for stream in reversed(graph.streams()):
+        needed_ms = required_ms.get(stream.number, first_ms)
+        state = saved.get(stream.number)
+        if state is not None and isinstance(stream, StatefulDStream):
+            zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
+            chosen = _choose(state.files, needed_ms, zero_ms + checkpoint_ms)
+            # A state without a file is not older than its first file would be.
+            begin_ms = max(chosen, default=max(zero_ms, needed_ms - 2 * checkpoint_ms))
+            files[state.name] = chosen
+            restored_ms.append(begin_ms)
+            needed_ms = begin_ms + checkpoint.batch_interval_ms
+        needed_ms -= stream.parent_remember_ms - stream.remember_ms
+        for parent in stream.parents:
+            required_ms[parent.number] = min(required_ms.get(parent.number, first_ms), needed_ms)
+    oldest_required_ms = {stream.number: required_ms.get(stream.number, first_ms) for stream in graph.streams()}
+    return RestorePoints(files, min(restored_ms, default=None), oldest_required_ms)
+
+
+def _choose(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:
+    """The files that are not younger than the limit; ``first_ms`` is the time of the first file ever."""
+    chosen = {time_ms: path for time_ms, path in files.items() if time_ms <= limit_ms}
+    # If the very first file is too young, the state is recomputed from the beginning. If older files have been deleted,
+    # the oldest remaining one suffices: later states never need an older file.
+    if not chosen and files and min(files) > first_ms:
+        chosen = {min(files): files[min(files)]}
+    return chosen

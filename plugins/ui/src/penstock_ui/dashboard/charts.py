@@ -1,4 +1,4 @@
-"""The charts: Bokeh figures that show the points of a timeline, and are sent only what changed.
+"""The charts: Bokeh figures that show the points of a timeline and receive only the changes.
 
 Tags such as ``line_color=--data`` name the CSS variable that a property takes its colour from; ``dashboard.js`` sets it
 for the theme in use.
@@ -40,9 +40,9 @@ from penstock_ui.dashboard.units import (
 from penstock_ui.snapshot import Batch, Snapshot
 
 _BINS = 16
-# Room around the plots, pixels: for labels, and for times below the lowest.
+# Margins around the plots in pixels: for labels, and for the time axis of the lowest plot.
 _LEFT, _RIGHT, _BOTTOM_PX, _TIMES_PX = 62, 12, 6, 24
-# Before the page has set the colours of its theme.
+# Used until the page has set the colours of its theme.
 _GREY = "#8a939c"
 
 
@@ -75,7 +75,7 @@ class OverviewCharts:
         # Spark's delays share one scale. A processing time far below a long scheduling delay gets its own, or the
         # batch interval beside it could not be seen.
         delays = _Axis()
-        self._axes = {each.name: _Axis() if each.has_own_scale else delays for each in self._measures}
+        self._axes = {measure.name: _Axis() if measure.has_own_scale else delays for measure in self._measures}
         self._bars: list[_Bars] = []
         self.roots: list[Model] = []
         for measure in self._measures:
@@ -134,14 +134,16 @@ class RateCharts:
 
     def __init__(self, snapshot: Snapshot, stream_id: int | None = None) -> None:
         interval_ms = snapshot.application.batch_interval_ms
-        self._interval_ms, self._stream_id = interval_ms, stream_id
+        self._interval_ms = interval_ms
+        self._stream_id = stream_id
         parts = (
             Measure("rate", "measured", "", lambda batch: measured(batch, stream_id, interval_ms), True),
             Measure("limit", "limit", "", lambda batch: limit(batch, stream_id), True),
             Measure("capacity", "capacity", "", lambda batch: capacity(batch, stream_id), True),
         )
         self._feed = _Feed(parts, interval_ms)
-        self._x_range, self._axis = Range1d(start=0, end=1), _Axis()
+        self._x_range = Range1d(start=0, end=1)
+        self._axis = _Axis()
         self._bars = _Bars(parts[0], self._axis, "--data", is_beside_times=True)
         self.roots: list[Model] = [self._plot(), self._bars.plot]
         self.update(snapshot)
@@ -156,10 +158,10 @@ class RateCharts:
         if not self._feed.update(snapshot.completed):
             return
         points = self._feed.timeline.points
-        # The details of a stream are known of the newer batches only.
-        known = next((place for place, point in enumerate(points) if point.mean[0] is not None), 0)
-        _show_times(self._x_range, points[known:])
-        # A limit or a capacity far above the input may leave the chart: the input is to be seen.
+        # Only the newer batches have the details of a stream.
+        first = next((place for place, point in enumerate(points) if point.mean[0] is not None), 0)
+        _show_times(self._x_range, points[first:])
+        # The input must stay visible, so a limit or a capacity far above it may leave the chart.
         highest = _highest(points, range(1))
         others = _highest(points, range(1, 3))
         self._axis.show(rate_scale(min(max(highest, others), 3 * highest) if highest else others))
@@ -186,13 +188,14 @@ class _Bars:
     """A histogram beside a timeline: how many batches had which value."""
 
     def __init__(self, measure: Measure, axis: _Axis, color: str, *, is_beside_times: bool) -> None:
-        self._measure, self._axis = measure, axis
+        self._measure = measure
+        self._axis = axis
         self._source = ColumnDataSource({"y": [], "height": [], "batches": [], "label": []})
         self._range = Range1d(start=0, end=1)
         self.plot = _plot(f"{measure.name}_histogram", self._range, axis, with_times=False)
         self.plot.yaxis.visible = False
         self.plot.min_border_left = 8
-        # As high as the timeline, which has times below.
+        # The same height as the timeline, which may have a time axis below.
         self.plot.min_border_bottom = _TIMES_PX if is_beside_times else _BOTTOM_PX
         bars = self.plot.hbar(
             y="y",
@@ -226,12 +229,13 @@ class _Feed:
     """A column data source with a timeline's points."""
 
     def __init__(self, parts: Sequence[Measure], interval_ms: int) -> None:
-        self._parts, self._interval_ms = parts, interval_ms
+        self._parts = parts
+        self._interval_ms = interval_ms
         self.timeline = Timeline(self._sample)
         self.source = ColumnDataSource(self._columns([]))
 
     def update(self, completed: Sequence[Batch]) -> bool:
-        """Send what changed; return whether anything did."""
+        """Send the changes; return whether there were any."""
         change = self.timeline.update(completed)
         points = self.timeline.points
         if change.replaced:
@@ -258,7 +262,7 @@ class _Feed:
         for index, part in enumerate(self._parts):
             for name, values in (("low", "low"), ("mean", "mean"), ("high", "high")):
                 numbers = (getattr(point, values)[index] for point in points)
-                columns[f"{part.name}_{name}"] = [math.nan if each is None else float(each) for each in numbers]
+                columns[f"{part.name}_{name}"] = [math.nan if number is None else float(number) for number in numbers]
             columns[f"{part.name}_failed"] = [
                 float(point.mean[index] or 0) if point.failed else math.nan for point in points
             ]
@@ -287,10 +291,11 @@ def _link(point: Point) -> str:
 
 
 class _Axis:
-    """A range from zero with its ticks, which several charts share."""
+    """A range from zero with its ticks; several charts can share it."""
 
     def __init__(self) -> None:
-        self.range, self.ticker = Range1d(start=0, end=1), FixedTicker(ticks=[])
+        self.range = Range1d(start=0, end=1)
+        self.ticker = FixedTicker(ticks=[])
         self.end = 1.0
         self._scale: Scale | None = None
         self._axes: list[Any] = []
@@ -302,7 +307,8 @@ class _Axis:
     def show(self, scale: Scale) -> None:
         if scale == self._scale:
             return
-        self._scale, self.end = scale, scale.end
+        self._scale = scale
+        self.end = scale.end
         # Room for a line at the upper end.
         self.range.end = scale.end * 1.04
         self.ticker.ticks = list(scale.ticks)

@@ -1,6 +1,6 @@
 """Positions for the picture of the DStream graph, in two forms: boxes in rows, and a list with curves beside it.
 
-Streams made in a loop, such as a thousand receivers that one union reads, are drawn as one.
+Streams created in a loop, such as a thousand receivers that one union reads, are drawn as one box.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from penstock import DStreamInfo
 
 BOX_WIDTH, BOX_HEIGHT = 168, 52
 LIST_ROW, LIST_WIDTH = 46, 330
-#: More boxes in a row than a page is wide: the list is drawn instead.
+#: Boxes that fit into the width of a page. If a row has more, the list is drawn instead.
 WIDEST = 7
 _GAP_X, _GAP_Y, _MARGIN = 20, 36, 8
-# As many alike are drawn one by one.
+# Up to this many similar streams are drawn individually.
 _ALONE = 3
 _LANE, _LANES = 9, 7
 
 
 @frozen
 class Group:
-    """Streams that are drawn as one: most often a single one.
+    """One or more streams that are drawn as one box.
 
     Attributes:
         streams: one or more, alike in type, origin and use.
-        parents: numbers of the groups that they are computed from; a group has the number of its first stream.
+        parents: numbers of the parent groups; a group has the number of its first stream.
     """
 
     streams: tuple[DStreamInfo, ...]
@@ -61,7 +61,7 @@ class Layout:
 
 
 def grouped(nodes: Sequence[DStreamInfo]) -> list[Group]:
-    """Group streams of one type, made at one place and read by the same groups.
+    """Group streams that have the same type, the same call site and the same child groups.
 
     Args:
         nodes: parents before their children; a parent that is missing or comes later, as in a damaged log, is ignored.
@@ -72,10 +72,10 @@ def grouped(nodes: Sequence[DStreamInfo]) -> list[Group]:
     parents: dict[int, list[int]] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
     for node in nodes:
-        parents[node.number] = [each for each in node.parents if each in parents]
+        parents[node.number] = [parent for parent in node.parents if parent in parents]
         for parent in parents[node.number]:
             children[parent].append(node.number)
-    # A stream and its parent are never alike: the graph would need an infinite chain of such streams.
+    # A stream and its parent never share a group: they would need the same children, hence an infinite chain.
     kinds: dict[tuple[str, str, frozenset[int]], int] = {}
     kind_of: dict[int, int] = {}
     for node in reversed(nodes):
@@ -88,7 +88,7 @@ def grouped(nodes: Sequence[DStreamInfo]) -> list[Group]:
     drawn += [alike for alike in members.values() if len(alike) > _ALONE]
     group_of = {node.number: alike[0].number for alike in drawn for node in alike}
     above = {
-        alike[0].number: tuple(dict.fromkeys(group_of[each] for node in alike for each in parents[node.number]))
+        alike[0].number: tuple(dict.fromkeys(group_of[parent] for node in alike for parent in parents[node.number]))
         for alike in drawn
     }
     streams = {alike[0].number: tuple(alike) for alike in drawn}
@@ -121,7 +121,7 @@ def in_rows(groups: Sequence[Group]) -> Layout:
 
 
 def in_a_list(groups: Sequence[Group]) -> Layout:
-    """One group a line; a curve at the left leads from a parent to a child that does not follow it."""
+    """One group per line; a curve at the left connects a parent to a child that does not follow it directly."""
     left = _MARGIN + _LANE * _LANES
     row_of = {group.number: row for row, group in enumerate(groups)}
     places = {number: (float(left), row * LIST_ROW + LIST_ROW / 2) for number, row in row_of.items()}

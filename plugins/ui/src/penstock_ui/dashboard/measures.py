@@ -1,4 +1,4 @@
-"""What the charts show of a batch: the four measures of the overview; rate, limit and capacity of streams."""
+"""The values that charts show for a batch: the overview's four measures, and a stream's rate, limit and capacity."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Measure:
         name: prefix of its columns and models.
         title: the heading on the page.
         description: definition of the measure, shown as a tooltip.
-        read: takes it from a batch.
-        is_rate: records/s; a duration in ms otherwise.
+        read: reads the value from a batch.
+        is_rate: whether the unit is records/s; otherwise it is a duration in ms.
         has_interval: whether its chart shows the batch interval.
         has_own_scale: whether its axis is its own.
     """
@@ -38,7 +38,7 @@ def measures(interval_ms: int) -> tuple[Measure, ...]:
         Measure(
             "rate",
             "Input Rate",
-            "Records that arrived a second",
+            "Records that arrived per second",
             lambda batch: batch.records * 1000 / interval_ms,
             is_rate=True,
             has_own_scale=True,
@@ -68,7 +68,7 @@ def measures(interval_ms: int) -> tuple[Measure, ...]:
 
 
 def measured(batch: Batch, stream_id: int | None, interval_ms: int) -> float | None:
-    """The rate at which a batch's records arrived; ``None`` when the details of the stream are not known any more."""
+    """The rate at which a batch's records arrived; ``None`` when the stream's details are no longer retained."""
     if stream_id is None:
         return batch.records * 1000 / interval_ms
     if batch.inputs is None:
@@ -78,15 +78,15 @@ def measured(batch: Batch, stream_id: int | None, interval_ms: int) -> float | N
 
 
 def limit(batch: Batch, stream_id: int | None) -> float | None:
-    """The limit when a batch was generated; of all streams ``None`` when one of them has none."""
+    """The rate limit when a batch was generated. For all streams together, ``None`` if one of them has no limit."""
     if batch.inputs is None:
         return None
     if stream_id is not None:
         info = batch.inputs.get(stream_id)
         return None if info is None else info.rate_limit
     limits = [info.rate_limit for info in batch.inputs.values()]
-    known = [each for each in limits if each is not None]
-    return sum(known) if known and len(known) == len(limits) else None
+    set_limits = [value for value in limits if value is not None]
+    return sum(set_limits) if set_limits and len(set_limits) == len(limits) else None
 
 
 def capacity(batch: Batch, stream_id: int | None) -> float | None:

@@ -1,7 +1,7 @@
-"""The pages: which parts and charts each has, and how an open one is kept up to date.
+"""The pages, their parts and charts, and the updates of an open page.
 
-A page is HTML from templates, complete before any script runs. An open page is a Bokeh session: once a second it
-renders its parts again and sends those that differ, and its charts send the points that are new.
+A page is HTML from templates, complete before any script runs. An open page is a Bokeh session. Once a second it
+renders its parts again and sends the changed ones, and its charts send the new points.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Page:
 
     Attributes:
         path: its address; pages link to each other relatively, so all are in one folder.
-        name: in the navigation; empty for a page that others link to.
+        name: its name in the navigation; empty for a page that only other pages link to.
         title: title of the browser window, before the application's name.
-        template: its frame.
+        template: the template of the whole page.
         parts: names of the templates in `templates/parts` that are rendered again on every update.
         view: computes the variables of the templates.
         charts: makes its charts; ``None`` when it has none.
@@ -59,8 +59,8 @@ class Page:
 
 
 def _charts_of_stream(snapshot: Snapshot, query: Query) -> Charts | None:
-    known = query.id is not None and snapshot.stream(query.id) is not None
-    return RateCharts(snapshot, query.id) if known else None
+    is_retained = query.id is not None and snapshot.stream(query.id) is not None
+    return RateCharts(snapshot, query.id) if is_retained else None
 
 
 PAGES = (
@@ -91,7 +91,7 @@ PAGES = (
 
 
 class PageUpdate(DataModel):
-    """Parts of a page that changed: HTML by name. The page sets ``is_ready`` when it can take them."""
+    """The changed parts of a page: HTML by name. The page sets ``is_ready`` when it can show them."""
 
     parts = Dict(String, String)
     is_ready = Bool(False)
@@ -101,8 +101,8 @@ def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
     """The Tornado application with every page.
 
     Args:
-        source: the state; any thread may be asked to call it.
-        origins: ``host:port`` of the addresses at which browsers reach it; a web socket from another is refused.
+        source: the state; called from any thread.
+        origins: ``host:port`` of the addresses at which browsers reach it; web sockets from other origins are refused.
     """
     logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
     applications = {page.path: Application(FunctionHandler(_opened(page, source))) for page in PAGES}
@@ -119,7 +119,7 @@ def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
 
 
 def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Whether a record of Bokeh is more than a browser that went away while a page was updated."""
+    """Filter out Bokeh's message about a browser that disconnected while its page was updated."""
     return "connection was closed" not in record.getMessage()
 
 
@@ -132,7 +132,7 @@ def _opened(page: Page, source: Source) -> Callable[[Document], None]:
 
         def update() -> None:
             session = None if context is None else context.session
-            # A page that was closed keeps its session for some seconds.
+            # The session of a closed page lives on for some seconds.
             if session is None or session.connection_count:
                 opened.update(source.snapshot())
 
@@ -146,18 +146,19 @@ class OpenPage:
     """A page in one browser.
 
     Args:
-        page: which one.
+        page: the page to show.
         query: arguments of the page's address.
-        snapshot: the first to show.
+        snapshot: the first snapshot to show.
     """
 
     def __init__(self, page: Page, query: Query, snapshot: Snapshot) -> None:
-        self._page, self._query = page, query
+        self._page = page
+        self._query = query
         self._version = snapshot.version
         self._charts = page.charts(snapshot, query)
         self._update = PageUpdate(name="update")
         self.is_live = snapshot.is_live
-        #: What the page in the browser shows.
+        #: The parts that the browser shows now.
         self.parts = self._rendered(snapshot)
         self._snapshot = snapshot
 
@@ -188,7 +189,7 @@ class OpenPage:
         document.js_on_event("connection_lost", CustomJS(code="dashboard.lost()"))
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show a newer snapshot: send what differs. A page that is not ready yet is sent all of it later."""
+        """Send the differences to a newer snapshot. A page that is not ready yet gets them all later."""
         if not self._update.is_ready:
             return
         if snapshot.version != self._version and self._charts is not None:
@@ -213,11 +214,11 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
     """Render the parts of a page.
 
     Args:
-        page: which one.
+        page: the page to render.
         snapshot: the state to show.
         query: arguments of the page's address.
-        now_ms: the current time, or of a finished application that of its last event.
-        merged: batches in one point of the charts.
+        now_ms: the current time; for a finished application, the time of its last event.
+        merged: batches per point of the charts.
 
     Returns:
         HTML by the part's name.
@@ -236,7 +237,7 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
     for name in ("state", *page.parts):
         part, _, of_measure = name.partition("-") if name.startswith("measure-") else (name, "", "")
         if of_measure:
-            measure = next(each for each in context["measures"] if each.name == of_measure)
+            measure = next(row for row in context["measures"] if row.name == of_measure)
             context |= {"measure": measure, "spread": context["spreads"].get(of_measure)}
         parts[name] = environment().get_template(f"parts/{part}.html").render(context)
     return parts
@@ -260,8 +261,8 @@ def _static(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates. Every value is escaped."""
-    made = Environment(
+    """The template environment, which escapes every value."""
+    templates = Environment(
         loader=PackageLoader("penstock_ui.dashboard"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -279,8 +280,8 @@ def environment() -> Environment:
         "plural": units.plural,
         "error_line": error_line,
     }
-    made.filters.update(filters)
-    return made
+    templates.filters.update(filters)
+    return templates
 
 
 def _spark_ui(snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""What a page's address asks for, read so that nothing in it does harm; and tables cut into pages."""
+"""The arguments of a page's address, parsed defensively, and tables split into pages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from attrs import evolve, field, frozen
 T = TypeVar("T")
 
 _LONGEST_TEXT = 100
-# Larger numbers are not batch times, streams or pages.
+# A larger number cannot be a batch time, a stream or a page.
 _LARGEST = 10**15
 
 
 @frozen
 class Query:
-    """The arguments that pages know; others are ignored.
+    """The arguments that pages understand; others are ignored.
 
     Attributes:
         id: a batch time or a stream id; ``None`` when missing or not a number.
         page: page of a table, from 1.
         sort: column of a table.
-        descending: order.
-        show: which rows.
-        text: rows must contain it.
+        descending: whether the order is descending; ``None`` for the table's default.
+        show: which rows to show.
+        text: only rows that contain this text.
         first: time of the first batch, ms; 0 for any.
         last: time of the last batch, ms; 0 for any.
     """
@@ -41,7 +41,7 @@ class Query:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Sequence[bytes]]) -> Query:
-        """Read the arguments of a request; what is not valid is as if missing."""
+        """Read the arguments of a request; an invalid argument counts as missing."""
         order = _text(arguments, "order")
         return cls(
             id=_number(arguments, "id"),
@@ -55,8 +55,8 @@ class Query:
         )
 
     def address(self) -> str:
-        """The query that asks for this, relative to the page."""
-        given = {
+        """The address of these arguments, relative to the page."""
+        arguments = {
             "q": self.text,
             "show": self.show,
             "from": self.first or "",
@@ -65,7 +65,7 @@ class Query:
             "order": {True: "desc", False: "asc", None: ""}[self.descending],
             "page": self.page if self.page > 1 else "",
         }
-        return "?" + urlencode({name: value for name, value in given.items() if value != ""})
+        return "?" + urlencode({name: value for name, value in arguments.items() if value != ""})
 
 
 def _text(arguments: Mapping[str, Sequence[bytes]], name: str) -> str:
@@ -121,7 +121,7 @@ class Table(Generic[T]):
         return evolve(self.query, page=page).address()
 
     def sorted_by(self, column: str) -> str:
-        """The address of the table sorted by a column; by the same again: the other way round."""
+        """The address of the table sorted by a column; sorting by the same column again reverses the order."""
         descending = not self.descending if column == self.sort else True
         return evolve(self.query, page=1, sort=column, descending=descending).address()
 
@@ -133,10 +133,10 @@ def tabulate(
 
     Args:
         rows: all rows.
-        query: the page and the order; what it does not say is the first key's, a page too high is the last.
+        query: the page and the order. The default column is the first key; a page beyond the end means the last page.
         keys: sort keys by column; ``None`` sorts as the smallest.
-        size: rows of a page.
-        descending: order if the query does not say.
+        size: rows per page.
+        descending: the default order.
     """
     column = query.sort if query.sort in keys else next(iter(keys))
     down = descending if query.descending is None else query.descending

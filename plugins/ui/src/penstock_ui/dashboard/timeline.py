@@ -1,4 +1,4 @@
-"""Points of the charts: batches merged until there are few enough to send and to draw. Knows nothing of Bokeh."""
+"""Points of the charts: merges batches until there are few enough to send and to draw. Independent of Bokeh."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from penstock_ui.snapshot import Batch
 
 @frozen
 class Sample:
-    """What the charts show of one batch.
+    """The values of one batch in the charts.
 
     Attributes:
         time: batch time, milliseconds.
-        values: one number for each measure; ``None`` where it is not known.
+        values: one number per measure; ``None`` where it is unknown.
         failed: whether an output operation failed.
     """
 
@@ -32,7 +32,7 @@ class Point:
     Attributes:
         first: the first batch's time, milliseconds.
         last: the last batch's time.
-        batches: how many batches it merges.
+        batches: number of merged batches.
         low: smallest value of each measure.
         mean: mean of the known values of each measure.
         high: largest value of each measure.
@@ -50,12 +50,12 @@ class Point:
 
 @frozen
 class Change:
-    """How the points changed: what a chart must be sent.
+    """The changes of the points that a chart must receive.
 
     Attributes:
         replaced: all points are new.
         added: number of new points at the end.
-        last_changed: the point before the added ones has changed as well.
+        last_changed: whether the point before the new ones has changed as well.
         dropped: number of points dropped at the start.
     """
 
@@ -72,13 +72,14 @@ class Timeline:
     """Merges batches into a bounded number of points, and samples each batch once.
 
     Args:
-        sample: reads a batch.
-        max_points: beyond them two, four, … consecutive batches become one point.
+        sample: reads the values of a batch.
+        max_points: maximum number of points; with more batches, two, four, … of them share a point.
     """
 
     def __init__(self, sample: Callable[[Batch], Sample], max_points: int = 400) -> None:
-        self._sample, self._max_points = sample, max_points
-        # Samples of the last point, which may take more.
+        self._sample = sample
+        self._max_points = max_points
+        # Samples of the last point, which may not be full yet.
         self._last_samples: list[Sample] = []
         #: Batches that a full point merges.
         self.merged = 1
@@ -92,12 +93,14 @@ class Timeline:
         """
         if not batches:
             change = Change(replaced=bool(self.points))
-            self.points, self._last_samples, self.merged = [], [], 1
+            self.points = []
+            self._last_samples = []
+            self.merged = 1
             return change
         last = self.points[-1].last if self.points else -1
         new = _after(batches, last)
         held = sum(point.batches for point in self.points if point.last >= batches[0].time_ms)
-        # A batch that completed after a later one, or a retention that lets more points be merged: start anew.
+        # Rebuild all points if a batch completed out of order, or if more batches must share a point.
         if held == 0 or len(batches) - len(new) > held or self.merged < self._needed(len(batches)):
             return self._replace(batches)
         return self._append(new, batches[0].time_ms)
@@ -109,7 +112,8 @@ class Timeline:
         self.merged = self._needed(len(batches))
         samples = [self._sample(batch) for batch in batches]
         groups = [samples[start : start + self.merged] for start in range(0, len(samples), self.merged)]
-        self.points, self._last_samples = [merge(group) for group in groups], groups[-1]
+        self.points = [merge(group) for group in groups]
+        self._last_samples = groups[-1]
         return Change(replaced=True)
 
     def _append(self, new: Sequence[Batch], first_time: int) -> Change:
@@ -123,7 +127,7 @@ class Timeline:
                 self._last_samples = [sample]
                 self.points.append(merge(self._last_samples))
                 added += 1
-        # A source drops points only while it is sent others.
+        # A Bokeh source drops points only when it receives new ones.
         gone = (number for number, point in enumerate(self.points) if point.last >= first_time)
         dropped = next(gone, 0) if added else 0
         del self.points[:dropped]

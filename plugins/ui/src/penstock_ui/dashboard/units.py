@@ -1,4 +1,4 @@
-"""Numbers, durations and times as the pages write them. ``-`` stands for what is not known."""
+"""Formats numbers, durations and times for the pages. ``-`` stands for an unknown value."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def count(number: float | None) -> str:
 
 
 def rate(per_s: float | None) -> str:
-    """Write a rate in records a second, with one decimal below ten."""
+    """Write a rate in records per second, with one decimal below ten."""
     if per_s is None or not math.isfinite(per_s):
         return UNKNOWN
     return f"{per_s:,.1f}" if 0 < abs(per_s) < 9.95 else f"{per_s:,.0f}"
@@ -118,8 +118,8 @@ class Scale:
 
     Attributes:
         end: its upper end.
-        ticks: values that have a label.
-        labels: one for each tick.
+        ticks: values with a label.
+        labels: one label per tick.
     """
 
     end: float
@@ -138,7 +138,7 @@ def duration_scale(largest_ms: float) -> Scale:
 
 
 def rate_scale(largest: float) -> Scale:
-    """Choose an axis of records a second."""
+    """Choose an axis of records per second."""
     top = max(largest, 1.0)
     power = 10.0 ** math.floor(math.log10(top / 3))
     step = next(power * factor for factor in (1, 2, 5, 10) if top / (power * factor) <= 3)

@@ -21,7 +21,7 @@ _ERROR_IS_RECENT_MS = 600_000
 
 
 class Level(Enum):
-    """How bad it is; the value is the CSS class."""
+    """Severity; the value is the CSS class."""
 
     UNKNOWN = "unknown"
     GOOD = "good"
@@ -34,7 +34,7 @@ class Verdict:
     """Whether the application keeps up.
 
     Attributes:
-        level: how bad it is.
+        level: the severity.
         headline: one sentence.
         limits: bottlenecks and problems, one sentence each, the most important first.
     """
@@ -49,8 +49,8 @@ class Lateness:
     """How late the data is when it has been processed.
 
     Attributes:
-        level: how bad it is.
-        typical_ms: median of the recent batches; ``None`` when nothing is known.
+        level: the severity.
+        typical_ms: median of the recent batches; ``None`` without data.
         high_ms: the 95th percentile.
         explanation: definition of the measured value.
     """
@@ -75,7 +75,7 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
 
     Args:
         snapshot: the state to judge.
-        now_ms: the current time; of a finished application the time of its last event.
+        now_ms: the current time; for a finished application, the time of its last event.
     """
     recent = snapshot.completed[-RECENT:]
     if not recent:
@@ -107,9 +107,9 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
     if failed:
         level = Level.BAD if failed == len(recent) else max(level, Level.WARNING, key=list(Level).index)
         limits.append(f"{failed} of the last {plural(len(recent), 'batch')} failed.")
-    if silent := [each for each in receiver_problems(snapshot, now_ms) if each.level is Level.BAD]:
+    if silent := [problem for problem in receiver_problems(snapshot, now_ms) if problem.level is Level.BAD]:
         level = max(level, Level.WARNING, key=list(Level).index)
-        limits.append(f"Data is missing: {_names([each.stream for each in silent])} not receiving.")
+        limits.append(f"Data is missing: {_names([problem.stream for problem in silent])} not receiving.")
     if snapshot.storage.checkpoint_failures:
         level = max(level, Level.WARNING, key=list(Level).index)
         limits.append("Checkpoints cannot be written: a recovery would restart from an older one.")
@@ -153,7 +153,10 @@ def _slowest_operation(recent: Sequence[Batch]) -> str:
 def _stalled_on(snapshot: Snapshot, now_ms: int) -> list[str]:
     if snapshot.running:
         batch = snapshot.running[0]
-        active = next((each for each in batch.operations or () if each.started_ms and each.ended_ms is None), None)
+        active = next(
+            (operation for operation in batch.operations or () if operation.started_ms and operation.ended_ms is None),
+            None,
+        )
         what = f"output operation {active.id} ({active.name})" if active is not None else "its jobs"
         since = (active.started_ms if active is not None else batch.started_ms) or batch.time_ms
         return [f"The oldest running batch has spent {duration(now_ms - since)} in {what}."]
@@ -186,15 +189,15 @@ def _names(streams: Sequence[Stream]) -> str:
 
 
 def lateness(snapshot: Snapshot, now_ms: int) -> Lateness:
-    """Answer how late the data of the recent batches was when it had been processed, or is already."""
+    """Answer how late the recent batches' data was when processed, or how late unprocessed data is already."""
     recent, interval_ms = snapshot.completed[-RECENT:], snapshot.application.batch_interval_ms
     measured = Distribution.of(batch.latency_ms for batch in recent)
     explanation = "from a record's arrival to the end of its batch"
     if measured is None:
-        # A record waits at most one interval until its batch's time.
+        # A record waits at most one interval for its batch time.
         ends = (batch.ended_ms - batch.time_ms + interval_ms for batch in recent if batch.ended_ms is not None)
         measured = Distribution.of(ends)
-        explanation = "at most: one batch interval, then to the end of the batch"
+        explanation = "upper bound: one batch interval plus the time to the end of the batch"
     waiting_ms = _unprocessed_for(snapshot, now_ms)
     if waiting_ms > max(3 * interval_ms, 0 if measured is None else 2 * measured.p95):
         rising = "and rising: the batch with the oldest data has not ended"
@@ -205,7 +208,7 @@ def lateness(snapshot: Snapshot, now_ms: int) -> Lateness:
 
 
 def _unprocessed_for(snapshot: Snapshot, now_ms: int) -> int:
-    """How old the oldest data is that no completed batch has, as far as it is known; 0 for a finished application."""
+    """Estimate the age of the oldest data without a completed batch; 0 for a finished application."""
     if not snapshot.is_live or snapshot.stop_phase or not snapshot.batches:
         return 0
     pending = [*snapshot.running, *snapshot.waiting]
@@ -214,14 +217,14 @@ def _unprocessed_for(snapshot: Snapshot, now_ms: int) -> int:
 
 
 def _level_of(late_ms: int, interval_ms: int) -> Level:
-    """A batch that keeps up ends within an interval of its time, which is two after its first record's arrival."""
+    """Rate a delay. A batch that keeps up ends within two intervals of its first record's arrival."""
     if late_ms <= 2.5 * interval_ms + 500:
         return Level.GOOD
     return Level.WARNING if late_ms <= 10 * interval_ms else Level.BAD
 
 
 def receiver_problem(stream: Stream, now_ms: int, *, is_live: bool = True) -> ReceiverProblem | None:
-    """Describe the problem of a stream's receiver; ``None`` for a healthy one and for a stream without receiver."""
+    """Describe the problem of a stream's receiver; ``None`` for a healthy receiver or a stream without one."""
     info = stream.receiver
     if not stream.has_receiver:
         return None
@@ -245,5 +248,7 @@ def receiver_problem(stream: Stream, now_ms: int, *, is_live: bool = True) -> Re
 
 def receiver_problems(snapshot: Snapshot, now_ms: int) -> list[ReceiverProblem]:
     """Every receiver that needs attention, the worst first."""
-    found = (receiver_problem(stream, now_ms, is_live=snapshot.is_live) for stream in snapshot.receivers)
-    return sorted((each for each in found if each is not None), key=lambda each: each.level is not Level.BAD)
+    problems = (receiver_problem(stream, now_ms, is_live=snapshot.is_live) for stream in snapshot.receivers)
+    return sorted(
+        (problem for problem in problems if problem is not None), key=lambda problem: problem.level is not Level.BAD
+    )

@@ -1,4 +1,4 @@
-"""What each part of a page shows: pure functions of a snapshot, a query and the time."""
+"""The variables of each page's templates: pure functions of a snapshot, a query and the time."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class StreamRow:
 
 
 def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
-    """The first page: verdict, measures, the first streams, the newest batches."""
+    """The first page: verdict, measures, streams (those with problems first) and the newest batches."""
     problems = receiver_problems(snapshot, now_ms)
-    first = {each.stream.id: each.stream for each in problems[:_OVERVIEW_ROWS]}
+    first = {problem.stream.id: problem.stream for problem in problems[:_OVERVIEW_ROWS]}
     for stream in snapshot.streams:
         if len(first) >= _OVERVIEW_ROWS:
             break
@@ -79,7 +79,7 @@ def streams(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     if query.text:
         rows = [row for row in rows if query.text.lower() in _searchable(row.stream)]
     keys = {
-        # Those with problems first, the worst on top.
+        # Streams with problems first, the worst on top.
         "name": lambda row: (_severity(row), -row.stream.id),
         "rate": lambda row: row.current,
         "limit": lambda row: row.stream.rate_limit,
@@ -95,19 +95,19 @@ def streams(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 def stream(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """One stream: rate, limit, reasons, errors."""
-    found = None if query.id is None else snapshot.stream(query.id)
-    if found is None:
+    chosen = None if query.id is None else snapshot.stream(query.id)
+    if chosen is None:
         return {"stream": None}
     errors = []
-    if found.receiver is not None:
-        errors = list(found.receiver.recent_errors[::-1])
-    row = _filled(snapshot, _row(snapshot, found, now_ms))
+    if chosen.receiver is not None:
+        errors = list(chosen.receiver.recent_errors[::-1])
+    row = _filled(snapshot, _row(snapshot, chosen, now_ms))
     return {
-        "stream": found,
+        "stream": chosen,
         "problem": row.problem,
         "current": row.current,
         "average": row.average,
-        "capacity": _recent_capacity(snapshot, found.id),
+        "capacity": _recent_capacity(snapshot, chosen.id),
         "errors": errors,
     }
 
@@ -121,10 +121,10 @@ def batches(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         "waiting": ("Waiting Batches", snapshot.waiting),
     }
     show = query.show if query.show in kinds else ""
-    heading, found = kinds[show]
+    heading, selected = kinds[show]
     if query.first or query.last:
         last = query.last or now_ms
-        found = [batch for batch in found if query.first <= batch.time_ms <= last]
+        selected = [batch for batch in selected if query.first <= batch.time_ms <= last]
     keys = {
         "time": lambda batch: batch.time_ms,
         "records": lambda batch: batch.records,
@@ -133,7 +133,7 @@ def batches(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         "total": lambda batch: batch.total_delay_ms,
         "latency": lambda batch: batch.latency_ms,
     }
-    table = tabulate(found, query, keys, _ROWS, descending=True)
+    table = tabulate(selected, query, keys, _ROWS, descending=True)
     is_pending = show in {"running", "waiting"}
     failed = any(batch.first_failure for batch in table.rows)
     return {
@@ -147,19 +147,20 @@ def batches(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 def batch(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """One batch: delays, output operations, input."""
-    times = [each.time_ms for each in snapshot.batches]
-    found = None if query.id is None else snapshot.batch(query.id)
-    if found is None:
+    times = [retained.time_ms for retained in snapshot.batches]
+    chosen = None if query.id is None else snapshot.batch(query.id)
+    if chosen is None:
         return {"batch": None}
-    place = times.index(found.time_ms)
-    names = {each.id: each.name for each in snapshot.streams}
-    inputs = sorted((found.inputs or {}).values(), key=lambda info: (-info.numRecords, info.inputStreamId))
+    place = times.index(chosen.time_ms)
+    names = {stream.id: stream.name for stream in snapshot.streams}
+    inputs = sorted((chosen.inputs or {}).values(), key=lambda info: (-info.numRecords, info.inputStreamId))
     return {
-        "batch": found,
+        "batch": chosen,
         "op_rows": [
-            (each, each.jobs[:_MAX_JOBS], max(len(each.jobs) - _MAX_JOBS, 0)) for each in found.operations or ()
+            (operation, operation.jobs[:_MAX_JOBS], max(len(operation.jobs) - _MAX_JOBS, 0))
+            for operation in chosen.operations or ()
         ],
-        "has_jobs": any(each.jobs for each in found.operations or ()),
+        "has_jobs": any(operation.jobs for operation in chosen.operations or ()),
         "older": times[place - 1] if place else None,
         "newer": times[place + 1] if place + 1 < len(times) else None,
         "inputs": [
@@ -171,7 +172,7 @@ def batch(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 def rates(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """Rate control: measured rate, limit, capacity, reasons."""
-    rows = [_row(snapshot, each, now_ms) for each in snapshot.receivers]
+    rows = [_row(snapshot, receiver, now_ms) for receiver in snapshot.receivers]
     keys = {
         "name": lambda row: -row.stream.id,
         "rate": lambda row: row.current,
@@ -180,13 +181,13 @@ def rates(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     }
     table = tabulate(rows, query, keys, _ROWS, descending=True)
     recent = snapshot.completed[-RECENT:]
-    took = Distribution.of(each.processing_delay_ms for each in recent)
+    took = Distribution.of(batch.processing_delay_ms for batch in recent)
     load = None if took is None else took.mean / snapshot.application.batch_interval_ms
-    shown = []
+    table_rows = []
     for row in table.rows:
         share = _share(row.current, row.stream.rate_limit)
         used = "-" if share is None else f"{share:.0%}"
-        shown.append(
+        table_rows.append(
             StreamRow(
                 row.stream, row.current, row.problem, used=used, capacity=_recent_capacity(snapshot, row.stream.id)
             )
@@ -198,7 +199,7 @@ def rates(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         "capacity": _recent_capacity(snapshot, None),
         "load": "-" if load is None else f"{load:.0%}",
         "table": table,
-        "rows": shown,
+        "rows": table_rows,
     }
 
 
@@ -206,12 +207,12 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """The DStream graph as a picture."""
     groups = grouped(snapshot.graph)
     rows, in_list = in_rows(groups), in_a_list(groups)
-    with_problems = {each.stream.id for each in receiver_problems(snapshot, now_ms)}
+    with_problems = {problem.stream.id for problem in receiver_problems(snapshot, now_ms)}
     nodes = []
     for group in groups:
         info = group.streams[0]
         role: str = info.role
-        if any(each.stream_id in with_problems for each in group.streams):
+        if any(stream.stream_id in with_problems for stream in group.streams):
             role += " problem"
         kind = info.type.removesuffix("DStream")
         operation, _, at = info.call_site.partition(" at ")
@@ -224,7 +225,7 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
                 "role": role,
                 "name": _cut(name, 24 - len(several)) + several,
                 "detail": _cut(f"{kind}, {at}" if at else kind, 28),
-                "title": "\n".join(f"{each.number}: {each.type} {each.name}" for each in group.streams[:20])
+                "title": "\n".join(f"{stream.number}: {stream.type} {stream.name}" for stream in group.streams[:20])
                 + f"\n{info.call_site}",
             }
         )
@@ -237,34 +238,34 @@ def _row(snapshot: Snapshot, stream: Stream, now_ms: int) -> StreamRow:
 
 def _filled(snapshot: Snapshot, row: StreamRow) -> StreamRow:
     interval_ms = snapshot.application.batch_interval_ms
-    seen = [measured(each, row.stream.id, interval_ms) for each in snapshot.completed[-SPARK_BATCHES:]]
-    known = [each for each in seen if each is not None]
-    average = sum(known) / len(known) if known else None
+    seen = [measured(batch, row.stream.id, interval_ms) for batch in snapshot.completed[-SPARK_BATCHES:]]
+    values = [value for value in seen if value is not None]
+    average = sum(values) / len(values) if values else None
     return StreamRow(row.stream, row.current, row.problem, average, sparkline(seen, 130, 26))
 
 
 def _current(snapshot: Snapshot, stream_id: int | None) -> float | None:
-    """The rate in the newest batch whose input is known; waiting batches count, too."""
-    for each in reversed(snapshot.batches):
-        if stream_id is None or each.inputs is not None:
-            return measured(each, stream_id, snapshot.application.batch_interval_ms)
+    """The rate in the newest batch whose input is known, including waiting batches."""
+    for batch in reversed(snapshot.batches):
+        if stream_id is None or batch.inputs is not None:
+            return measured(batch, stream_id, snapshot.application.batch_interval_ms)
     return None
 
 
 def _limit_of_all(snapshot: Snapshot) -> float | None:
-    limits = [each.rate_limit for each in snapshot.receivers]
-    known = [each for each in limits if each is not None]
-    return sum(known) if known and len(known) == len(limits) else None
+    limits = [receiver.rate_limit for receiver in snapshot.receivers]
+    set_limits = [limit for limit in limits if limit is not None]
+    return sum(set_limits) if set_limits and len(set_limits) == len(limits) else None
 
 
 def _recent_capacity(snapshot: Snapshot, stream_id: int | None) -> float | None:
-    seen = [capacity(each, stream_id) for each in snapshot.completed[-RECENT:]]
-    known = sorted(each for each in seen if each is not None)
-    return known[len(known) // 2] if known else None
+    seen = [capacity(batch, stream_id) for batch in snapshot.completed[-RECENT:]]
+    capacities = sorted(value for value in seen if value is not None)
+    return capacities[len(capacities) // 2] if capacities else None
 
 
 def _rates(snapshot: Snapshot) -> dict[str, float | None]:
-    seen = [each.records for each in snapshot.batches]
+    seen = [batch.records for batch in snapshot.batches]
     scale = 1000 / snapshot.application.batch_interval_ms
     if not seen:
         return {"mean": None, "maximum": None}
