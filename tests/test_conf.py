@@ -9,8 +9,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.docs.write_configuration import as_markdown
 
 from penstock import conf, conf_values

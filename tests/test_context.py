@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkConf, SparkContext
 
-from penstock import Receiver, StreamingContext, StreamingContextState
-from penstock import context as context_module
+from penstock import Receiver, StreamingContext, StreamingContextState, context as context_module
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.runtime.threads import EngineThread

@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.blocks import arrow_form

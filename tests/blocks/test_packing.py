@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import chain, pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.spi import Packable, pack
 

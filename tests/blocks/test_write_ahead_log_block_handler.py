@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock import Block, StoredBlock

@@ -4,18 +4,16 @@ They stand here in one list, so that the plugin's tests show what they need beyo
 """
 
 from penstock.blocks import arrow_form as arrow_form
-from penstock.checkpoint.program import load_program as load_program
-from penstock.checkpoint.program import save_program as save_program
+from penstock.checkpoint.program import load_program as load_program, save_program as save_program
 from penstock.errors import BatchFailedError as BatchFailedError
 from penstock.graph import batch_input as batch_input
-from penstock.graph.input_dstreams import PulledInputDStream as PulledInputDStream
-from penstock.graph.input_dstreams import ReceiverInputDStream as ReceiverInputDStream
+from penstock.graph.input_dstreams import (
+    PulledInputDStream as PulledInputDStream,
+    ReceiverInputDStream as ReceiverInputDStream,
+)
 from penstock.graph.window import WindowedDStream as WindowedDStream
 from penstock.spark.cluster import SparkJobs as SparkJobs
-from penstock.spark.rdds import BlocksRDD as BlocksRDD
-from penstock.spark.rdds import LocatedPartition as LocatedPartition
-from penstock.track.batch_partitions import PartitionBounds as PartitionBounds
-from penstock.track.batch_partitions import partitions_of as partitions_of
+from penstock.spark.rdds import BlocksRDD as BlocksRDD, LocatedPartition as LocatedPartition
+from penstock.track.batch_partitions import PartitionBounds as PartitionBounds, partitions_of as partitions_of
 from penstock.worker import functions as functions
-from penstock.worker.fused import FusedChain as FusedChain
-from penstock.worker.fused import Step as Step
+from penstock.worker.fused import FusedChain as FusedChain, Step as Step

@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import ReceiverStoppedError

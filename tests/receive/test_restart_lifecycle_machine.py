@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from attrs import evolve
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.helpers.examples import examples
 from tests.helpers.restart_transitions import restart_transitions

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock import StoredBlock

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from attrs import define, evolve, field
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.helpers.examples import examples
 from tests.helpers.relaunch_transitions import relaunch_transitions

@@ -8,8 +8,7 @@ from typing import assert_type
 
 from pyspark import RDD, StorageLevel
 from pyspark.resultiterable import ResultIterable
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row, functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from penstock import DataFrameStream, DStream, StreamingContext

@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock

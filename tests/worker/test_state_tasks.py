@@ -12,8 +12,7 @@ from typing import Any
 import pyspark.shuffle
 import pytest
 from attrs import define, field
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.examples import examples
 from tests.helpers.spilling import into_few_files
 

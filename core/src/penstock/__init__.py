@@ -9,60 +9,94 @@ from typing import TYPE_CHECKING
 from penstock._exports import lazy_exports
 from penstock.version import __version__ as __version__
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    "penstock.blocks.block": "Block StoredBlock",
+    "penstock.context": "StreamingContext",
+    "penstock.context_state": "StreamingContextState",
+    "penstock.errors": "ConfigurationError PenstockError ReceiverStoppedError SchemaError StoreError",
+    "penstock.graph.dataframe_stream": "DataFrameStream GroupedDataFrameStream",
+    "penstock.graph.dstream": "DStream",
+    "penstock.graph.map_with_state": "StateSpec",
+    "penstock.hookspecs": "hookimpl",
+    "penstock.listen.events": (
+        "BatchCompleted BatchInfo BatchStarted BatchSubmitted CheckpointFailed OutputOperationCompleted "
+        "OutputOperationInfo OutputOperationStarted PastError ReceiverError ReceiverInfo ReceiverStarted "
+        "ReceiverStopped StopProgress StreamingStarted StreamInputInfo"
+    ),
+    "penstock.listen.registered_listener": "ListenerCounts",
+    "penstock.listen.streaming_listener": "StreamingListener",
+    "penstock.plugins.listener_context": "DStreamInfo JobInfo ListenerContext ReceiverStreamInfo StorageInfo",
+    "penstock.plugins.specs": (
+        "ArrowInput ArrowReader InputSource InputStreamSpec RateEstimator RateEstimatorSpec ReceiverSpec "
+        "RecoverableSource SourceBatch"
+    ),
+    "penstock.receive.receiver": "Receiver",
+    "penstock.receive.receiver_host": "BlockSink ReceiverHost",
+    "penstock.receive.thread_receiver": "AsyncReceiver ThreadReceiver",
+    "penstock.worker.state": "State",
+    "pyspark": "StorageLevel",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel as StorageLevel
 
-    from penstock.blocks.block import Block as Block
-    from penstock.blocks.block import StoredBlock as StoredBlock
+    from penstock.blocks.block import Block as Block, StoredBlock as StoredBlock
     from penstock.context import StreamingContext as StreamingContext
     from penstock.context_state import StreamingContextState as StreamingContextState
-    from penstock.errors import ConfigurationError as ConfigurationError
-    from penstock.errors import PenstockError as PenstockError
-    from penstock.errors import ReceiverStoppedError as ReceiverStoppedError
-    from penstock.errors import SchemaError as SchemaError
-    from penstock.errors import StoreError as StoreError
-    from penstock.graph.dataframe_stream import DataFrameStream as DataFrameStream
-    from penstock.graph.dataframe_stream import GroupedDataFrameStream as GroupedDataFrameStream
+    from penstock.errors import (
+        ConfigurationError as ConfigurationError,
+        PenstockError as PenstockError,
+        ReceiverStoppedError as ReceiverStoppedError,
+        SchemaError as SchemaError,
+        StoreError as StoreError,
+    )
+    from penstock.graph.dataframe_stream import (
+        DataFrameStream as DataFrameStream,
+        GroupedDataFrameStream as GroupedDataFrameStream,
+    )
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.map_with_state import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
-    from penstock.listen.events import BatchCompleted as BatchCompleted
-    from penstock.listen.events import BatchInfo as BatchInfo
-    from penstock.listen.events import BatchStarted as BatchStarted
-    from penstock.listen.events import BatchSubmitted as BatchSubmitted
-    from penstock.listen.events import CheckpointFailed as CheckpointFailed
-    from penstock.listen.events import OutputOperationCompleted as OutputOperationCompleted
-    from penstock.listen.events import OutputOperationInfo as OutputOperationInfo
-    from penstock.listen.events import OutputOperationStarted as OutputOperationStarted
-    from penstock.listen.events import PastError as PastError
-    from penstock.listen.events import ReceiverError as ReceiverError
-    from penstock.listen.events import ReceiverInfo as ReceiverInfo
-    from penstock.listen.events import ReceiverStarted as ReceiverStarted
-    from penstock.listen.events import ReceiverStopped as ReceiverStopped
-    from penstock.listen.events import StopProgress as StopProgress
-    from penstock.listen.events import StreamingStarted as StreamingStarted
-    from penstock.listen.events import StreamInputInfo as StreamInputInfo
+    from penstock.listen.events import (
+        BatchCompleted as BatchCompleted,
+        BatchInfo as BatchInfo,
+        BatchStarted as BatchStarted,
+        BatchSubmitted as BatchSubmitted,
+        CheckpointFailed as CheckpointFailed,
+        OutputOperationCompleted as OutputOperationCompleted,
+        OutputOperationInfo as OutputOperationInfo,
+        OutputOperationStarted as OutputOperationStarted,
+        PastError as PastError,
+        ReceiverError as ReceiverError,
+        ReceiverInfo as ReceiverInfo,
+        ReceiverStarted as ReceiverStarted,
+        ReceiverStopped as ReceiverStopped,
+        StopProgress as StopProgress,
+        StreamingStarted as StreamingStarted,
+        StreamInputInfo as StreamInputInfo,
+    )
     from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
     from penstock.listen.streaming_listener import StreamingListener as StreamingListener
-    from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
-    from penstock.plugins.listener_context import JobInfo as JobInfo
-    from penstock.plugins.listener_context import ListenerContext as ListenerContext
-    from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
-    from penstock.plugins.listener_context import StorageInfo as StorageInfo
-    from penstock.plugins.specs import ArrowInput as ArrowInput
-    from penstock.plugins.specs import ArrowReader as ArrowReader
-    from penstock.plugins.specs import InputSource as InputSource
-    from penstock.plugins.specs import InputStreamSpec as InputStreamSpec
-    from penstock.plugins.specs import RateEstimator as RateEstimator
-    from penstock.plugins.specs import RateEstimatorSpec as RateEstimatorSpec
-    from penstock.plugins.specs import ReceiverSpec as ReceiverSpec
-    from penstock.plugins.specs import RecoverableSource as RecoverableSource
-    from penstock.plugins.specs import SourceBatch as SourceBatch
+    from penstock.plugins.listener_context import (
+        DStreamInfo as DStreamInfo,
+        JobInfo as JobInfo,
+        ListenerContext as ListenerContext,
+        ReceiverStreamInfo as ReceiverStreamInfo,
+        StorageInfo as StorageInfo,
+    )
+    from penstock.plugins.specs import (
+        ArrowInput as ArrowInput,
+        ArrowReader as ArrowReader,
+        InputSource as InputSource,
+        InputStreamSpec as InputStreamSpec,
+        RateEstimator as RateEstimator,
+        RateEstimatorSpec as RateEstimatorSpec,
+        ReceiverSpec as ReceiverSpec,
+        RecoverableSource as RecoverableSource,
+        SourceBatch as SourceBatch,
+    )
     from penstock.receive.receiver import Receiver as Receiver
-    from penstock.receive.receiver_host import BlockSink as BlockSink
-    from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
-    from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
-    from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
+    from penstock.receive.receiver_host import BlockSink as BlockSink, ReceiverHost as ReceiverHost
+    from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver, ThreadReceiver as ThreadReceiver
     from penstock.worker.state import State as State

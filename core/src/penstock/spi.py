@@ -9,96 +9,150 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports as lazy_exports
 
-__getattr__, __dir__ = lazy_exports(__name__)
+_NAMES = {
+    "penstock._exports": "lazy_exports",
+    "penstock.blocks.arrow_form": "encode is_columnar is_pickled records",
+    "penstock.blocks.block": "BlockReference",
+    "penstock.blocks.block_file": "open_block_file write_block_file",
+    "penstock.blocks.block_transfer": "BlockServer",
+    "penstock.blocks.packing": "Packable pack",
+    "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
+    "penstock.checkpoint.checkpoint_format": "BLOCK_LOG COMPLETED_OUTPUTS Checkpoint",
+    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
+    "penstock.conf": "KEYS Settings",
+    "penstock.conf_values": "PositiveBytes PositiveDurationS",
+    "penstock.conf_warnings": "keys_without_effect",
+    "penstock.errors": "ResultTypeError UnknownNameError shortened shown summary_of text_of",
+    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.graph.batch_input": "BatchInput BlocksInput",
+    "penstock.graph.dstream": "node_of",
+    "penstock.graph.dstream_graph": "DStreamGraph",
+    "penstock.graph.input_dstreams": "InputDStream",
+    "penstock.graph.node": "Node",
+    "penstock.graph.outputs": "ForEachDStream",
+    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
+    "penstock.journal.reader": "read_log",
+    "penstock.json_converter": "structure unstructure",
+    "penstock.listen.events": "HOOK_OF Event",
+    "penstock.listen.registered_listener": "register",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME NAME_RULE LoadedPlugin Plugins additional_entry_points",
+    "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
+    "penstock.rate.attribution": "attributed_ms",
+    "penstock.rate.guarded_estimator": "GuardedEstimator make_rate_estimator",
+    "penstock.receive.receiver": "check_picklable",
+    "penstock.receive.text_lines": "ErrorCounts LineRules split_lines",
+    "penstock.runtime.atomic_write": "atomic_write",
+    "penstock.runtime.clock": "Clock iso_time",
+    "penstock.runtime.global_state": "GlobalState",
+    "penstock.runtime.log": "get_logger set_level throttle",
+    "penstock.runtime.threads": "EngineThread",
+    "penstock.spark.failure": "reason",
+    "penstock.spark.rdds": "known_partitions",
+    "penstock.spark.spark_conf": "Property conf_here read_properties",
+    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.uri": "absolute_location connect is_remote",
+    "penstock.track.allocations": "Allocations",
+    "penstock.wire.token": "Token",
+    "penstock.worker.block_reader": "read_block",
+    "penstock.worker.conform": "conform describe_schema require_values",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
 
 if TYPE_CHECKING:
-    from penstock.blocks.arrow_form import encode as encode
-    from penstock.blocks.arrow_form import is_columnar as is_columnar
-    from penstock.blocks.arrow_form import is_pickled as is_pickled
-    from penstock.blocks.arrow_form import records as records
+    from penstock.blocks.arrow_form import (
+        encode as encode,
+        is_columnar as is_columnar,
+        is_pickled as is_pickled,
+        records as records,
+    )
     from penstock.blocks.block import BlockReference as BlockReference
-    from penstock.blocks.block_file import open_block_file as open_block_file
-    from penstock.blocks.block_file import write_block_file as write_block_file
+    from penstock.blocks.block_file import open_block_file as open_block_file, write_block_file as write_block_file
     from penstock.blocks.block_transfer import BlockServer as BlockServer
-    from penstock.blocks.packing import Packable as Packable
-    from penstock.blocks.packing import pack as pack
-    from penstock.blocks.received_block_handler import LocalBlockHandler as LocalBlockHandler
-    from penstock.blocks.received_block_handler import stream_directory as stream_directory
-    from penstock.checkpoint.checkpoint_format import BLOCK_LOG as BLOCK_LOG
-    from penstock.checkpoint.checkpoint_format import COMPLETED_OUTPUTS as COMPLETED_OUTPUTS
-    from penstock.checkpoint.checkpoint_format import Checkpoint as Checkpoint
+    from penstock.blocks.packing import Packable as Packable, pack as pack
+    from penstock.blocks.received_block_handler import (
+        LocalBlockHandler as LocalBlockHandler,
+        stream_directory as stream_directory,
+    )
+    from penstock.checkpoint.checkpoint_format import (
+        BLOCK_LOG as BLOCK_LOG,
+        COMPLETED_OUTPUTS as COMPLETED_OUTPUTS,
+        Checkpoint as Checkpoint,
+    )
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
-    from penstock.conf import KEYS as KEYS
-    from penstock.conf import Settings as Settings
-    from penstock.conf_values import PositiveBytes as PositiveBytes
-    from penstock.conf_values import PositiveDurationS as PositiveDurationS
+    from penstock.conf import KEYS as KEYS, Settings as Settings
+    from penstock.conf_values import PositiveBytes as PositiveBytes, PositiveDurationS as PositiveDurationS
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
-    from penstock.errors import ResultTypeError as ResultTypeError
-    from penstock.errors import UnknownNameError as UnknownNameError
-    from penstock.errors import shortened as shortened
-    from penstock.errors import shown as shown
-    from penstock.errors import summary_of as summary_of
-    from penstock.errors import text_of as text_of
-    from penstock.graph.arguments import require_callable as require_callable
-    from penstock.graph.arguments import with_time as with_time
-    from penstock.graph.batch_input import BatchInput as BatchInput
-    from penstock.graph.batch_input import BlocksInput as BlocksInput
+    from penstock.errors import (
+        ResultTypeError as ResultTypeError,
+        UnknownNameError as UnknownNameError,
+        shortened as shortened,
+        shown as shown,
+        summary_of as summary_of,
+        text_of as text_of,
+    )
+    from penstock.graph.arguments import require_callable as require_callable, with_time as with_time
+    from penstock.graph.batch_input import BatchInput as BatchInput, BlocksInput as BlocksInput
     from penstock.graph.dstream import node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
     from penstock.graph.input_dstreams import InputDStream as InputDStream
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream
-    from penstock.hookspecs import API_VERSION as API_VERSION
-    from penstock.hookspecs import COMMANDS_GROUP as COMMANDS_GROUP
-    from penstock.hookspecs import GROUP as GROUP
-    from penstock.hookspecs import SUITES_GROUP as SUITES_GROUP
+    from penstock.hookspecs import (
+        API_VERSION as API_VERSION,
+        COMMANDS_GROUP as COMMANDS_GROUP,
+        GROUP as GROUP,
+        SUITES_GROUP as SUITES_GROUP,
+    )
     from penstock.journal.reader import read_log as read_log
-    from penstock.json_converter import structure as structure
-    from penstock.json_converter import unstructure as unstructure
-    from penstock.listen.events import HOOK_OF as HOOK_OF
-    from penstock.listen.events import Event as Event
+    from penstock.json_converter import structure as structure, unstructure as unstructure
+    from penstock.listen.events import HOOK_OF as HOOK_OF, Event as Event
     from penstock.listen.registered_listener import register as register
-    from penstock.plugins.discovery import KINDS as KINDS
-    from penstock.plugins.discovery import LEGAL_NAME as LEGAL_NAME
-    from penstock.plugins.discovery import NAME_RULE as NAME_RULE
-    from penstock.plugins.discovery import LoadedPlugin as LoadedPlugin
-    from penstock.plugins.discovery import Plugins as Plugins
-    from penstock.plugins.discovery import additional_entry_points as additional_entry_points
-    from penstock.plugins.specs import Option as Option
-    from penstock.plugins.specs import Spec as Spec
-    from penstock.plugins.specs import fields_of as fields_of
-    from penstock.plugins.specs import options_of as options_of
-    from penstock.plugins.specs import read_options as read_options
-    from penstock.plugins.specs import structure_options as structure_options
+    from penstock.plugins.discovery import (
+        KINDS as KINDS,
+        LEGAL_NAME as LEGAL_NAME,
+        NAME_RULE as NAME_RULE,
+        LoadedPlugin as LoadedPlugin,
+        Plugins as Plugins,
+        additional_entry_points as additional_entry_points,
+    )
+    from penstock.plugins.specs import (
+        Option as Option,
+        Spec as Spec,
+        fields_of as fields_of,
+        options_of as options_of,
+        read_options as read_options,
+        structure_options as structure_options,
+    )
     from penstock.rate.attribution import attributed_ms as attributed_ms
-    from penstock.rate.guarded_estimator import GuardedEstimator as GuardedEstimator
-    from penstock.rate.guarded_estimator import make_rate_estimator as make_rate_estimator
+    from penstock.rate.guarded_estimator import (
+        GuardedEstimator as GuardedEstimator,
+        make_rate_estimator as make_rate_estimator,
+    )
     from penstock.receive.receiver import check_picklable as check_picklable
-    from penstock.receive.text_lines import ErrorCounts as ErrorCounts
-    from penstock.receive.text_lines import LineRules as LineRules
-    from penstock.receive.text_lines import split_lines as split_lines
+    from penstock.receive.text_lines import (
+        ErrorCounts as ErrorCounts,
+        LineRules as LineRules,
+        split_lines as split_lines,
+    )
     from penstock.runtime.atomic_write import atomic_write as atomic_write
-    from penstock.runtime.clock import Clock as Clock
-    from penstock.runtime.clock import iso_time as iso_time
+    from penstock.runtime.clock import Clock as Clock, iso_time as iso_time
     from penstock.runtime.global_state import GlobalState as GlobalState
-    from penstock.runtime.log import get_logger as get_logger
-    from penstock.runtime.log import set_level as set_level
-    from penstock.runtime.log import throttle as throttle
+    from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
     from penstock.spark.rdds import known_partitions as known_partitions
-    from penstock.spark.spark_conf import Property as Property
-    from penstock.spark.spark_conf import conf_here as conf_here
-    from penstock.spark.spark_conf import read_properties as read_properties
-    from penstock.storage.directory import Appender as Appender
-    from penstock.storage.directory import Directory as Directory
-    from penstock.storage.directory import Durability as Durability
-    from penstock.storage.uri import absolute_location as absolute_location
-    from penstock.storage.uri import connect as connect
-    from penstock.storage.uri import is_remote as is_remote
+    from penstock.spark.spark_conf import (
+        Property as Property,
+        conf_here as conf_here,
+        read_properties as read_properties,
+    )
+    from penstock.storage.directory import Appender as Appender, Directory as Directory, Durability as Durability
+    from penstock.storage.uri import absolute_location as absolute_location, connect as connect, is_remote as is_remote
     from penstock.track.allocations import Allocations as Allocations
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
-    from penstock.worker.conform import conform as conform
-    from penstock.worker.conform import describe_schema as describe_schema
-    from penstock.worker.conform import require_values as require_values
+    from penstock.worker.conform import (
+        conform as conform,
+        describe_schema as describe_schema,
+        require_values as require_values,
+    )

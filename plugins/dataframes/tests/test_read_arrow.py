@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from plugins.dataframes.tests.test_spark_types import CONVERTED
 from pyspark import cloudpickle
 from tests.helpers.engine_parts import FusedChain, Step, arrow_form, functions

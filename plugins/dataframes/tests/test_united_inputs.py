@@ -7,8 +7,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from penstock.spi import BlocksInput
 from penstock_dataframes.united_inputs import unite

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from tests.helpers.examples import examples
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock.spi import LineRules
 from penstock_file.line_chunk import cut

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock_file.file_version import FileVersion
 from penstock_file.pieces import MAX_PARTITION_BYTES, codec_of, partitions

@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from pyarrow import fs
 
 from penstock_file.errors import FileReadError

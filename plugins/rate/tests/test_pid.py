@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from attrs import asdict
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import penstock_rate
 from penstock_rate import PIDOptions, PIDRateEstimator

@@ -9,8 +9,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.spi import ErrorCounts, LineRules

@@ -18,8 +18,7 @@ from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEsti
 
 import penstock_testing as testing
 from penstock import ConfigurationError
-from penstock_testing import Capabilities, MemoryFeeder, Report, all_checks, checks_for, run_checks
-from penstock_testing import check as registry
+from penstock_testing import Capabilities, MemoryFeeder, Report, all_checks, check as registry, checks_for, run_checks
 from penstock_testing.check import PINNED, Check, Kind
 from penstock_testing.check_report import PAGE
 from penstock_testing.checks.receiver_lifecycle import ReceiverLifecycleChecks

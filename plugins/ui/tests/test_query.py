@@ -3,8 +3,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock_ui.dashboard.query import Query, tabulate
 

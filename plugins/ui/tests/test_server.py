@@ -17,8 +17,7 @@ from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 from plugins.ui.tests.exposition import parse
 
 from penstock import ReceiverError, ReceiverInfo
-from penstock_ui import rest as rest_module
-from penstock_ui import web as web_module
+from penstock_ui import rest as rest_module, web as web_module
 from penstock_ui.own_events import ApplicationDescribed, StreamDescribed
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Application

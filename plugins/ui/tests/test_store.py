@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
 
 from penstock import (

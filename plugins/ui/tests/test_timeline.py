@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from penstock_ui.dashboard.timeline import Change, Sample, Timeline, histogram, merge, sparkline
 from penstock_ui.snapshot import Batch, BatchStatus

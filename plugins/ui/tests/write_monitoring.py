@@ -10,8 +10,7 @@ from plugins.ui.tests.snapshots import snapshot as fake
 from tests.helpers.markdown import attributes, fields, names, summary, table
 
 from penstock_ui import own_events, prometheus, rest, snapshot
-from penstock_ui.terminal import State
-from penstock_ui.terminal import summary as status_of
+from penstock_ui.terminal import State, summary as status_of
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "monitoring.md"

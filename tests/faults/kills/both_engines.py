@@ -19,8 +19,7 @@ from typing import Any
 
 import psutil
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from penstock import StreamingContext
 

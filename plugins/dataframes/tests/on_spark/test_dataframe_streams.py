@@ -48,8 +48,7 @@ def temporary_views(spark: SparkSession) -> set[str]:
 @pytest.fixture(scope="module")
 def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What one program with all of them sees."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F
+    from pyspark.sql import SparkSession, functions as F
 
     found, folder = Seen(), tmp_path_factory.mktemp("blocks")
     files = tmp_path_factory.mktemp("files")
