@@ -14,6 +14,7 @@ from tests.helpers.fake_graph import FakeContext, FakeInput
 from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError
+from penstock.spi import node_of
 from penstock_testing import ManualClock
 
 
@@ -33,7 +34,7 @@ def test_a_dstream_in_an_output_function_is_restored_around_the_restored_node() 
     (output,) = after.graph.outputs
     restored = output.function(cast(Any, None), cast(Any, None))
     assert restored is not source
-    assert cast(Any, restored)._node is output.parents[0]
+    assert node_of(cast(Any, restored)) is output.parents[0]
     assert cast(Any, restored).context() is after
 
 
@@ -46,7 +47,7 @@ def test_a_grouped_stream_in_an_output_function_is_restored_around_the_restored_
     (output,) = after.graph.outputs
     restored = cast(Any, output.function(cast(Any, None), cast(Any, None)))
     assert restored._columns == ("value",)
-    assert restored._stream._node.parents == output.parents
+    assert node_of(restored._stream).parents == output.parents
 
 
 def test_a_restored_join_has_as_many_partitions_as_the_new_run_has_free_slots() -> None:

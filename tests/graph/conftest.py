@@ -15,6 +15,7 @@ from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuff
 
 from penstock.graph import per_batch, reduce_by_key_and_window, stateful
 from penstock.graph.dstream import DStream
+from penstock.spi import node_of
 from penstock.worker.state_store import StateStore
 
 
@@ -46,8 +47,8 @@ def run(context: FakeContext) -> Callable[[DStream[Any], int], Any]:
     """Computes a stream at a time, after a start at zero; gives the records, or ``None`` for no RDD."""
 
     def run(stream: DStream[Any], time_ms: int) -> Any:
-        stream._node.initialize(0)
-        rdd = stream._node.get_or_compute(time_ms)
+        node_of(stream).initialize(0)
+        rdd = node_of(stream).get_or_compute(time_ms)
         return None if rdd is None else rdd.collect()
 
     return run

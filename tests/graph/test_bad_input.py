@@ -12,6 +12,7 @@ from pyspark import RDD
 from penstock import StateSpec
 from penstock.errors import StateUpdateError
 from penstock.graph import reduce_by_key_and_window, stateful
+from penstock.spi import node_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,8 +81,8 @@ MADE_OF_RECORDS = ("countByValue", "countByValueAndWindow")
 
 def fails(stream: Any) -> bool:
     """Compute a batch; whether what it holds is a failure."""
-    stream._node.initialize(0)
-    return stream._node.get_or_compute(SLIDE_MS) is None
+    node_of(stream).initialize(0)
+    return node_of(stream).get_or_compute(SLIDE_MS) is None
 
 
 @pytest.mark.parametrize("name", BY_KEY)
@@ -133,11 +134,11 @@ def test_stop_iteration_of_a_user_function_fails_the_batch(make_input: Callable[
     # Something leaves the windows of five batches in the sixth.
     stream = make_input(lambda time_ms: [[("a", 1), ("a", 2)], [("a", 3), ("a", 4)]] if time_ms == SLIDE_MS else [[]])
     made: Any = TAKING_FUNCTIONS[name](stream)
-    made._node.initialize(0)
+    node_of(made).initialize(0)
 
     def run() -> None:
         for number in range(1, 7):
-            made._node.get_or_compute(number * SLIDE_MS)
+            node_of(made).get_or_compute(number * SLIDE_MS)
 
     with pytest.raises((RuntimeError, StateUpdateError), match="StopIteration"):
         run()

@@ -18,6 +18,7 @@ from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.graph.per_batch import UnionDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import known_partitions
+from penstock.spi import node_of
 
 
 def references(inputs: Any) -> list[Any]:
@@ -51,7 +52,7 @@ def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
 
 
 def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
-    node = UnionDStream(context.graph, (lines._node, FakeInput(context, lambda _time_ms: None).node))
+    node = UnionDStream(context.graph, (node_of(lines), FakeInput(context, lambda _time_ms: None).node))
     node.initialize(0)
     with pytest.raises(StreamingStateError, match=r"fake_graph.py:.*, a parent of a union, has no RDD"):
         node.batch_inputs(INTERVAL_MS)
@@ -74,7 +75,7 @@ def test_a_persisted_union_of_rows_is_read_from_its_rdds(
     union = lines.map(str).union(lines)
     node = initialized(persisted(union))
     found = node.batch_inputs(INTERVAL_MS)
-    rdd: Any = union._node.get_or_compute(INTERVAL_MS)
+    rdd: Any = node_of(union).get_or_compute(INTERVAL_MS)
     assert found == (rdd,)
     assert rdd.done == ["persist " + str(StorageLevel.MEMORY_ONLY)]
 

@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.graph.per_batch import UnionDStream
+from penstock.spi import node_of
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput
@@ -143,11 +144,11 @@ def test_persisted_stream_is_computed_once_for_all_children(make_input: MakeInpu
     kept = source.map(noted).cache()
     children = [kept.map(plus_one), kept.filter(bool), kept.count()]
     for child in children:
-        child._node.initialize(0)
-        assert child._node.get_or_compute(100) is not None
+        node_of(child).initialize(0)
+        assert node_of(child).get_or_compute(100) is not None
     assert calls == [100, 101, 102]
     assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
-    rdd: Any = kept._node.get_or_compute(100)
+    rdd: Any = node_of(kept).get_or_compute(100)
     assert rdd.done[0] == f"persist {StorageLevel.MEMORY_ONLY}"
     assert rdd.done.count(f"persist {StorageLevel.MEMORY_ONLY}") == 1
 
@@ -163,10 +164,10 @@ def test_stream_is_persisted_at_the_given_level(make_input: MakeInput) -> None:
 def test_old_rdds_are_forgotten_in_the_stream_and_its_parents(make_input: MakeInput) -> None:
     source = make_input()
     kept = source.map(plus_one).cache()
-    kept._node.initialize(0)
-    kept._node.remember(200)
-    rdds: dict[int, Any] = {time_ms: kept._node.get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
-    kept._node.clear_metadata(500, unpersist=True)
+    node_of(kept).initialize(0)
+    node_of(kept).remember(200)
+    rdds: dict[int, Any] = {time_ms: node_of(kept).get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
+    node_of(kept).clear_metadata(500, unpersist=True)
     assert {time_ms: "unpersist" in rdd.done for time_ms, rdd in rdds.items()} == {
         100: True,
         200: True,
@@ -174,8 +175,8 @@ def test_old_rdds_are_forgotten_in_the_stream_and_its_parents(make_input: MakeIn
         400: False,
         500: False,
     }
-    assert kept._node.get_or_compute(400) is rdds[400]
-    assert kept._node.get_or_compute(300) is not rdds[300]
+    assert node_of(kept).get_or_compute(400) is rdds[400]
+    assert node_of(kept).get_or_compute(300) is not rdds[300]
     assert source.node.computed == [100, 200, 300, 400, 500, 300]
     assert all("unpersist" not in rdd.done for rdd in source.node.made.values())
 
@@ -194,12 +195,12 @@ def test_without_unpersist_old_rdds_are_forgotten_but_stay_persisted(make_input:
 def test_remember_duration_is_at_least_one_slide_and_never_shrinks(make_input: MakeInput) -> None:
     source = make_input()
     child = source.map(plus_one)
-    child._node.initialize(0)
-    assert (child._node.remember_ms, source.node.remember_ms) == (100, 100)
-    child._node.remember(300)
-    assert (child._node.remember_ms, source.node.remember_ms) == (300, 300)
-    child._node.remember(200)
-    assert (child._node.remember_ms, source._node.remember_ms) == (300, 300)
+    node_of(child).initialize(0)
+    assert (node_of(child).remember_ms, source.node.remember_ms) == (100, 100)
+    node_of(child).remember(300)
+    assert (node_of(child).remember_ms, source.node.remember_ms) == (300, 300)
+    node_of(child).remember(200)
+    assert (node_of(child).remember_ms, node_of(source).remember_ms) == (300, 300)
 
 
 def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run, context: FakeContext) -> None:
@@ -226,7 +227,7 @@ def test_a_union_of_streams_with_other_slides_is_refused(
     make_input: MakeInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = make_input(), make_input().map(plus_one)
-    monkeypatch.setattr(other._node, "slide_ms", 200)
+    monkeypatch.setattr(node_of(other), "slide_ms", 200)
     with pytest.raises(ValueError, match="same slide duration"):
         one.union(other)
 
@@ -253,8 +254,8 @@ def test_transform_runs_once_a_batch(make_input: MakeInput) -> None:
 
     stream = make_input().transform(noted)
     for child in (stream.map(plus_one), stream.filter(bool)):
-        child._node.initialize(0)
-        child._node.get_or_compute(100)
+        node_of(child).initialize(0)
+        node_of(child).get_or_compute(100)
     assert len(calls) == 1
 
 

@@ -19,6 +19,7 @@ from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.input_dstreams import QueueInputDStream, ReceiverInputDStream
 from penstock.spark import rdds
 from penstock.spark.rdds import LocatedPartition
+from penstock.spi import node_of
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks, ReadPartition
 
@@ -130,11 +131,11 @@ def test_blocks_of_united_receivers_are_packed_together(
     united = first.union(others[0]).union(others[1])
     united.foreachRDD(print)
     context.graph.start(0)
-    found: Any = united._node.get_or_compute(100)
+    found: Any = node_of(united).get_or_compute(100)
     assert [pickle.loads(each)[0] for each in found.func.references] == [
         f"100-{stream}-{n}" for stream in range(3) for n in range(2)
     ]
-    assert united._node.batch_inputs(100) == (found.blocks,)
+    assert node_of(united).batch_inputs(100) == (found.blocks,)
     # Each stream reports its own input.
     assert [info.inputStreamId for _time_ms, info in reports] == [0, 1, 2]
 
@@ -150,7 +151,7 @@ def test_records_that_are_kept_are_not_read_from_blocks_again(
     united = lines.union(lines)
     united.foreachRDD(print)
     context.graph.start(0)
-    assert isinstance(united._node.get_or_compute(100), FakeRDD)
+    assert isinstance(node_of(united).get_or_compute(100), FakeRDD)
 
 
 @pytest.mark.parametrize(("num_bytes", "is_single"), [(2**21 - 1, True), (2**21, False)])
@@ -165,7 +166,7 @@ def test_a_large_partition_is_not_reduced_in_one_stage(
     context.sparkContext.master = "local[3]"
     monkeypatch.setattr(Received, "partitions", lambda *_: [LocatedPartition(("block",), (), num_bytes)])
     lines: DStream[Any] = DStream(received, cast(StreamingContext, context))
-    counts: Any = lines.map(len).countByValue()._node
+    counts: Any = node_of(lines.map(len).countByValue())
     lines.foreachRDD(print)
     context.graph.start(0)
     rdd = received.get_or_compute(100)

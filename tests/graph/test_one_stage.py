@@ -13,6 +13,7 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRD
 
 from penstock import DStream
 from penstock.graph import per_batch
+from penstock.spi import node_of
 
 WORDS = ["a", "b", "a", "c"]
 FREE_SLOTS = 3
@@ -42,7 +43,7 @@ def counted(stream: DStream[Any], context: FakeContext) -> FakeRDD:
     """The first batch of a stream of counts."""
     stream.foreachRDD(print)
     context.graph.start(0)
-    return cast(FakeRDD, stream._node.get_or_compute(INTERVAL_MS))
+    return cast(FakeRDD, node_of(stream).get_or_compute(INTERVAL_MS))
 
 
 @pytest.mark.parametrize(

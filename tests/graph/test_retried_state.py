@@ -12,6 +12,7 @@ from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import GraphRuntime
 from penstock.graph.outputs import Job
+from penstock.spi import node_of
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -125,7 +126,7 @@ def test_state_outlasts_an_outage_longer_than_the_remember_duration(
     states = operation(make_input(lambda _time_ms: [[("a", 1)]]).transform(unless_down))
     states.foreachRDD(lambda time, rdd: seen.update({round(time.timestamp() * 10): rdd.collect()}))
     context.graph.start(0)
-    (table,) = states._node.parents
+    (table,) = node_of(states).parents
     assert table.remember_ms < 29_000
     for number in range(1, last + 1):
         (job,) = context.graph.generate_jobs(number * 100)

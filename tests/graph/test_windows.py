@@ -17,6 +17,7 @@ from penstock.graph import reduce_by_key_and_window, stateful
 from penstock.graph.dstream import DStream
 from penstock.graph.reduce_by_key_and_window import cover
 from penstock.graph.window import WindowedDStream
+from penstock.spi import node_of
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -57,7 +58,7 @@ class Program:
     ) -> None:
         self._batches = batches
         self.input = make_input(lambda time_ms: batches[time_ms // SLIDE_MS - 1])
-        self.stream = operation(self.input)._node
+        self.stream: Any = node_of(operation(self.input))
         self.stream.initialize(0)
         self.stream.remember(0)
 
@@ -264,10 +265,10 @@ def test_tree_nodes_that_no_window_reaches_are_forgotten(program: Callable[..., 
 def test_persisting_a_window_persists_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input()
     window = parent.window(seconds(2))
-    assert isinstance(window._node, WindowedDStream)
-    assert (window._node._storage_level, parent.node._storage_level) == (None, StorageLevel.MEMORY_ONLY)
+    assert isinstance(node_of(window), WindowedDStream)
+    assert (node_of(window)._storage_level, parent.node._storage_level) == (None, StorageLevel.MEMORY_ONLY)
     assert window.persist(StorageLevel.DISK_ONLY) is window
-    assert (window._node._storage_level, parent.node._storage_level) == (None, StorageLevel.DISK_ONLY)
+    assert (node_of(window)._storage_level, parent.node._storage_level) == (None, StorageLevel.DISK_ONLY)
 
 
 def test_window_does_not_change_the_storage_level_of_its_parent(make_input: Callable[..., FakeInput]) -> None:
@@ -281,14 +282,14 @@ def test_nested_windows_extend_the_remember_durations_of_their_parents(make_inpu
     mapped = make_input().map(str)
     inner = mapped.window(seconds(2), seconds(1))
     outer = inner.window(seconds(4), seconds(2))
-    outer._node.initialize(0)
-    outer._node.remember(3 * SLIDE_MS)
-    assert [stream._node.remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
+    node_of(outer).initialize(0)
+    node_of(outer).remember(3 * SLIDE_MS)
+    assert [node_of(stream).remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
     for number in range(1, 11):
-        outer._node.get_or_compute(number * SLIDE_MS)
-        outer._node.clear_metadata(number * SLIDE_MS, unpersist=True)
+        node_of(outer).get_or_compute(number * SLIDE_MS)
+        node_of(outer).clear_metadata(number * SLIDE_MS, unpersist=True)
     outer_times, inner_times, mapped_times = (
-        {time_ms // SLIDE_MS for time_ms in stream._node._generated} for stream in (outer, inner, mapped)
+        {time_ms // SLIDE_MS for time_ms in node_of(stream)._generated} for stream in (outer, inner, mapped)
     )
     assert {10, 8} <= outer_times
     assert 6 not in outer_times
@@ -302,13 +303,13 @@ def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Call
     pairs = make_input(lambda time_ms: [[("a", time_ms)]])
     states = pairs.updateStateByKey(lambda values, state: values[-1])
     states.checkpoint(seconds(3))
-    (table,) = states._node.parents
-    states._node.initialize(0)
-    states._node.remember(0)
+    (table,) = node_of(states).parents
+    node_of(states).initialize(0)
+    node_of(states).remember(0)
     assert table.remember_ms == 6 * SLIDE_MS
     for number in range(1, 11):
-        states._node.get_or_compute(number * SLIDE_MS)
-        states._node.clear_metadata(number * SLIDE_MS, unpersist=True)
+        node_of(states).get_or_compute(number * SLIDE_MS)
+        node_of(states).clear_metadata(number * SLIDE_MS, unpersist=True)
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
 
 
@@ -325,7 +326,7 @@ def test_map_with_state_is_checkpointed_every_ten_slides(
         stream: DStream[Any] = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
         if explicit is not None:
             stream.checkpoint(explicit / 1000)
-        view = stream._node
+        view = node_of(stream)
         assert isinstance(view, stateful.StateView)
         view.initialize(0)
         assert view._checkpoint_ms is None
@@ -335,6 +336,7 @@ def test_map_with_state_is_checkpointed_every_ten_slides(
 def test_mapped_records_do_not_keep_the_partitioning_of_their_states(make_input: Callable[..., FakeInput]) -> None:
     from penstock import StateSpec
 
-    mapped: Any = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
-    assert not mapped._node.preserves_partitioning
-    assert mapped.stateSnapshots()._node.preserves_partitioning
+    mapped = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
+    results: Any = node_of(mapped)
+    states: Any = node_of(mapped.stateSnapshots())
+    assert (results.preserves_partitioning, states.preserves_partitioning) == (False, True)

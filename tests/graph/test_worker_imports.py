@@ -21,6 +21,7 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
+from penstock.spi import node_of
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
@@ -106,10 +107,10 @@ OTHERS = {
 def sent_by(stream: DStream[Any], sent: list[Any]) -> Iterable[Any]:
     """The functions that tasks get in some batches of a stream."""
     sent.clear()
-    stream._node.initialize(0)
-    stream._node.remember(0)
+    node_of(stream).initialize(0)
+    node_of(stream).remember(0)
     for number in range(1, BATCHES + 1):
-        stream._node.get_or_compute(number * 100)
+        node_of(stream).get_or_compute(number * 100)
     return list(sent)
 
 

@@ -13,6 +13,7 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 from penstock import DStream
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.rdds import LocatedPartition
+from penstock.spi import node_of
 
 TEXT = pa.schema([("value", pa.string())])
 
@@ -66,6 +67,6 @@ def lines(context: FakeContext, received: Received) -> DStream[Any]:
 
 
 def initialized(stream: Any) -> Any:
-    stream._node.initialize(0)
-    stream._node.remember(0)
-    return stream._node
+    node_of(stream).initialize(0)
+    node_of(stream).remember(0)
+    return node_of(stream)

@@ -20,6 +20,7 @@ from pyspark.accumulators import _accumulatorRegistry
 
 from penstock import DStream, StreamingContext, StreamingListener
 from penstock.errors import BatchFailedError
+from penstock.spi import node_of
 from penstock_file.directory_pattern import DirectoryPattern
 from penstock_testing import ManualClock
 
@@ -254,7 +255,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
     for number in range(20):
         put(folder / str(number), "x\n")
         assert steps.step() == ["x"]
-    source: Any = stream._node._source  # type: ignore[attr-defined]
+    source: Any = node_of(stream)._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
     assert len(source._record_counts._batches) < 5
 

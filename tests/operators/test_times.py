@@ -10,13 +10,14 @@ import pytest
 
 from penstock import StreamingContext
 from penstock.errors import ConfigurationError
+from penstock.spi import node_of
 
 pytestmark = pytest.mark.spark
 
 
 def test_times_are_naive_unless_a_zone_is_set(make_ssc: Callable[..., StreamingContext]) -> None:
-    naive = make_ssc().queueStream([[1]])._node.datetime_of(1_500)
-    aware = make_ssc(conf={"spark.penstock.timeZone": "UTC"}).queueStream([[1]])._node.datetime_of(1_500)
+    naive = node_of(make_ssc().queueStream([[1]])).datetime_of(1_500)
+    aware = node_of(make_ssc(conf={"spark.penstock.timeZone": "UTC"}).queueStream([[1]])).datetime_of(1_500)
     assert naive == datetime.fromtimestamp(1.5)
     assert naive.tzinfo is None
     assert aware == datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)

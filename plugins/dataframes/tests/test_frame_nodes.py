@@ -27,7 +27,7 @@ from penstock_dataframes.jvm_frames import BatchFrames
 
 
 def test_dataframes_are_prepared_if_an_output_needs_them(lines: DStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, frame = lines._node.graph, lines.toDF()
+    graph, frame = node_of(lines).graph, lines.toDF()
     prepared: list[int] = []
     monkeypatch.setattr(BatchFrames, "prepare", lambda _frames, tasks, *_query: prepared.append(tasks))
     lines.foreachRDD(lambda _rdd: None)
@@ -40,7 +40,7 @@ def test_dataframes_are_prepared_if_an_output_needs_them(lines: DStream[Any], mo
 
 
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
-    frames = SourceFrames(lines._node, None)
+    frames = SourceFrames(node_of(lines), None)
     mb = 1 << 20
     first, second = (BlocksInput((payload,), ((),), mb, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
     assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2 * mb, Reader())]  # type: ignore[arg-type]
@@ -130,7 +130,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    saved = SourceFrames(lines._node, None)
+    saved = SourceFrames(node_of(lines), None)
     monkeypatch.setattr(metadata, "version", missing)
     # A recovered program does not call toDF.
     uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
@@ -149,7 +149,7 @@ def columns(schema: pa.Schema | None) -> ArrowInput:
 
 
 def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
-    node = SourceFrames(lines._node, None)
+    node = SourceFrames(node_of(lines), None)
     assert schema_of(node) is None
     assert schema_of(node, columns(None)) is None
     assert (
@@ -163,9 +163,9 @@ def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
 def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContext, lines: DStream[Any]) -> None:
     text: DStream[Any] = DStream(ReceiverInputDStream(context.graph, object(), TEXT), context)  # type: ignore[arg-type]
     for stream in (text, text.cache(), text.window(4 * INTERVAL_MS / 1000), text.union(text)):
-        assert schema_of(SourceFrames(stream._node, None)) == "struct<value:string>"
+        assert schema_of(SourceFrames(node_of(stream), None)) == "struct<value:string>"
     for stream in (lines, text.union(lines), lines.union(text)):
-        assert schema_of(SourceFrames(stream._node, None)) is None
+        assert schema_of(SourceFrames(node_of(stream), None)) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ class Frames(FrameDStream):
 
 @pytest.fixture
 def frames(lines: DStream[Any]) -> Frames:
-    node = Frames((lines._node,))
+    node = Frames((node_of(lines),))
     node.initialize(0)
     node.remember(0)
     return node

@@ -15,6 +15,7 @@ from tests.helpers.frame_programs import Run
 from tests.helpers.stored_blocks import StoredBlocks
 
 from penstock import DStream, StreamingContext
+from penstock.spi import node_of
 
 pytestmark = pytest.mark.spark
 
@@ -130,7 +131,7 @@ def cut_in_two(stream: DStream[Any]) -> None:
 
 def stored_partitions(stream: DStream[Any]) -> list[list[LocatedPartition]]:
     """The partitions of each batch, which may be replaced."""
-    node: Any = stream._node
+    node: Any = node_of(stream)
     batches: list[list[LocatedPartition]] = node._blocks._batches[node.id]
     return batches
 
@@ -148,7 +149,7 @@ def test_a_lost_block_fails_the_batch_or_is_left_out(
         return reference
 
     def program(_ssc: StreamingContext, lines: DStream[Any]) -> None:
-        stored: Any = lines._node
+        stored: Any = node_of(lines)
         stored._blocks.reader = evolve(stored._blocks.reader, skips_lost=skips)
         lines.foreachDataFrame(lambda df: found.append(df.count()))
 
