@@ -10,7 +10,7 @@ from attrs import evolve
 from penstock.conf import Settings
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_messages as lifecycle
+from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.receiver_tracking_info import ReceiverTrackingInfo, new_record
 from penstock.track.relaunch_lifecycle import step
 
@@ -34,7 +34,6 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
     for serve_ms in (0, 1000):
         yield lifecycle.Move(serve_ms)
         yield lifecycle.Stop(serve_ms)
-    yield lifecycle.ServeLonger(1000)
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)

@@ -21,36 +21,31 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track.lifecycle_messages import (
+from penstock.track.receiver_tracking_info import (
+    Active,
     Answer,
+    BackingOff,
     CancelJob,
+    Ending,
     ExecutorLost,
     FailApplication,
+    GivenUp,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
+    Moving,
     Pause,
     RateLimit,
     Registration,
-    Send,
-    ServeLonger,
-    StartJob,
-    Stop,
-    Tick,
-    Undelivered,
-    WakeUp,
-)
-from penstock.track.receiver_tracking_info import (
-    Active,
-    BackingOff,
-    Ending,
-    GivenUp,
-    Moving,
     Scheduled,
+    Send,
+    Stop,
     Stopped,
     Stopping,
+    Tick,
+    Undelivered,
     new_record,
 )
 from penstock.track.relaunch_lifecycle import step
@@ -99,23 +94,21 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     def take(self, event: LifecycleEvent) -> object:
         """Give an event to the record and carry out the effects; returns the answer."""
         was_over = isinstance(self.record.state, GivenUp | Stopping | Ending | Stopped)
-        before = type(self.record.state)
+        old = self.record
         self.record, effects = step(self.record, event, self.now_ms, int(self.now_ms))
-        after = type(self.record.state)
+        state, answer = self.record.state, None
+        before, after = type(old.state), type(state)
         assert before is after or (before.__name__, after.__name__) in TRANSITIONS
-        answer: object = None
+        if isinstance(state, Scheduled) and self.record.epoch != old.epoch:
+            assert not was_over
+            assert [job for job in self.jobs.values() if not job.ended] == [], "a second active launch"
+            assert state.launch.epoch > max(self.jobs, default=0)
+            self.jobs[state.launch.epoch] = Job(state.launch.epoch)
+        elif isinstance(state, BackingOff) and state is not old.state:
+            assert not was_over
+            self.due = {self.record.epoch}
         for effect in effects:
             match effect:
-                case StartJob():
-                    assert not was_over
-                    assert not self.stopped
-                    assert [job for job in self.jobs.values() if not job.ended] == [], "a second active launch"
-                    assert effect.epoch > max(self.jobs, default=0)
-                    self.jobs[effect.epoch] = Job(effect.epoch)
-                case WakeUp():
-                    assert not was_over
-                    assert not self.stopped
-                    self.due = {self.record.epoch}
                 case CancelJob():
                     self.jobs[effect.epoch].cancelled = True
                 case Send():
@@ -175,10 +168,6 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     @rule()
     def move(self) -> None:
         self.take(Move(60_000 if self.record.epoch in self.needed() else 0))
-
-    @rule()
-    def serve_longer(self) -> None:
-        self.take(ServeLonger(1000))
 
     @rule(chance=st.integers(0, 9))
     def stop_application(self, chance: int) -> None:

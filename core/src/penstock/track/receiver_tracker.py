@@ -37,7 +37,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
-from penstock.track import lifecycle_messages as lifecycle
+from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
 from penstock.track.block_logs import BlockLogs

@@ -1,4 +1,4 @@
-"""The record of a receiver on the driver, and the states of its life cycle.
+"""The record of a receiver on the driver: its states, and the events and effects of its life cycle.
 
 Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
 
@@ -19,8 +19,8 @@ from typing import Any
 from attrs import field, frozen
 
 from penstock.conf import Settings
-from penstock.listen.events import PastError, ReceiverInfo
-from penstock.receive.messages import StopReceiver, UpdateRateLimit
+from penstock.listen.events import Event, PastError, ReceiverInfo
+from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver, UpdateRateLimit
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 
@@ -259,11 +259,170 @@ class ReceiverTrackingInfo:
             lost_records=self.lost_records,
         )
 
-    def exceeds_budget(self, now_ms: float) -> bool:
-        """Whether more failures than the restart budget allows happened within its window."""
-        return self.policy.is_exceeded(self.failures_ms, now_ms)
-
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
     """The record of a receiver that was never launched in this run."""
     return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy(settings), **fields)
+
+
+# -- events; the messages ``DeregisterReceiver`` and ``ReportError`` are events as they are --
+
+
+@frozen
+class LaunchDue:
+    """The receiver is to be launched, for the first time or after its back-off; without candidates on any executor."""
+
+    candidates: tuple[TaskLocation, ...] = ()
+    preferred: str | None = None
+
+
+@frozen
+class LaunchFailed:
+    """The receiver could not be launched, because ``preferredLocation`` raised: reason in one line, traceback."""
+
+    reason: str
+    error: str = ""
+
+
+@frozen
+class Registration:
+    """A receiver registers. ``location`` is ``None`` when Spark does not report the executor of its task."""
+
+    message: RegisterReceiver
+    location: TaskLocation | None = None
+
+
+@frozen
+class JobEnded:
+    """The Spark job of a launch has ended: reason of a failure in one line, traceback; both empty on success."""
+
+    epoch: int
+    reason: str = ""
+    error: str = ""
+
+
+@frozen
+class Undelivered:
+    """A message did not reach the launch of this epoch."""
+
+    epoch: int
+    message: object
+
+
+@frozen
+class Move:
+    """The receiver should run on another executor; its task then serves its blocks while batches need them."""
+
+    serve_ms: int = 0
+
+
+@frozen
+class RateLimit:
+    """The rate limit for the receiver has changed, records/s; ``None`` for no limit."""
+
+    rate: float | None
+
+
+@frozen
+class Pause:
+    """A reason for which the receiver pauses applies from now on, or no longer."""
+
+    reason: str
+    applies: bool
+
+
+@frozen
+class ExecutorLost:
+    """Spark no longer lists the executor that the receiver registered from."""
+
+
+@frozen
+class ProblemFound:
+    """A problem that listeners should see as an error of this receiver, such as blocks that tasks could not read."""
+
+    message: str
+    lost_blocks: int = 0
+    lost_records: int = 0
+
+
+@frozen
+class BacklogFull:
+    """The receiver pauses because of its host's backlog. Listeners see that as an error, at most once a minute."""
+
+    message: str
+
+
+@frozen
+class Tick:
+    """Time has passed. ``needed`` are the epochs of draining launches that alone serve blocks which a batch needs."""
+
+    needed: frozenset[int] = frozenset()
+
+
+@frozen
+class Stop:
+    """The application stops; tasks serve their blocks for some time after their receiver has stopped."""
+
+    serve_ms: int = 0
+
+
+LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
+LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound | BacklogFull
+
+# -- effects, carried out in their order by the tracker --
+
+
+@frozen
+class CancelJob:
+    """Cancel the job of a launch."""
+
+    epoch: int
+
+
+@frozen
+class Connect:
+    """Connect to the endpoint of a launch that has registered, in place of an earlier connection to it."""
+
+    message: RegisterReceiver
+
+
+@frozen
+class Send:
+    """Send a message to a launch; ``urgent`` overtakes messages that wait for an answer."""
+
+    epoch: int
+    message: object
+    urgent: bool = False
+
+
+@frozen
+class Answer:
+    """Answer the message that was the event."""
+
+    message: object
+
+
+@frozen
+class Post:
+    """Give an event to the listeners."""
+
+    event: Event
+
+
+@frozen
+class FailApplication:
+    """Stop the application with this error."""
+
+    message: str
+
+
+@frozen
+class Log:
+    """Write a log line."""
+
+    level: str
+    event: str
+    context: dict[str, Any]
+
+
+Effect = CancelJob | Connect | Send | Answer | Post | FailApplication | Log

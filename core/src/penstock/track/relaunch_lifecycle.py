@@ -1,7 +1,8 @@
 """The life cycle of a receiver on the driver: ``step`` turns its record and an event into the next record and effects.
 
 It decides on launches and relaunches, each a Spark task; restarts within a task are ``receive.restart_lifecycle``.
-Pure: no thread, no Spark, no clock. The ReceiverTracker calls it on its loop and carries out the effects in order.
+Pure: no thread, no Spark, no clock. ``TrackedReceivers`` calls it on its loop and carries out the effects. It also
+starts the job of a record that has become ``Scheduled``, and wakes up one that is ``BackingOff``.
 """
 
 from __future__ import annotations
@@ -24,26 +25,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.recent_lines import MAX_LINES
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_messages as lifecycle
-from penstock.track.receiver_tracking_info import (
-    Active,
-    BackingOff,
-    BlockLocation,
-    Ending,
-    GivenUp,
-    Launch,
-    Moving,
-    Overdue,
-    ReceiverTrackingInfo,
-    Refused,
-    RegisteredOnce,
-    Restarting,
-    Scheduled,
-    State,
-    Stopped,
-    Stopping,
-    Waiting,
-)
+from penstock.track import receiver_tracking_info as lifecycle
 from penstock.wire.json_codec import Reply
 
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
@@ -56,33 +38,30 @@ _APPLICATION_STOPS = "Stopped by driver"
 
 
 def step(
-    record: ReceiverTrackingInfo, event: lifecycle.LifecycleEvent, now_ms: float, wall_ms: int
-) -> tuple[ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
+    record: lifecycle.ReceiverTrackingInfo, event: lifecycle.LifecycleEvent, now_ms: float, wall_ms: int
+) -> tuple[lifecycle.ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
     """Return the record after an event, and the effects to carry out in this order.
 
     Delays and budgets use ``now_ms``, monotonic. Users see ``wall_ms``, milliseconds since 1970.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)
+    if record.is_active != transition.record.is_active:
+        kind = ReceiverStopped if record.is_active else ReceiverStarted
+        transition.effects.append(lifecycle.Post(kind(transition.record.info)))
     return transition.record, tuple(transition.effects)
 
 
 class _Transition:
     """Computes one step: the record so far and the effects so far."""
 
-    def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
+    def __init__(self, record: lifecycle.ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
         self.record = record
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self.effects: list[lifecycle.Effect] = []
 
     def take(self, event: lifecycle.LifecycleEvent) -> None:
-        was_active = self.record.is_active
-        self._handle(event)
-        if was_active != self.record.is_active:
-            self._do(lifecycle.Post((ReceiverStopped if was_active else ReceiverStarted)(self.record.info)))
-
-    def _handle(self, event: lifecycle.LifecycleEvent) -> None:
         match event:
             case lifecycle.LaunchDue() | lifecycle.LaunchFailed():
                 self._launch(event)
@@ -91,7 +70,7 @@ class _Transition:
             case DeregisterReceiver() | ReportError():
                 launch = self.record.launch
                 if launch is None or event.epoch != launch.epoch:
-                    self._answer(Reply(accepted=False, reason=no_launch(event)))
+                    self._do(lifecycle.Answer(Reply(accepted=False, reason=no_launch(event))))
                 elif isinstance(event, ReportError):
                     self._report_error(event)
                 else:
@@ -102,8 +81,6 @@ class _Transition:
                 self._undelivered(event)
             case lifecycle.Move():
                 self._move(event.serve_ms)
-            case lifecycle.ServeLonger():
-                self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
             case lifecycle.RateLimit():
                 self._set_desired(event.rate)
             case lifecycle.Pause():
@@ -128,17 +105,15 @@ class _Transition:
     # -- launches --
 
     def _launch(self, event: lifecycle.LaunchDue | lifecycle.LaunchFailed) -> None:
-        if not isinstance(self.record.state, Waiting | BackingOff):
+        if not isinstance(self.record.state, lifecycle.Waiting | lifecycle.BackingOff):
             return
         candidates = event.candidates if isinstance(event, lifecycle.LaunchDue) else self.record.candidates
-        launch = Launch(self.record.epoch + 1, self._now_ms)
-        self._set(epoch=launch.epoch, sent=0)
-        self._become(Scheduled(launch, candidates))
+        launch = lifecycle.Launch(self.record.epoch + 1, self._now_ms)
+        self._set(epoch=launch.epoch, sent=0, state=lifecycle.Scheduled(launch, candidates))
         if isinstance(event, lifecycle.LaunchFailed):
             self._job_ended(lifecycle.JobEnded(launch.epoch, event.reason, event.error))
             return
         self._set(preferred=event.preferred)
-        self._do(lifecycle.StartJob(launch.epoch, candidates))
         preferred = {"preferred": [candidate.preference for candidate in candidates]} if candidates else {}
         self._log("info", "receiver launched", **preferred)
 
@@ -148,28 +123,26 @@ class _Transition:
         state, launch = self.record.state, self.record.launch
         if launch is None or launch.epoch != event.epoch:
             return
-        if isinstance(state, Stopping | Ending):
-            self._become(Stopped())
+        if isinstance(state, lifecycle.Stopping | lifecycle.Ending):
+            self._set(state=lifecycle.Stopped())
             return
-        if isinstance(state, Restarting):
+        if isinstance(state, lifecycle.Restarting):
             failed = bool(event.reason) and not state.error
         else:
             # Spark may retry a failed task: the retry exits at once, and to Spark the job has succeeded.
-            failed = isinstance(state, Scheduled | Active | Moving)
+            failed = isinstance(state, lifecycle.Scheduled | lifecycle.Active | lifecycle.Moving)
         if failed:
             self._fail(launch, f"the receiver's task failed: {event.reason or 'its process died'}", event.error)
         if self.record.is_given_up:
-            self._become(GivenUp())
+            self._set(state=lifecycle.GivenUp())
         else:
             self._schedule_relaunch(launch, self.record.candidates)
 
-    def _schedule_relaunch(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
+    def _schedule_relaunch(self, launch: lifecycle.Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
         policy, seed = self.record.policy, f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}"
         relaunches = policy.relaunches_in_a_row(self.record.relaunches, self._now_ms - launch.started_ms)
         delay_ms = policy.back_off_ms(relaunches, seed)
-        self._set(relaunches=relaunches + 1)
-        self._become(BackingOff(self._now_ms + delay_ms, candidates))
-        self._do(lifecycle.WakeUp(delay_ms))
+        self._set(relaunches=relaunches + 1, state=lifecycle.BackingOff(self._now_ms + delay_ms, candidates))
         reason, executor = self.record.last_end.message, self.record.executor
         self._log("warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason, **executor)
 
@@ -178,25 +151,27 @@ class _Transition:
     def _register(self, message: RegisterReceiver, location: TaskLocation | None) -> None:
         launch, refusal = self.record.launch, self._refusal(message, location)
         if refusal or launch is None:
-            self._answer(Registered(accepted=False, reason=refusal))
+            self._do(lifecycle.Answer(Registered(accepted=False, reason=refusal)))
         else:
             self._accept(message, location, evolve(launch, survived_error=""))
 
     def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
         """Why a registration is refused; empty when it is accepted."""
         state, launch = self.record.state, self.record.launch
-        if isinstance(state, Stopping | Ending | Stopped) and message.epoch == self.record.epoch:
+        stops = isinstance(state, lifecycle.Stopping | lifecycle.Ending | lifecycle.Stopped)
+        if stops and message.epoch == self.record.epoch:
             return "the application is stopping"
         if launch is None or message.epoch != launch.epoch:
             return no_launch(message)
-        if isinstance(state, GivenUp):
+        if isinstance(state, lifecycle.GivenUp):
             return "the receiver is given up: it failed too often"
-        if isinstance(state, Scheduled | Overdue) and not self._accepts(state, location):
-            self._become(Refused(launch, state.candidates))
+        if isinstance(state, lifecycle.Scheduled | lifecycle.Overdue) and not self._accepts(state, location):
+            self._set(state=lifecycle.Refused(launch, state.candidates))
             self._log("warning", "receiver refused", reason="it runs on another executor than scheduled")
-        return "the receiver was scheduled to another executor" if isinstance(self.record.state, Refused) else ""
+        is_refused = isinstance(self.record.state, lifecycle.Refused)
+        return "the receiver was scheduled to another executor" if is_refused else ""
 
-    def _accepts(self, state: Scheduled | Overdue, location: TaskLocation | None) -> bool:
+    def _accepts(self, state: lifecycle.Scheduled | lifecycle.Overdue, location: TaskLocation | None) -> bool:
         executors = [candidate for candidate in state.candidates if candidate.executor_id]
         hosts = {candidate.host for candidate in state.candidates if not candidate.executor_id}
         if location is None or not executors or location in executors or location.host in hosts:
@@ -207,17 +182,19 @@ class _Transition:
         self._log("warning", "receiver accepted on another executor than scheduled", refusals=_MAX_REFUSALS)
         return True
 
-    def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: Launch) -> None:
+    def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: lifecycle.Launch) -> None:
         host, desired = location.host if location else "", self.record.desired
-        block_location = BlockLocation(host, message.host, message.directory)
-        self._become(Moving(launch) if isinstance(self.record.state, Moving) else Active(launch))
-        self._set(location=location, block_location=block_location, sent=desired.number, refusals=0)
+        block_location = lifecycle.BlockLocation(host, message.host, message.directory)
+        state = lifecycle.Moving if isinstance(self.record.state, lifecycle.Moving) else lifecycle.Active
+        self._set(
+            state=state(launch), location=location, block_location=block_location, sent=desired.number, refusals=0
+        )
         self._log("info", "receiver registered", **self.record.executor)
-        self._do(lifecycle.Connect(message, block_location))
-        self._answer(Registered(accepted=True, desired=desired))
+        self._do(lifecycle.Connect(message))
+        self._do(lifecycle.Answer(Registered(accepted=True, desired=desired)))
 
-    def _deregister(self, message: DeregisterReceiver, launch: Launch) -> None:
-        was_active, stops = self.record.is_active, isinstance(self.record.state, Stopping | Ending)
+    def _deregister(self, message: DeregisterReceiver, launch: lifecycle.Launch) -> None:
+        was_active, stops = self.record.is_active, isinstance(self.record.state, lifecycle.Stopping | lifecycle.Ending)
         if was_active:
             counts = {"flushed": message.flushed, "dropped": message.dropped}
             self._set_log_lines(message)
@@ -229,24 +206,24 @@ class _Transition:
             elif not stops:
                 self._set(last_end=evolve(self.record.last_end, message=message.message, error=""))
         accepted, state = was_active or message.ended, self.record.state
-        if message.ended and (stops or launch.serve_ms or isinstance(state, GivenUp)):
+        if message.ended and (stops or launch.serve_ms or isinstance(state, lifecycle.GivenUp)):
             self._set(draining=self.record.draining | {launch.epoch})
             self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
-            if isinstance(state, GivenUp):
-                self._become(GivenUp())
+            if isinstance(state, lifecycle.GivenUp):
+                self._set(state=lifecycle.GivenUp())
             elif stops:
-                self._become(Stopped())
+                self._set(state=lifecycle.Stopped())
             else:
                 self._schedule_relaunch(launch)
-        elif isinstance(state, Stopping):
-            self._become(Ending(launch, state.undelivered))
-        elif isinstance(state, Active | Moving):
-            self._become(Restarting(launch, message.error))
-        elif isinstance(state, GivenUp) and was_active:
+        elif isinstance(state, lifecycle.Stopping):
+            self._set(state=lifecycle.Ending(launch, state.undelivered))
+        elif isinstance(state, lifecycle.Active | lifecycle.Moving):
+            self._set(state=lifecycle.Restarting(launch, message.error))
+        elif isinstance(state, lifecycle.GivenUp) and was_active:
             # Its supervisor may be about to restart it.
             self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
-        self._answer(Reply(accepted, reason))
+        self._do(lifecycle.Answer(Reply(accepted, reason)))
 
     def _report_error(self, message: ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
@@ -255,7 +232,7 @@ class _Transition:
         # The receiver continues. If the same error ends it later, that is not reported a second time.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
-        self._answer(Reply())
+        self._do(lifecycle.Answer(Reply()))
 
     # -- what the receiver should do --
 
@@ -268,35 +245,33 @@ class _Transition:
     def _send_desired(self) -> None:
         """Send the desired state unless it was sent. A receiver that registers later learns it from the answer."""
         desired, state = self.record.desired, self.record.state
-        if isinstance(state, Active | Moving) and self.record.sent != desired.number:
+        if isinstance(state, lifecycle.Active | lifecycle.Moving) and self.record.sent != desired.number:
             self._set(sent=desired.number)
             self._do(lifecycle.Send(state.launch.epoch, desired))
 
     def _move(self, serve_ms: int) -> None:
         state = self.record.state
-        if isinstance(state, Active):
-            self._become(Moving(evolve(state.launch, serve_ms=serve_ms)))
+        if isinstance(state, lifecycle.Active):
+            self._set(state=lifecycle.Moving(evolve(state.launch, serve_ms=serve_ms)))
             self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
             self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
 
     def _stop(self, serve_ms: int) -> None:
         stop, state = StopReceiver(_APPLICATION_STOPS, serve_ms), self.record.state
         match state:
-            case Waiting() | BackingOff():
-                self._become(Stopped())
-            case Scheduled() | Overdue() | Refused():
+            case lifecycle.Waiting() | lifecycle.BackingOff():
+                self._set(state=lifecycle.Stopped())
+            case lifecycle.Scheduled() | lifecycle.Overdue() | lifecycle.Refused():
                 # It has stored nothing, and may wait for a slot that never becomes free.
-                self._become(Ending(state.launch))
+                self._set(state=lifecycle.Ending(state.launch))
                 self._do(lifecycle.CancelJob(state.launch.epoch))
-            case Active() | Moving() | Restarting():
-                self._become(Stopping(state.launch) if self.record.is_active else Ending(state.launch))
+            case lifecycle.Active() | lifecycle.Moving() | lifecycle.Restarting():
+                stopping = lifecycle.Stopping if self.record.is_active else lifecycle.Ending
+                self._set(state=stopping(state.launch))
                 self._do(lifecycle.Send(state.launch.epoch, stop, urgent=True))
-            case Stopping() | Ending() | GivenUp() | Stopped():
+            case lifecycle.Stopping() | lifecycle.Ending() | lifecycle.GivenUp() | lifecycle.Stopped():
                 pass
-        self._send_draining(stop)
-
-    def _send_draining(self, stop: StopReceiver) -> None:
-        """Have draining launches serve for as long as the message says; an earlier, longer time stays in force."""
+        # They serve for as long as the message says; an earlier, longer time stays in force.
         for epoch in sorted(self.record.draining):
             self._do(lifecycle.Send(epoch, stop, urgent=True))
 
@@ -309,34 +284,34 @@ class _Transition:
             return
         if isinstance(message, UpdateRateLimit) and message.number == self.record.sent:
             self._set(sent=0)
-        elif isinstance(message, StopReceiver) and isinstance(state, Stopping | Ending):
+        elif isinstance(message, StopReceiver) and isinstance(state, lifecycle.Stopping | lifecycle.Ending):
             if message.message == _APPLICATION_STOPS:
-                self._become(evolve(state, undelivered=message))
-        elif isinstance(message, StopReceiver) and isinstance(state, Active | Moving):
-            self._become(Active(evolve(launch, serve_ms=0)))
+                self._set(state=evolve(state, undelivered=message))
+        elif isinstance(message, StopReceiver) and isinstance(state, lifecycle.Active | lifecycle.Moving):
+            self._set(state=lifecycle.Active(evolve(launch, serve_ms=0)))
         elif isinstance(message, StopReceiver):
             self._set_launch(serve_ms=0)
 
     def _tick(self, needed: frozenset[int]) -> None:
         self._send_desired()
         state = self.record.state
-        if isinstance(state, Stopping | Ending) and state.undelivered is not None:
-            self._become(evolve(state, undelivered=None))
+        if isinstance(state, lifecycle.Stopping | lifecycle.Ending) and state.undelivered is not None:
+            self._set(state=evolve(state, undelivered=None))
             self._do(lifecycle.Send(state.launch.epoch, state.undelivered, urgent=True))
-        if isinstance(state, Stopping | Ending | Stopped):
+        if isinstance(state, lifecycle.Stopping | lifecycle.Ending | lifecycle.Stopped):
             return
         unneeded = self.record.draining - needed
         for epoch in sorted(unneeded):
             # Not urgent: it must not overtake deletions.
             self._do(lifecycle.Send(epoch, ReleaseReceiver()))
         self._set(draining=self.record.draining - unneeded, released=self.record.released | unneeded)
-        if self.record.unhealthy and not self.record.exceeds_budget(self._now_ms):
+        if self.record.unhealthy and not self.record.policy.is_exceeded(self.record.failures_ms, self._now_ms):
             self._set(unhealthy=False)
             self._log("warning", "receiver healthy again")
-        if isinstance(state, Scheduled):
+        if isinstance(state, lifecycle.Scheduled):
             self._check_launch_timeout(state)
 
-    def _check_launch_timeout(self, state: Scheduled) -> None:
+    def _check_launch_timeout(self, state: lifecycle.Scheduled) -> None:
         timeout_ms = self.record.policy.settings.launch_timeout_ms
         if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
@@ -344,7 +319,7 @@ class _Transition:
             f"receiver {self.record.name} has not registered within {timeout_ms / 1000:g} s of its launch "
             f"({conf.key('launch_timeout_ms')}): is there a free slot for it? Each receiver occupies a core"
         )
-        self._become(Overdue(state.launch, state.candidates))
+        self._set(state=lifecycle.Overdue(state.launch, state.candidates))
         self._log("error", "receiver not registered in time, job cancelled", reason=message)
         self._fail(state.launch, message)
         self._do(lifecycle.CancelJob(state.launch.epoch))
@@ -352,29 +327,29 @@ class _Transition:
     def _executor_lost(self) -> None:
         """Cancel the job of a registered launch: Spark ends it only after a retry, which may wait for a slot."""
         state, location = self.record.state, self.record.location
-        if not isinstance(state, RegisteredOnce) or state.launch.executor_lost:
+        if not isinstance(state, lifecycle.RegisteredOnce) or state.launch.executor_lost:
             return
         place = f"{location.executor_id} on {location.host}" if location else "of the receiver"
         message = f"the executor {place} is lost"
         self._log("warning", "executor lost, receiver job cancelled", reason=message)
         self._set_launch(executor_lost=True)
         launch = evolve(state.launch, executor_lost=True)
-        if isinstance(state, Active | Moving):
-            self._become(Restarting(launch, message))
+        if isinstance(state, lifecycle.Active | lifecycle.Moving):
+            self._set(state=lifecycle.Restarting(launch, message))
             self._fail(launch, message)
-        elif isinstance(state, Stopping):
-            self._become(Ending(launch))
+        elif isinstance(state, lifecycle.Stopping):
+            self._set(state=lifecycle.Ending(launch))
         self._do(lifecycle.CancelJob(launch.epoch))
 
     # -- failures --
 
-    def _fail(self, launch: Launch, message: str, error: str = "") -> None:
+    def _fail(self, launch: lifecycle.Launch, message: str, error: str = "") -> None:
         """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
         policy, name = self.record.policy, self.record.name
         self._set(failures_ms=policy.with_failure(self.record.failures_ms, self._now_ms))
-        if not self.record.exceeds_budget(self._now_ms):
+        if not policy.is_exceeded(self.record.failures_ms, self._now_ms):
             return
         often = policy.exceeded_message(self.record.last_end.message)
         if policy.settings.on_receiver_failure == "restart":
@@ -383,7 +358,7 @@ class _Transition:
                 self._log("error", "receiver unhealthy", reason=often)
                 self._note_error(f"receiver {name} is unhealthy, it is relaunched further: {often}")
             return
-        self._become(GivenUp(launch))
+        self._set(state=lifecycle.GivenUp(launch))
         self._log("error", "receiver given up", reason=often)
         given_up = f"receiver {name} is given up: {often}"
         self._note_error(given_up)
@@ -406,14 +381,8 @@ class _Transition:
 
     def _set_launch(self, **changes: Any) -> None:
         launch, state = self.record.launch, self.record.state
-        if launch is not None and not isinstance(state, Waiting | BackingOff | Stopped):
-            self._become(evolve(state, launch=evolve(launch, **changes)))
-
-    def _become(self, state: State) -> None:
-        self.record = evolve(self.record, state=state)
-
-    def _answer(self, message: object) -> None:
-        self._do(lifecycle.Answer(message))
+        if launch is not None and not isinstance(state, lifecycle.Waiting | lifecycle.BackingOff | lifecycle.Stopped):
+            self._set(state=evolve(state, launch=evolve(launch, **changes)))
 
     def _do(self, effect: lifecycle.Effect) -> None:
         self.effects.append(effect)

@@ -16,7 +16,7 @@ from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
 from penstock.rate.rate_limits import RateLimits
-from penstock.receive.messages import CleanUpBlocks
+from penstock.receive.messages import CleanUpBlocks, StopReceiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
@@ -24,12 +24,19 @@ from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import traceback_of
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_messages as lifecycle
+from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.block_locations import BlockLocations
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
-from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo, Waiting, new_record
+from penstock.track.receiver_tracking_info import (
+    BackingOff,
+    GivenUp,
+    ReceiverTrackingInfo,
+    Scheduled,
+    Waiting,
+    new_record,
+)
 from penstock.track.relaunch_lifecycle import step
 
 log = get_logger("receiver_tracker")
@@ -141,46 +148,50 @@ class TrackedReceivers:
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
         """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
         assert self.loop.is_exclusive_here, "a receiver's record changed outside of the tracker's loop"
-        before, answer = self._records[stream_id], None
-        record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
+        before, answer, now_ms = self._records[stream_id], None, self._clock.monotonic_ms()
+        record, effects = step(before, event, now_ms, self._clock.now_ms())
         with self._stepped:
             self._records[stream_id] = record
             self._stepped.notify_all()
         self._connections.note_released(stream_id, record.released)
-        for effect in decided:
+        match record.state:
+            case Scheduled(launch, candidates) if launch.epoch != before.epoch:
+                on_end = partial(self._on_job_end, stream_id, launch.epoch)
+                job = self._launcher.make_job(stream_id, launch.epoch, candidates, on_end)
+                # The job must be known before its receiver can register.
+                self._jobs[stream_id, launch.epoch] = job
+                job.start()
+            case BackingOff(until_ms) if record.state is not before.state:
+                self.loop.post_later(until_ms - now_ms, partial(self._relaunch, stream_id, record.epoch))
+            case GivenUp() if not before.is_given_up:
+                # The other receivers get its share of the application's maximum rate.
+                self._limit_rates(self.rate_limits.give_up(stream_id))
+        for effect in effects:
             match effect:
-                case lifecycle.StartJob():
-                    on_end = partial(self._on_job_end, stream_id, effect.epoch)
-                    job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
-                    # The job must be known before its receiver can register.
-                    self._jobs[stream_id, effect.epoch] = job
-                    job.start()
                 case lifecycle.CancelJob():
                     self._jobs[stream_id, effect.epoch].cancel()
                 case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
-                    connection = self._launcher.connect(effect.message, effect.location, undelivered)
+                    connection = self._launcher.connect(effect.message, record.block_location, undelivered)
                     self._connections.add(effect.message.epoch, connection)
                     self.locations.delete_pending_blocks(connection)
                 case lifecycle.Send():
-                    to = self._connections.get(stream_id, effect.epoch)
-                    if to is not None:
-                        to.send(effect.message, urgent=effect.urgent)
+                    self._send(stream_id, effect)
                 case lifecycle.Answer():
                     answer = effect.message
                 case lifecycle.Post():
                     self._post(effect.event)
                 case lifecycle.FailApplication():
                     self._fail_application(ReceiverFailedError(effect.message))
-                case lifecycle.WakeUp():
-                    self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
                 case lifecycle.Log():
                     fields = {"stream_id": stream_id, "receiver_id": record.name}
                     getattr(log, effect.level)(effect.event, **fields, **effect.context)
-        if record.is_given_up and not before.is_given_up:
-            # The other receivers get its share of the application's maximum rate.
-            self._limit_rates(self.rate_limits.give_up(stream_id))
         return answer
+
+    def _send(self, stream_id: int, effect: lifecycle.Send) -> None:
+        to = self._connections.get(stream_id, effect.epoch)
+        if to is not None:
+            to.send(effect.message, urgent=effect.urgent)
 
     def step_all(self, event: lifecycle.LifecycleEvent) -> None:
         """Give an event to every record."""
@@ -261,7 +272,10 @@ class TrackedReceivers:
         # A receiver that is not active may wait for the slot that a draining launch occupies.
         if is_due and all(record.is_active or record.is_given_up for record in self._records.values()):
             self._serve_asked_ms = now_ms
-            self.step_all(lifecycle.ServeLonger(_SERVE_MS))
+            longer = StopReceiver("serve blocks longer", _SERVE_MS)
+            for stream_id, record in self._records.items():
+                for epoch in record.draining:
+                    self._send(stream_id, lifecycle.Send(epoch, longer, urgent=True))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalanced_ms = now_ms
             self._rebalance()
