@@ -27,7 +27,7 @@ def judge(mutant: Mutant) -> tuple[Report, list[str]]:
     # What hangs is waited for no longer than in its test; the others get their whole time.
     first, rest = isolated.run(own, mutant.scale), isolated.run(others)
     report = evolve(first, results=first.results + rest.results)
-    unexpected = [f"fails {each.id} too: {each.seen.splitlines()[0]}" for each in rest.failed]
+    unexpected = [f"fails {result.id} too: {result.seen.splitlines()[0]}" for result in rest.failed]
     unexpected += [f"passes {check}" for check in own if first[check].outcome != "failed"]
     if mutant.words not in first[mutant.check].seen:
         unexpected.append(f"fails with other words: {first[mutant.check].seen.splitlines()[:1]}")
@@ -40,7 +40,7 @@ def main(wanted: list[str]) -> int:
     probe(installed()[0], limit_s=60)  # starts the probe process, which the processes of all runs share
     print("| check | mutant | words | fails too |\n|---|---|---|---|", flush=True)
     live = "--live" in wanted
-    wanted = [each for each in wanted if each != "--live"]
+    wanted = [argument for argument in wanted if argument != "--live"]
     for mutant in all_mutants(live=live):
         if wanted and mutant.check not in wanted:
             continue

@@ -59,16 +59,16 @@ class LineReceiver(ThreadReceiver[str]):
         *whole, rest = (self.rest + data).split(b"\n")
         # One byte more than the limit shows that a line is too long.
         self.rest = rest[: _LIMIT + 1]
-        found = []
+        complete = []
         for line in whole:
             try:
                 if len(line) > _LIMIT:
                     self.reject(f"a line longer than {_LIMIT} bytes dropped")
                 else:
-                    found.append(line.decode())
+                    complete.append(line.decode())
             except UnicodeDecodeError as error:
                 self.reject(f"a line dropped: {error}")
-        return found
+        return complete
 
     def reject(self, message: str) -> None:
         """Report a line that was dropped."""

@@ -93,7 +93,7 @@ class KillsOthers(LineReceiver):
         if self.taken == 100:
             for process in psutil.Process(os.getppid()).children():
                 # A receiver's process serves blocks; the workers of batches listen on no port.
-                listens = any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp"))
+                listens = any(socket.status == psutil.CONN_LISTEN for socket in process.net_connections("tcp"))
                 if process.pid != os.getpid() and listens:
                     os.kill(process.pid, signal.SIGKILL)
         self.store(line)

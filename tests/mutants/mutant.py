@@ -102,7 +102,7 @@ def installed_files(files: Mapping[str, str]) -> Iterator[None]:
 
 def all_mutants(*, live: bool = False) -> list[Mutant]:
     """The lists ``MUTANTS``, or ``LIVE_MUTANTS``, of every module in this folder, in the order of checks."""
-    names = [each.stem for each in Path(__file__).parent.glob("*.py") if not each.stem.startswith(("_", "test_"))]
+    names = [file.stem for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith(("_", "test_"))]
     modules = [importlib.import_module(f"{__package__}.{name}") for name in sorted(names)]
-    found = [mutant for module in modules for mutant in getattr(module, "LIVE_MUTANTS" if live else "MUTANTS", [])]
-    return sorted(found, key=lambda each: each.check)
+    mutants = [mutant for module in modules for mutant in getattr(module, "LIVE_MUTANTS" if live else "MUTANTS", [])]
+    return sorted(mutants, key=lambda mutant: mutant.check)

@@ -55,11 +55,11 @@ class SharesStop(MemoryReceiver):
         self.stopping.clear()
         super().onStart()
 
-    def take(self, connection: Any, found: list[tuple[int, str]]) -> None:
+    def take(self, connection: Any, entries: list[tuple[int, str]]) -> None:
         if self.stopping.is_set():
             self.stop("stopped")
         else:
-            super().take(connection, found)
+            super().take(connection, entries)
 
     def onStop(self) -> None:
         self.stopping.set()

@@ -122,14 +122,14 @@ class StaysLow(SteadyEstimator):
 
 
 class StartsSlowly(SteadyEstimator):
-    """Begins with one record and adds a tenth a batch until it has found the capacity."""
+    """Begins with one record and adds a tenth per batch until it has found the capacity."""
 
     initial_rate = 1.0
-    found = False
+    is_settled = False
 
     def limited(self, wanted: float) -> float:
-        self.found = self.found or wanted < self.state.rate
-        return super().limited(wanted) if self.found else 1.1 * self.state.rate
+        self.is_settled = self.is_settled or wanted < self.state.rate
+        return super().limited(wanted) if self.is_settled else 1.1 * self.state.rate
 
 
 class StartsRecklessly(SteadyEstimator):

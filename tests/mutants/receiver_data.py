@@ -10,35 +10,35 @@ from tests.mutants.references import MemoryReceiver, memory_mutant
 from penstock_testing import MemorySource
 from penstock_testing.memory_source import MemoryConnection
 
-_Found = list[tuple[int, str]]
+_Entries = list[tuple[int, str]]
 
 
 class LosesOne(MemoryReceiver):
     """Acknowledges every 97th record without storing it."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found if each[0] % 97 != 96])
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        super().take(connection, [entry for entry in entries if entry[0] % 97 != 96])
 
 
 class StoresTwice(MemoryReceiver):
     """Stores every 97th record twice."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found for _ in range(1 + (each[0] % 97 == 96))])
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        super().take(connection, [entry for entry in entries for _ in range(1 + (entry[0] % 97 == 96))])
 
 
 class StoresReversed(MemoryReceiver):
     """Stores each large group from its end."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, found[::-1] if len(found) > 10 else found)
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        super().take(connection, entries[::-1] if len(entries) > 10 else entries)
 
 
 class Strips(MemoryReceiver):
     """Removes white space around records."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [(position, record.strip()) for position, record in found])
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        super().take(connection, [(position, record.strip()) for position, record in entries])
 
 
 class SplitsCharacters(LineReceiver):
@@ -70,10 +70,10 @@ class Spins(MemoryReceiver):
         self.connection = connection = MemorySource.find(self.address).connect()
         while not self.isStopped():
             with contextlib.suppress(TimeoutError):
-                if not (found := connection.read(timeout_s=0)):
+                if not (entries := connection.read(timeout_s=0)):
                     self.stop("the source has ended")
                     return
-                self.take(connection, found)
+                self.take(connection, entries)
             for _ in range(10_000):
                 pass
 
@@ -85,8 +85,8 @@ class EndsWhenIdle(MemoryReceiver):
         self.connection = connection = MemorySource.find(self.address).connect()
         with contextlib.suppress(TimeoutError):
             timeout_s = None
-            while not self.isStopped() and (found := connection.read(timeout_s=timeout_s)):
-                self.take(connection, found)
+            while not self.isStopped() and (entries := connection.read(timeout_s=timeout_s)):
+                self.take(connection, entries)
                 timeout_s = 0.04
             self.stop("the source has ended")
             return
@@ -96,13 +96,13 @@ class EndsWhenIdle(MemoryReceiver):
 class OtherInGroups(MemoryReceiver):
     """Stores the records of a middle-sized group as bytes."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        if 10 < len(found) <= 20:
-            self.store_all([record.encode() for _, record in found])  # type: ignore[misc]  # that is the mistake
-            for position, _ in found:
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        if 10 < len(entries) <= 20:
+            self.store_all([record.encode() for _, record in entries])  # type: ignore[misc]  # that is the mistake
+            for position, _ in entries:
                 connection.acknowledge(position)
         else:
-            super().take(connection, found)
+            super().take(connection, entries)
 
 
 MUTANTS = [

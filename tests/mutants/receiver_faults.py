@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tests.mutants.receiver_references import BareReceiver, Found, JsonFeeder, JsonReceiver, PipeReceiver
+from tests.mutants.receiver_references import BareReceiver, Entries, JsonFeeder, JsonReceiver, PipeReceiver
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock_testing import MemorySource
@@ -125,9 +125,9 @@ class LosesReader(BareReceiver):
 class IgnoresProcess(PipeReceiver):
     """Takes the end of its process for the end of the source."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
         try:
-            super().take(connection, found)
+            super().take(connection, entries)
         except OSError:
             self.wait(3600)
 

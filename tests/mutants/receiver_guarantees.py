@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
-from tests.mutants.receiver_references import Found
+from tests.mutants.receiver_references import Entries
 from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import StoreError
@@ -16,17 +16,17 @@ from penstock_testing.memory_source import MemoryConnection
 class AcknowledgesFirst(MemoryReceiver):
     """Acknowledges, then stores."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, _ in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, _ in entries:
             connection.acknowledge(position)
-        self.store_all([record for _, record in found])
+        self.store_all([record for _, record in entries])
 
 
 class AcknowledgesBuffered(MemoryReceiver):
     """Acknowledges what is only buffered."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, record in entries:
             self.store(record)
             connection.acknowledge(position)
 
@@ -50,16 +50,16 @@ class AcknowledgesByTimer(MemoryReceiver):
             for position in list(self.read):
                 self.connection.acknowledge(position)  # type: ignore[union-attr]  # nothing is read without it
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        self.read += [position for position, _ in found]
-        self.store_all([record for _, record in found])
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        self.read += [position for position, _ in entries]
+        self.store_all([record for _, record in entries])
 
 
 class NeverAcknowledges(MemoryReceiver):
     """Acknowledges nothing."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        self.store_all([record for _, record in found])
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        self.store_all([record for _, record in entries])
 
 
 class DeadLetterFeeder(MemoryFeeder):
@@ -68,17 +68,17 @@ class DeadLetterFeeder(MemoryFeeder):
     rejected: ClassVar[set[Any]] = set()
 
     def acknowledged(self) -> list[Any]:
-        return [each for each in super().acknowledged() if each not in self.rejected]
+        return [record for record in super().acknowledged() if record not in self.rejected]
 
 
 class Rejects(MemoryReceiver):
     """Rejects what could not be stored, so that it does not come back."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
         try:
-            super().take(connection, found)
+            super().take(connection, entries)
         except StoreError:
-            for position, record in found:
+            for position, record in entries:
                 DeadLetterFeeder.rejected.add(record)
                 connection.acknowledge(position)
             raise
@@ -87,13 +87,13 @@ class Rejects(MemoryReceiver):
 class AcknowledgesUpTo(MemoryReceiver):
     """Continues after a refusal; its acknowledgement of a record covers all records before it."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
         try:
-            self.store_all([record for _, record in found])
+            self.store_all([record for _, record in entries])
         except StoreError as error:
             self.reportError("not stored", error)
             return
-        for position in range(found[-1][0] + 1):
+        for position in range(entries[-1][0] + 1):
             connection.acknowledge(position)
 
 
@@ -102,13 +102,13 @@ class NeverFreesWindow(MemoryReceiver):
 
     in_flight = 0
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for each in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for entry in entries:
             self.in_flight += 1
             while self.in_flight > 400:
                 if self.wait(0.01):
                     return
-            super().take(connection, [each])
+            super().take(connection, [entry])
 
 
 _FORGOTTEN = "the source does not redeliver acknowledged records"

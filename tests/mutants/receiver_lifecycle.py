@@ -99,9 +99,9 @@ class ForgetsThread(BareReceiver):
     def read_all(self) -> None:
         own = self.thread
         connection = MemorySource.find(self.address).connect()
-        while (found := connection.read()) and self.thread is own and not self.isStopped():
-            self.store_all([record for _, record in found])
-            for position, _ in found:
+        while (entries := connection.read()) and self.thread is own and not self.isStopped():
+            self.store_all([record for _, record in entries])
+            for position, _ in entries:
                 connection.acknowledge(position)
 
     def onStop(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from tests.mutants.receiver_references import (
     ArrowReceiver,
-    Found,
+    Entries,
     NumberArrowReceiver,
     NumberFeeder,
     PartitionedReceiver,
@@ -44,9 +44,9 @@ class GoesBack(ReplayableReceiver):
 class DeletesWhatIsStored(ReplayableReceiver):
     """Makes the source forget stored records."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        super().take(connection, found)
-        for position, _ in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        super().take(connection, entries)
+        for position, _ in entries:
             connection.acknowledge(position)
 
 
@@ -55,9 +55,9 @@ class SavesReadPosition(ReplayableReceiver):
 
     at_most = 100
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        after = found[-1][0] + 1
-        for _, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        after = entries[-1][0] + 1
+        for _, record in entries:
             self.store_all([record], {"offset": after})
         self.offset = after
 
@@ -72,13 +72,13 @@ class MovesEverySecond(ReplayableReceiver):
 class AddsOffsets(ReplayableReceiver):
     """Each time that it starts from a position, it moves it by one."""
 
-    given: ClassVar[Counter[tuple[str, int]]] = Counter()
+    starts: ClassVar[Counter[tuple[str, int]]] = Counter()
 
     def receive(self) -> None:
         MemorySource.find(self.address).connect().close()
         key = (self.address, self.offset)
-        self.offset += self.given[key]
-        self.given[key] += 1
+        self.offset += self.starts[key]
+        self.starts[key] += 1
         super().receive()
 
 
@@ -88,8 +88,8 @@ class WaitsAtTheEnd(MemoryReceiver):
     def receive(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect()
         while not self.isStopped():
-            if found := connection.read():
-                self.take(connection, found)
+            if entries := connection.read():
+                self.take(connection, entries)
             else:
                 self.wait(0.01)
 
@@ -124,8 +124,8 @@ class SavesByInstance(PartitionedReceiver):
         super().__init__(feeder, None, index, count)
         self.offset = (position or {}).get(f"instance {index}", 0)
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, record in entries:
             if position % self.partitions in self.mine():
                 self.store_all([record], {f"instance {self.index}": position + 1})
             self.offset = position + 1
@@ -146,7 +146,7 @@ class InfersTypes(ArrowReceiver):
     """Chooses the type of the column by the batch."""
 
     def column(self, records: list[Any]) -> pa.Array:
-        is_large = any(len(each) > 1000 for each in records)
+        is_large = any(len(record) > 1000 for record in records)
         return pa.array(records, pa.large_string() if is_large else pa.string())
 
 

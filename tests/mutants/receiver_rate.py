@@ -15,7 +15,7 @@ from penstock.blocks import arrow_form
 from penstock_testing import MemorySource
 from penstock_testing.memory_source import MemoryConnection
 
-_Found = list[tuple[int, str]]
+_Entries = list[tuple[int, str]]
 
 
 class Unlimited(MemoryReceiver):
@@ -28,52 +28,52 @@ class Unlimited(MemoryReceiver):
     def store_unlimited(self, records: Sequence[str]) -> None:
         self.supervisor._pusher.push_table(arrow_form.encode(list(records)), len(records), None, 0).await_accepted()
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        if not self.ignores(found):
-            super().take(connection, found)
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        if not self.ignores(entries):
+            super().take(connection, entries)
             return
-        self.store_unlimited([record for _, record in found])
-        for position, _ in found:
+        self.store_unlimited([record for _, record in entries])
+        for position, _ in entries:
             connection.acknowledge(position)
 
-    def ignores(self, found: _Found) -> bool:
+    def ignores(self, entries: _Entries) -> bool:
         raise NotImplementedError
 
 
 class IgnoresHighLimit(Unlimited):
     """Obeys low limits only."""
 
-    def ignores(self, found: _Found) -> bool:
+    def ignores(self, entries: _Entries) -> bool:
         return (self.rate_limit or 0) > 500
 
 
 class BeginsUnlimited(Unlimited):
     """Stores the first records at once."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, found[:5])
-        super().take(connection, found[5:])
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
+        super().take(connection, entries[:5])
+        super().take(connection, entries[5:])
 
-    def ignores(self, found: _Found) -> bool:
-        return found[:1] != [] and found[0][0] == 0
+    def ignores(self, entries: _Entries) -> bool:
+        return entries[:1] != [] and entries[0][0] == 0
 
 
 class IgnoresPause(Unlimited):
     """Does not wait while it is paused."""
 
-    def ignores(self, found: _Found) -> bool:
+    def ignores(self, entries: _Entries) -> bool:
         return bool(self.supervisor.state.is_held)
 
 
 class StaysSlow(MemoryReceiver):
     """Pauses for a minute when the rate is low."""
 
-    def take(self, connection: MemoryConnection, found: _Found) -> None:
+    def take(self, connection: MemoryConnection, entries: _Entries) -> None:
         if (self.rate_limit or 100) >= 5:
-            super().take(connection, found)
+            super().take(connection, entries)
             return
-        for each in found:
-            super().take(connection, [each])
+        for entry in entries:
+            super().take(connection, [entry])
             self.wait(60)
 
 
@@ -84,7 +84,7 @@ class RemembersRate(Unlimited):
         if rate is not None:
             self.supervisor._limiter.update(200)
 
-    def ignores(self, found: _Found) -> bool:
+    def ignores(self, entries: _Entries) -> bool:
         return False
 
 
@@ -97,23 +97,23 @@ class Hoards(MemoryReceiver):
         storer = threading.Thread(target=self._store, args=(connection, waiting), daemon=True)
         storer.start()
         try:
-            while not self.isStopped() and (found := connection.read(100)):
-                self.enqueue(waiting, found)
+            while not self.isStopped() and (entries := connection.read(100)):
+                self.enqueue(waiting, entries)
         finally:
             connection.close()
             waiting.put([])
             storer.join(5)
 
-    def make_queue(self) -> queue.Queue[_Found]:
+    def make_queue(self) -> queue.Queue[_Entries]:
         return queue.Queue()
 
-    def enqueue(self, waiting: queue.Queue[_Found], found: _Found) -> None:
-        waiting.put(found)
+    def enqueue(self, waiting: queue.Queue[_Entries], entries: _Entries) -> None:
+        waiting.put(entries)
 
-    def _store(self, connection: MemoryConnection, waiting: queue.Queue[_Found]) -> None:
+    def _store(self, connection: MemoryConnection, waiting: queue.Queue[_Entries]) -> None:
         try:
-            while found := waiting.get():
-                self.take(connection, found)
+            while entries := waiting.get():
+                self.take(connection, entries)
         except ReceiverStoppedError:
             pass  # the end of a stop
         except Exception as error:
@@ -123,30 +123,30 @@ class Hoards(MemoryReceiver):
 class DropsOverflow(Hoards):
     """Drops records that do not fit into the queue."""
 
-    def make_queue(self) -> queue.Queue[_Found]:
+    def make_queue(self) -> queue.Queue[_Entries]:
         return queue.Queue(5)
 
-    def enqueue(self, waiting: queue.Queue[_Found], found: _Found) -> None:
+    def enqueue(self, waiting: queue.Queue[_Entries], entries: _Entries) -> None:
         try:
-            waiting.put_nowait(found)
+            waiting.put_nowait(entries)
         except queue.Full:
-            self.drop(found)
+            self.drop(entries)
 
-    def drop(self, found: _Found) -> None:
+    def drop(self, entries: _Entries) -> None:
         pass
 
 
 class CountsDropped(DropsOverflow):
     """Says how many records it has dropped: passes the check."""
 
-    def drop(self, found: _Found) -> None:
-        self.reportError(f"{len(found)} records dropped")
+    def drop(self, entries: _Entries) -> None:
+        self.reportError(f"{len(entries)} records dropped")
 
 
 class Miscounts(DropsOverflow):
     """Says how many groups of records it has dropped."""
 
-    def drop(self, found: _Found) -> None:
+    def drop(self, entries: _Entries) -> None:
         self.reportError("1 record dropped")
 
 

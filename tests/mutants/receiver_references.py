@@ -16,14 +16,14 @@ from penstock import Receiver
 from penstock_testing import Capabilities, Feeder, MemoryFeeder, MemorySource
 from penstock_testing.memory_source import MemoryConnection
 
-Found = list[tuple[int, Any]]
+Entries = list[tuple[int, Any]]
 
 
 class OnStoredReceiver(MemoryReceiver):
     """Stores single records; acknowledges each when it is stored."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, record in entries:
             self.store(record, partial(self.stored, connection, position))
 
     def stored(self, connection: MemoryConnection, position: int, error: BaseException | None) -> None:
@@ -36,8 +36,8 @@ class ReturningReceiver(MemoryReceiver):
 
     def receive(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect()
-        while not self.isStopped() and (found := connection.read()):
-            self.take(connection, found)
+        while not self.isStopped() and (entries := connection.read()):
+            self.take(connection, entries)
 
 
 class ReplayableReceiver(MemoryReceiver):
@@ -50,17 +50,17 @@ class ReplayableReceiver(MemoryReceiver):
 
     def receive(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect(self.offset)
-        while not self.isStopped() and (found := connection.read(self.at_most)):
-            self.take(connection, found)
+        while not self.isStopped() and (entries := connection.read(self.at_most)):
+            self.take(connection, entries)
         if not self.isStopped():
             self.stop("the source has ended")
 
     # One record: a block that the rate limit or the buffer divides would have the position after all of it.
     at_most = 1
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        after = found[-1][0] + 1
-        self.store_all([record for _, record in found], self.metadata(connection, after))
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        after = entries[-1][0] + 1
+        self.store_all([record for _, record in entries], self.metadata(connection, after))
         self.offset = after
 
     def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
@@ -77,14 +77,16 @@ class PartitionedReceiver(ReplayableReceiver):
     ) -> None:
         super().__init__(feeder)
         self.index, self.count = index, count
-        self.offsets: dict[str, int] = {str(each): (position or {}).get(str(each), 0) for each in self.mine()}
+        self.offsets: dict[str, int] = {
+            str(partition): (position or {}).get(str(partition), 0) for partition in self.mine()
+        }
         self.offset = min(self.offsets.values(), default=0)
 
     def mine(self) -> list[int]:
-        return [each for each in range(self.partitions) if each % self.count == self.index]
+        return [partition for partition in range(self.partitions) if partition % self.count == self.index]
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, record in entries:
             partition = str(position % self.partitions)
             if partition in self.offsets and position >= self.offsets[partition]:
                 self.store_all([record], {partition: position + 1})
@@ -95,9 +97,9 @@ class PartitionedReceiver(ReplayableReceiver):
 class ArrowReceiver(MemoryReceiver):
     """Stores columnar batches."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        self.store_arrow(pa.table({"value": self.column([record for _, record in found])}))
-        for position, _ in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        self.store_arrow(pa.table({"value": self.column([record for _, record in entries])}))
+        for position, _ in entries:
             connection.acknowledge(position)
 
     def column(self, records: list[Any]) -> pa.Array:
@@ -126,20 +128,20 @@ class JsonFeeder(MemoryFeeder):
     """Feeds records as JSON texts, bad ones included."""
 
     def put(self, records: Sequence[Any]) -> None:
-        super().put([json.dumps(each) for each in records])
+        super().put([json.dumps(record) for record in records])
 
     def put_bad(self) -> None:
         super().put(["{"])
 
     def acknowledged(self) -> list[Any]:
-        return [json.loads(each) for each in super().acknowledged() if each != "{"]
+        return [json.loads(record) for record in super().acknowledged() if record != "{"]
 
 
 class JsonReceiver(MemoryReceiver):
     """Decodes JSON texts; reports those that are none."""
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, text in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, text in entries:
             try:
                 self.store_all([json.loads(text)])
             except json.JSONDecodeError as error:
@@ -173,9 +175,9 @@ class BareReceiver(Receiver[str]):
 
     def read_all(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect()
-        while not self.isStopped() and (found := connection.read()):
-            self.store_all([record for _, record in found])
-            for position, _ in found:
+        while not self.isStopped() and (entries := connection.read()):
+            self.store_all([record for _, record in entries])
+            for position, _ in entries:
                 connection.acknowledge(position)
 
     def onStop(self) -> None:
@@ -196,8 +198,8 @@ class PipeReceiver(MemoryReceiver):
             self.process.kill()
             self.process.communicate()
 
-    def take(self, connection: MemoryConnection, found: Found) -> None:
-        for position, record in found:
+    def take(self, connection: MemoryConnection, entries: Entries) -> None:
+        for position, record in entries:
             self.store_all([self.passed(record)])
             connection.acknowledge(position)
 

@@ -53,17 +53,17 @@ class MemoryReceiver(ThreadReceiver[str]):
         self.connection = connection = MemorySource.find(self.address).connect()
         try:
             # Asked after the connection is visible to onStop: a stop either is seen here or closes the connection.
-            while not self.isStopped() and (found := connection.read()):
-                self.take(connection, found)
+            while not self.isStopped() and (entries := connection.read()):
+                self.take(connection, entries)
         finally:
             connection.close()
         if not self.isStopped():
             self.stop("the source has ended")
 
-    def take(self, connection: MemoryConnection, found: list[tuple[int, str]]) -> None:
+    def take(self, connection: MemoryConnection, entries: list[tuple[int, str]]) -> None:
         """Store records, then acknowledge them."""
-        self.store_all([record for _, record in found])
-        for position, _ in found:
+        self.store_all([record for _, record in entries])
+        for position, _ in entries:
             connection.acknowledge(position)
 
     def onStop(self) -> None:

@@ -23,8 +23,8 @@ start Spark. `python -m tests.mutants.table` writes this page.
 def page() -> str:
     """The text of the page."""
     mutants = [*all_mutants(), *all_mutants(live=True)]
-    rows = [_row(each) for each in mutants]
-    total = f"{len(mutants)} mutants of {len({each.check for each in mutants})} checks.\n"
+    rows = [_row(mutant) for mutant in mutants]
+    total = f"{len(mutants)} mutants of {len({mutant.check for mutant in mutants})} checks.\n"
     columns = [
         "| check | mutant | what it does | text of the failure | other checks that it fails |",
         "|---" * 5 + "|",

@@ -20,7 +20,7 @@ from penstock_testing import Capabilities, Feeder, MemoryFeeder, checks_for, run
 BUDGET_CPU_S = 10
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
+@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.id) for mutant in all_mutants()])
 def test_mutant_fails_its_check(mutant: Mutant) -> None:
     report = mutant.run([mutant.check], mutant.scale)
     assert report[mutant.check].outcome == "failed"
@@ -31,7 +31,7 @@ def test_table_is_the_generated_one() -> None:
     assert table.PAGE.read_text(encoding="utf-8") == table.page(), "run: python -m tests.mutants.table"
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants() if each.also])
+@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.id) for mutant in all_mutants() if mutant.also])
 def test_mutant_that_fails_other_checks_says_why(mutant: Mutant) -> None:
     assert mutant.because
 
@@ -55,8 +55,8 @@ def test_reference_passes_every_check_in_budget(kind: str) -> None:  # KK-02, KK
 @pytest.mark.parametrize(
     ("make", "feeder", "capabilities"),
     [
-        pytest.param(*each, id=each[0].__name__)
-        for each in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+        pytest.param(*reference, id=reference[0].__name__)
+        for reference in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
     ],
 )
 def test_other_reference_receivers_pass_every_receiver_check(

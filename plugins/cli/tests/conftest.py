@@ -49,8 +49,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def entry_points(**params: Any) -> importlib.metadata.EntryPoints:
-        found = importlib.metadata.distributions(path=[str(tmp_path)])
-        return importlib.metadata.EntryPoints(each for one in found for each in one.entry_points).select(**params)
+        distributions = importlib.metadata.distributions(path=[str(tmp_path)])
+        return importlib.metadata.EntryPoints(
+            entry_point for one in distributions for entry_point in one.entry_points
+        ).select(**params)
 
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
 

@@ -59,7 +59,7 @@ def test_directory_is_described(cli: Cli, directory: Path) -> None:
 
 
 def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Inspection(
+    inspection = Inspection(
         "/c",
         [CheckpointFile("checkpoint-0000000001", 200_000, "")],
         evolve(FIRST, pending={1000 * number: 1 for number in range(5)}, program="program-0a-7"),
@@ -70,7 +70,7 @@ def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatc
 
     def inspect(directory: str, *, verifies_blocks: bool) -> Inspection:
         asked.append((directory, verifies_blocks))
-        return found
+        return inspection
 
     monkeypatch.setattr("penstock_cli.checkpoint.inspect", inspect)
     lines = [
@@ -98,13 +98,13 @@ def test_run_without_a_batch_is_described_as_such(cli: Cli, tmp_path: Path) -> N
 
 
 def test_json_has_the_same_without_values_that_may_be_secret(cli: Cli, directory: Path) -> None:
-    found = json.loads(cli("checkpoint", "inspect", str(directory), "--json").stdout)
-    assert (found["verdict"], found["damage"]) == ("yes", [])
-    assert found["newest"]["format"] == 3
-    assert found["newest"]["pending"] == {"2000": 2, "3000": 1}
-    assert found["newest"]["listeners"] == ["rates"]
-    assert "conf" not in found["newest"]
-    assert len(found["not_read"]) == 2
+    report = json.loads(cli("checkpoint", "inspect", str(directory), "--json").stdout)
+    assert (report["verdict"], report["damage"]) == ("yes", [])
+    assert report["newest"]["format"] == 3
+    assert report["newest"]["pending"] == {"2000": 2, "3000": 1}
+    assert report["newest"]["listeners"] == ["rates"]
+    assert "conf" not in report["newest"]
+    assert len(report["not_read"]) == 2
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])

@@ -84,8 +84,8 @@ def children(command: click.Command) -> dict[str, click.Command]:
     if not isinstance(command, click.Group):
         return {}
     context = click.Context(command)
-    found = {name: command.get_command(context, name) for name in command.list_commands(context)}
-    return {name: each for name, each in found.items() if each is not None}
+    commands = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {name: subcommand for name, subcommand in commands.items() if subcommand is not None}
 
 
 def all_commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -108,10 +108,10 @@ def test_help_explains_and_has_examples_that_name_existing_commands_and_options(
         command: click.Command = penstock
         while isinstance(command, click.Group):
             command = children(command)[words.pop(0)]
-        known = {name for parameter in command.params for name in parameter.opts}
+        options = {name for parameter in command.params for name in parameter.opts}
         if command.name == "run":
             words = words[: words.index("app.py")]
-        assert {word for word in words if word.startswith("-")} <= known
+        assert {word for word in words if word.startswith("-")} <= options
 
 
 def test_list_of_commands_cuts_no_description_off() -> None:
@@ -160,10 +160,10 @@ class Offered(importlib.metadata.EntryPoint):
 
 @pytest.fixture
 def offer(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.metadata.EntryPoints(
+    entry_points = importlib.metadata.EntryPoints(
         Offered(name, "x:y", "penstock.commands") for name in ("sound", "odd", "bad")
     )
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **choice: found.select(**choice))
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **choice: entry_points.select(**choice))
 
 
 @pytest.mark.usefixtures("offer")

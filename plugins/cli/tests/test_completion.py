@@ -30,7 +30,7 @@ def rate_estimators():
 def completed(*arguments: str) -> set[str]:
     """What the shell offers for the last argument."""
     complete = ShellComplete(penstock, {}, "penstock", "_PENSTOCK_COMPLETE")
-    return {each.value for each in complete.get_completions(list(arguments[:-1]), arguments[-1])}
+    return {item.value for item in complete.get_completions(list(arguments[:-1]), arguments[-1])}
 
 
 @pytest.mark.parametrize(

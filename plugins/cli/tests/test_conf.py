@@ -70,23 +70,23 @@ def check(cli: Cli, tmp_path: Path) -> Callable[[str], Result]:
 
 
 def test_list_has_every_key_of_the_core_and_of_plugins(cli: Cli) -> None:
-    found = {each["name"]: each for each in json.loads(cli("conf", "list", "--json").stdout)}
-    assert {each.name for each in KEYS.values()} < found.keys()
-    assert found["spark.penstock.receiver.well.depth"] == {
+    listed = {key["name"]: key for key in json.loads(cli("conf", "list", "--json").stdout)}
+    assert {key.name for key in KEYS.values()} < listed.keys()
+    assert listed["spark.penstock.receiver.well.depth"] == {
         "name": "spark.penstock.receiver.well.depth",
         "type": "integer",
         "default": None,
         "group": "receiver well",
         "meaning": "how deep",
     }
-    assert {"spark.streaming.backpressure.same.level", "spark.penstock.acme.every"} < found.keys()
+    assert {"spark.streaming.backpressure.same.level", "spark.penstock.acme.every"} < listed.keys()
 
 
 def test_list_is_filtered_by_text_and_group(cli: Cli) -> None:
-    assert [each["name"] for each in json.loads(cli("conf", "list", "how DEEP", "--json").stdout)] == [
+    assert [key["name"] for key in json.loads(cli("conf", "list", "how DEEP", "--json").stdout)] == [
         "spark.penstock.receiver.well.depth"
     ]
-    groups = {each["group"] for each in json.loads(cli("conf", "list", "--group", "rate", "--json").stdout)}
+    groups = {key["group"] for key in json.loads(cli("conf", "list", "--group", "rate", "--json").stdout)}
     assert groups == {"rate"}
     assert "spark.streaming.receiver.maxRate" in cli("conf", "list", "maxrate").stdout
     assert "penstock conf list shows all" in cli("conf", "list", "no such words").stdout
@@ -112,8 +112,8 @@ def test_key_is_explained(cli: Cli, name: str, words: list[str]) -> None:
     result = cli("conf", "explain", name)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == name
-    for each in words:
-        assert each in result.stdout
+    for word in words:
+        assert word in result.stdout
     assert json.loads(cli("conf", "explain", name, "--json").stdout)["name"] == name
 
 
@@ -181,7 +181,7 @@ def test_all_problems_of_a_file_are_found_at_once(check: Callable[..., Result]) 
         "spark.penstock.maxFailedBatch 1\nspark.penstock.receiver.well.dept 1\n",
         "--json",
     )
-    assert [(each["line"], each["is_error"]) for each in json.loads(result.stdout)] == [
+    assert [(problem["line"], problem["is_error"]) for problem in json.loads(result.stdout)] == [
         (2, True),
         (3, True),
         (4, False),
@@ -203,8 +203,8 @@ def test_sound_file_passes(check: Callable[..., Result]) -> None:
 
 
 def test_key_that_is_set_twice_is_found(check: Callable[..., Result]) -> None:
-    (found,) = json.loads(check("spark.x 1\nspark.x 2\n", "--json").stdout)
-    assert found == {
+    (problem,) = json.loads(check("spark.x 1\nspark.x 2\n", "--json").stdout)
+    assert problem == {
         "key": "spark.x",
         "is_error": False,
         "text": "spark.x: also set in line 1; the last line counts",

@@ -46,17 +46,17 @@ def fail() -> None:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSpark]:
     def fake(while_starting: Callable[[], object] = lambda: None) -> FakeSpark:
-        made = FakeSpark(while_starting)
-        monkeypatch.setattr(module, "SparkContext", made)
-        return made
+        fake = FakeSpark(while_starting)
+        monkeypatch.setattr(module, "SparkContext", fake)
+        return fake
 
     return fake
 
 
 def test_jvm_output_is_hidden(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
-    made = spark()
+    fake = spark()
     started: object = quiet_spark({"spark.x": "1"})
-    assert started is made
+    assert started is fake
     os.write(2, b"our own\n")
     assert capfd.readouterr().err == "our own\n"
 
@@ -79,17 +79,17 @@ def test_last_jvm_output_is_shown_when_spark_does_not_start(
 
 
 def test_ctrl_c_is_delayed_until_spark_has_started(spark: Callable[..., FakeSpark]) -> None:
-    made = spark(press_ctrl_c)
+    fake = spark(press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         quiet_spark({})
-    assert made.stopped
+    assert fake.stopped
 
 
 def test_second_ctrl_c_is_not_delayed(spark: Callable[..., FakeSpark]) -> None:
-    made = spark(press_ctrl_c_twice)
+    fake = spark(press_ctrl_c_twice)
     with pytest.raises(KeyboardInterrupt):
         quiet_spark({})
-    assert not made.stopped
+    assert not fake.stopped
 
 
 def test_ctrl_c_after_the_start_is_a_keyboard_interrupt(spark: Callable[..., FakeSpark]) -> None:

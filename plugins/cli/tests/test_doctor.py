@@ -207,7 +207,7 @@ def test_findings_are_json_for_scripts(cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert result.exit_code == 1
     first, *others = json.loads(result.stdout)
     assert (first["check"], first["level"], first["remedy"]) == ("python", "fail", "install Python 3.11 or newer")
-    assert {each["level"] for each in others} == {"ok"}
+    assert {finding["level"] for finding in others} == {"ok"}
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_java_17_or_newer_is_found(
     make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java("jdk", banner)))
-    found = find_java().found
-    assert found is not None
-    assert found.version == major
+    java = find_java().found
+    assert java is not None
+    assert java.version == major
 
 
 @pytest.mark.parametrize(("banner", "major"), [("1.8.0_392", 8), ("9", 9), ("11.0.2", 11), ("16-ea", 16)])
@@ -188,9 +188,9 @@ def test_shim_is_readable_by_its_user_only(
         ensure_java()
     finally:
         os.umask(before)
-    made = tmp_path / "cache" / "penstock"
-    assert len(list(made.rglob("java"))) == 1
-    for path in [made, *made.rglob("*")]:
+    cache = tmp_path / "cache" / "penstock"
+    assert len(list(cache.rglob("java"))) == 1
+    for path in [cache, *cache.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 

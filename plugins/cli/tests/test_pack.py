@@ -33,12 +33,17 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
     def distribution(name: str) -> importlib.metadata.Distribution:
         context = importlib.metadata.DistributionFinder.Context(name=name, path=[str(installed)])
-        for found in importlib.metadata.MetadataPathFinder.find_distributions(context):
-            return found
+        for distribution in importlib.metadata.MetadataPathFinder.find_distributions(context):
+            return distribution
         raise importlib.metadata.PackageNotFoundError(name)
 
     def entry_points(group: str) -> list[importlib.metadata.EntryPoint]:
-        return [each for one in importlib.metadata.distributions() for each in one.entry_points if each.group == group]
+        return [
+            entry_point
+            for one in importlib.metadata.distributions()
+            for entry_point in one.entry_points
+            if entry_point.group == group
+        ]
 
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
@@ -50,7 +55,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         information = f"{name.replace('-', '_')}-{version}.dist-info"
         (installed / information).mkdir()
         files = {f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"}
-        files[f"{information}/METADATA"] += "".join(f"Requires-Dist: {each}\n" for each in requires)
+        files[f"{information}/METADATA"] += "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
         files[f"{information}/entry_points.txt"] = f"[penstock]\n{plugin} = {module}\n" if plugin else ""
         if folder is None:
             (installed / module).mkdir()
@@ -58,7 +63,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         else:
             files[f"_{module}.pth"] = str(folder)
             files[f"{information}/direct_url.json"] = "{}"
-        files[f"{information}/RECORD"] = "".join(f"{each},,\n" for each in [*files, f"{information}/RECORD"])
+        files[f"{information}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{information}/RECORD"])
         files[f"{information}/RECORD"] += f"../bin/{name},,\n"
         for path, text in files.items():
             (installed / path).write_text(text)
@@ -188,18 +193,18 @@ def test_other_archives_are_not_taken_for_packed_ones(tmp_path: Path) -> None:
 def test_entry_points_are_found_in_an_unpacked_archive(cli: Cli, tmp_path: Path) -> None:
     archive = tmp_path / "p.tar.gz"
     # What takes long to compress, and plays no part in finding a plugin.
-    large = [each for name in ("pyarrow", "pandas", "numpy") for each in ("--exclude", name)]
+    large = [argument for name in ("pyarrow", "pandas", "numpy") for argument in ("--exclude", name)]
     result = cli("pack", "--output", str(archive), *large, "socket")
     assert result.exit_code == 0, result.output
     with tarfile.open(archive) as opened:
         opened.extractall(tmp_path / "unpacked", filter="data")
     finds = "import importlib.metadata as m, pluggy; print(*m.entry_points(group='penstock'), pluggy.__file__)"
-    found = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-S", "-c", finds],
         env={"PYTHONPATH": str(tmp_path / "unpacked")},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "EntryPoint(name='socket', value='penstock_socket', group='penstock')" in found
-    assert str(tmp_path / "unpacked" / "pluggy") in found
+    assert "EntryPoint(name='socket', value='penstock_socket', group='penstock')" in output
+    assert str(tmp_path / "unpacked" / "pluggy") in output

@@ -60,16 +60,16 @@ def test_run_is_shown_as_charts_and_measures(cli: Cli, install: Install) -> None
 
 def test_run_is_json_for_scripts(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
-    found = json.loads(cli("rate", "simulate", "--estimator", "same", "--conf", LEVEL, "--json").stdout)
-    assert (found["estimator"], found["workload"], found["stable"]) == ("same", "steady", True)
-    assert len(found["batches"]) == 200
-    assert found["batches"][-1]["rates"] == [8000.0]
+    report = json.loads(cli("rate", "simulate", "--estimator", "same", "--conf", LEVEL, "--json").stdout)
+    assert (report["estimator"], report["workload"], report["stable"]) == ("same", "steady", True)
+    assert len(report["batches"]) == 200
+    assert report["batches"][-1]["rates"] == [8000.0]
 
 
 def test_comparison_is_json_for_scripts(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", "--all", "--json")
-    assert [(each["workload"], each["estimator"]) for each in json.loads(result.stdout)] == [
+    assert [(report["workload"], report["estimator"]) for report in json.loads(result.stdout)] == [
         (workload, "wrong") for workload in WORKLOADS
     ]
     assert "left out: rate estimator 'same' needs the option 'level'" in result.stderr

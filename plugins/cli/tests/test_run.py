@@ -121,8 +121,8 @@ def test_options_of_spark_submit_are_passed_on(cli: Cli, program: Program, tmp_p
     result = cli("run", *[part for pair in options.items() for part in pair], program(""))
     assert result.exit_code == 0, result.output
     args = submit_args()[:-1]
-    given = args[args.index("--master") :]
-    assert dict(zip(given[::2], given[1::2], strict=True)) == options
+    passed = args[args.index("--master") :]
+    assert dict(zip(passed[::2], passed[1::2], strict=True)) == options
 
 
 def test_what_a_properties_file_sets_is_no_default(cli: Cli, program: Program, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_cluster_mode_becomes_spark_submit(cli: Cli, program: Program, monkeypat
     assert Path(command).name == "spark-submit"
     assert options[:2] == ["--deploy-mode", "cluster"]
     assert options[-7:] == ["--master", "yarn", "--conf", "spark.x=1", app, "--name", "mine"]
-    assert not [each for each in options if each.startswith("spark.master=")]
+    assert not [option for option in options if option.startswith("spark.master=")]
 
 
 def test_program_in_an_image_can_be_named_in_cluster_mode_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,11 +248,11 @@ sys.exit(3)
 @pytest.mark.spark
 def test_the_programs_configuration_overrides_options(program: Program) -> None:
     command = ["run", "--master", "local[2]", "--conf", "spark.x=the option's", program(SEES)]
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "penstock_cli", *command], capture_output=True, text=True, check=False
     )
-    assert found.stdout.splitlines() == [
+    assert completed.stdout.splitlines() == [
         "['local[2]', 'true', \"the option's\"]",
         "['local[7]', 'false', \"the program's\"]",
     ]
-    assert found.returncode == 3
+    assert completed.returncode == 3

@@ -36,7 +36,7 @@ def test_run_has_every_event_and_each_batch_goes_through_its_states(seed: int) -
             operations[event.outputOperationInfo.batchTime].append(event.outputOperationInfo)
     assert len(states) == len(operations) == 12
     for batch_time, (submitted, started, completed) in states.items():
-        assert [type(each) for each in (submitted, started, completed)] == [
+        assert [type(event) for event in (submitted, started, completed)] == [
             BatchSubmitted,
             BatchStarted,
             BatchCompleted,
@@ -46,7 +46,7 @@ def test_run_has_every_event_and_each_batch_goes_through_its_states(seed: int) -
         assert batch_time <= info.submissionTime < info.processingStartTime
         assert started.batchInfo.processingStartTime == info.processingStartTime
         assert list(info.outputOperationInfos.values()) == operations[batch_time][1::2]
-        assert max(each.endTime or 0 for each in operations[batch_time]) == info.processingEndTime
+        assert max(operation.endTime or 0 for operation in operations[batch_time]) == info.processingEndTime
 
 
 def test_batches_run_one_after_the_other_and_some_wait() -> None:

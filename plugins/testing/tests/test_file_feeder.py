@@ -11,7 +11,7 @@ from penstock_testing.check import NotApplicable
 
 
 def _contents(feeder: FileFeeder) -> list[str]:
-    return [each.read_text() for each in sorted(Path(feeder.options()["path"]).iterdir())]
+    return [file.read_text() for file in sorted(Path(feeder.options()["path"]).iterdir())]
 
 
 def test_growing_file_has_all_records() -> None:

@@ -28,8 +28,8 @@ _PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 
 
 def test_every_check_has_a_mutant() -> None:  # KK-01
-    mutated = {each.check for live in (False, True) for each in all_mutants(live=live)}
-    assert [each.id for each in all_checks().values() if each.id not in mutated] == []
+    mutated = {mutant.check for live in (False, True) for mutant in all_mutants(live=live)}
+    assert [check.id for check in all_checks().values() if check.id not in mutated] == []
 
 
 # KK-02, the references pass every check, is tests/mutants/test_mutants.py, and so is KK-05, their budget.
@@ -44,7 +44,7 @@ def test_number_of_checks_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:  #
 
 def test_report_without_a_pinned_check_fails() -> None:  # KK-03
     checks = checks_for("receiver")
-    results = tuple(testing.Result.of(each, "passed") for each in checks)
+    results = tuple(testing.Result.of(check, "passed") for check in checks)
     assert Report("receiver", "whole", 0, len(checks), results).grade == "hardened"
     shrunk = Report("receiver", "shrunk", 0, len(checks), results[1:])
     assert not shrunk.ok
@@ -89,7 +89,7 @@ class _HoldsLock(MemoryReceiver):
 def test_receiver_that_cannot_be_pickled_fails_one_check() -> None:
     only = ["PK-12", "PK-13", "RC-02", "RC-10"]
     report = run_checks("receiver", _HoldsLock, MemoryFeeder, only, capabilities=MEMORY_RECEIVER)
-    assert [each.outcome for each in report.results] == ["failed", *["not applicable"] * 3]
+    assert [result.outcome for result in report.results] == ["failed", *["not applicable"] * 3]
     assert report["RC-10"].seen == "the receiver cannot be pickled: see PK-12"
 
 
@@ -106,7 +106,7 @@ def test_failure_says_why_the_receiver_has_ended(monkeypatch: pytest.MonkeyPatch
     assert "the receiver has ended: no such topic" in report["PK-13"].seen
 
 
-@pytest.mark.parametrize("check", [pytest.param(each, id=each.id) for each in all_checks().values()])
+@pytest.mark.parametrize("check", [pytest.param(check, id=check.id) for check in all_checks().values()])
 def test_check_is_documented(check: Check) -> None:  # KK-04
     assert check.rule.endswith(".")
     assert [text for text in written_by_hand()[check.id] if not text.endswith(".")] == []
@@ -128,7 +128,7 @@ def test_nothing_in_the_kit_sleeps() -> None:  # KK-06
 
 
 def _without_times(report: Report) -> list[tuple[str, ...]]:
-    return [(each.id, each.outcome, each.seen, each.smallest) for each in report.results]
+    return [(result.id, result.outcome, result.seen, result.smallest) for result in report.results]
 
 
 def test_same_seed_gives_the_same_report() -> None:  # KK-07

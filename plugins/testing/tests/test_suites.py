@@ -236,9 +236,9 @@ def test_run_of_checks_keeps_the_time_limit_of_the_calling_test() -> None:
 def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool = False) -> Report:
     results = tuple(
         Result.of(
-            each, "not applicable" if each.id in not_applicable else "excused" if each.id == excused else "passed"
+            check, "not applicable" if check.id in not_applicable else "excused" if check.id == excused else "passed"
         )
-        for each in checks_for(kind)
+        for check in checks_for(kind)
     )
     return Report(kind, "it", 0, None if selected else len(results), results)
 

@@ -51,7 +51,9 @@ def _testable() -> list[str]:
 @click.option(
     "--kind", metavar="KIND", help="receiver, rate-estimator, listener, block-store; plugin: packaging alone."
 )
-@click.option("--suite", "suite_name", metavar="MODULE:CLASS", help="The suite that makes the plugin and feeds it.")
+@click.option(
+    "--suite", "suite_name", metavar="MODULE:CLASS", help="The suite that creates the plugin and its test source."
+)
 @click.option(
     "--option",
     "options",
@@ -106,7 +108,7 @@ def check(
 
 
 def _suites(name: str) -> tuple[list[_Suite], list[str]]:
-    """The suites for what has this name, and what is offered and has no suite.
+    """The suites for the plugin or component of this name, and the components without a suite.
 
     Raises:
         UnknownNameError: no plugin has this name or offers anything under it.
@@ -117,7 +119,7 @@ def _suites(name: str) -> tuple[list[_Suite], list[str]]:
     facts = [probe(plugin, _PROBE_LIMIT_S * scale()) for plugin in installed()]
     plugin = next((fact for fact in facts if fact.name == name), None)
     if plugin is not None and plugin.step:
-        # Neither its suite nor anything that it offers can be made.
+        # Neither its suite nor any of its components can be created.
         return [_default("plugin", name)], []
     offers = [offer for fact in facts for offer in fact.offers if fact is plugin or offer[1] == name]
     targets = [*((_KINDS.get(kind, ""), offered) for kind, offered in offers), *_hooked(plugin)]
@@ -133,13 +135,13 @@ def _suites(name: str) -> tuple[list[_Suite], list[str]]:
         _default(kind, own) for kind, own in dict.fromkeys(targets) if kind in SUITES and (kind, own) not in covered
     ]
     if not suites and not (plugin or offers or _is_misplaced(name)):
-        known = {fact.name for fact in facts} | {offered for fact in facts for _, offered in fact.offers}
-        raise UnknownNameError("plugin, receiver or rate estimator", name, known)
+        registered_names = {fact.name for fact in facts} | {offered for fact in facts for _, offered in fact.offers}
+        raise UnknownNameError("plugin, receiver or rate estimator", name, registered_names)
     return suites or [_default("plugin", name)], beside
 
 
 def _hooked(plugin: Facts | None) -> Iterable[tuple[str, str]]:
-    """Kind and name of what a plugin offers by other hooks than specs."""
+    """Kind and name of the components that a plugin offers by hooks without specs."""
     if plugin is not None and {"listeners", *HOOK_OF.values()} & set(plugin.hooks):
         yield "listener", plugin.name
     if plugin is not None and "store" in plugin.hooks:
@@ -147,7 +149,7 @@ def _hooked(plugin: Facts | None) -> Iterable[tuple[str, str]]:
 
 
 def _default(kind: str, name: str) -> _Suite:
-    """A suite that makes the installed plugin as a program does, without a test source."""
+    """A suite that creates the installed plugin as a program does, without a test source."""
     from penstock_testing.suites import SUITES
 
     return type(name, (SUITES[kind],), {"name": name})
@@ -160,10 +162,10 @@ def _is_misplaced(name: str) -> bool:
 
 
 def _loaded(value: str, name: str) -> _Suite:
-    """Load a suite; it tests what has the name, unless it says otherwise.
+    """Load a suite; it tests the component of this name, unless it sets another.
 
     Raises:
-        ConfigurationError: the suite cannot be loaded, or is none.
+        ConfigurationError: the suite cannot be loaded, or is not a suite.
     """
     from penstock_testing.suites import ConformanceSuite
 
@@ -172,7 +174,7 @@ def _loaded(value: str, name: str) -> _Suite:
         sys.path.insert(0, "")
     try:
         suite = importlib.metadata.EntryPoint(name, value, SUITES_GROUP).load()
-    # Third-party code: whatever it raises is reported.
+    # Third-party code: every error is reported.
     except (Exception, SystemExit) as error:
         raise ConfigurationError(f"the suite {value} does not load: {summary_of(error)}") from error
     if not (isinstance(suite, type) and issubclass(suite, ConformanceSuite)):
@@ -223,13 +225,13 @@ def _options_for(suite: _Suite, options: Mapping[str, str], suites: Sequence[_Su
     """
     if not options:
         return {}
-    known = {other: _known_options(other) for other in suites}
+    options_by_suite = {other: _known_options(other) for other in suites}
     for unknown in options:
-        if not any(names is None or unknown in names for names in known.values()):
-            first = next(other for other in suites if known[other] is not None)
+        if not any(names is None or unknown in names for names in options_by_suite.values()):
+            first = next(other for other in suites if options_by_suite[other] is not None)
             owner = f"{first.kind.replace('-', ' ')} {first.name!r}"
-            raise UnknownNameError("option", unknown, known[first] or [], owner)
-    names = known[suite]
+            raise UnknownNameError("option", unknown, options_by_suite[first] or [], owner)
+    names = options_by_suite[suite]
     return {name: value for name, value in options.items() if names is None or name in names}
 
 

@@ -1,4 +1,4 @@
-"""``penstock checkpoint``: shows what a checkpoint directory holds. Imports no Spark and unpickles nothing."""
+"""``penstock checkpoint``: shows the content of a checkpoint directory. Imports no Spark and unpickles nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock_cli.inspection import NOT_READ, Inspection, inspect
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
 _STYLES = {"yes": "green", "skip": "yellow", "refused": "bold red", "nothing": "yellow"}
-# Of many pending batches, the first ones.
+# The number of pending batches to list.
 _SHOWN = 3
 
 
@@ -40,7 +40,7 @@ def checkpoint() -> None:
 @click.option("--verify-blocks", is_flag=True, help="Read each received block and compare its checksum.")
 @as_json_option
 def inspect_command(directory: str, verify_blocks: bool, as_json: bool) -> None:
-    """Show what a checkpoint directory holds.
+    """Show the content of a checkpoint directory.
 
     Can a program recover from it, and if not, why? Shows the checkpoints, the batches that are pending, the streams,
     the write-ahead logs and the received blocks, and every damage found. DIRECTORY is a path or a URI (file:, hdfs:,
@@ -51,65 +51,65 @@ def inspect_command(directory: str, verify_blocks: bool, as_json: bool) -> None:
     Exits with 1 if there is damage, or nothing to recover from.
     """
     try:
-        found = inspect(directory, verifies_blocks=verify_blocks)
+        inspection = inspect(directory, verifies_blocks=verify_blocks)
     except OSError as error:
         raise PenstockError(
             f"the checkpoint directory {directory!r} cannot be read: {error}. Give this user access to it, or name "
             "another directory"
         ) from error
     if as_json:
-        print_json(_as_json(found))
+        print_json(_as_json(inspection))
     else:
-        _print(found, terminal())
-    if found.damage or found.newest is None:
+        _print(inspection, terminal())
+    if inspection.damage or inspection.newest is None:
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: Inspection) -> dict[str, Any]:
-    # Values that listeners have saved may be anything; the configuration may be long.
-    values = attrs.asdict(found, filter=lambda attribute, _: attribute.name not in {"listeners", "conf"})
+def _as_json(inspection: Inspection) -> dict[str, Any]:
+    # Listeners can save values of any type, and the configuration may be long.
+    values = attrs.asdict(inspection, filter=lambda attribute, _: attribute.name not in {"listeners", "conf"})
     newest = values["newest"]
-    if newest is not None and found.newest is not None:
-        newest["format"], newest["listeners"] = Checkpoint.format, sorted(found.newest.listeners)
-        newest["pending"] = {str(time_ms): attempts for time_ms, attempts in found.newest.pending.items()}
+    if newest is not None and inspection.newest is not None:
+        newest["format"], newest["listeners"] = Checkpoint.format, sorted(inspection.newest.listeners)
+        newest["pending"] = {str(time_ms): attempts for time_ms, attempts in inspection.newest.pending.items()}
     return {**values, "not_read": list(NOT_READ)}
 
 
-def _print(found: Inspection, console: Console) -> None:
-    console.print(Text(found.directory, "bold"), soft_wrap=True)
-    for heading, text in _lines(found):
+def _print(inspection: Inspection, console: Console) -> None:
+    console.print(Text(inspection.directory, "bold"), soft_wrap=True)
+    for heading, text in _lines(inspection):
         console.print(f"  {heading:<13}{text}", soft_wrap=True)
-    for each in found.damage:
-        console.print(Text.assemble("  ", ("damage", "yellow"), f"       {each}"), soft_wrap=True)
-    console.print(Text.assemble("  recovery     ", (found.reason, _STYLES[found.verdict])), soft_wrap=True)
-    if found.newest is not None:
-        for each in NOT_READ:
-            console.print(f"  not read     {each}", soft_wrap=True, style="dim")
+    for damage in inspection.damage:
+        console.print(Text.assemble("  ", ("damage", "yellow"), f"       {damage}"), soft_wrap=True)
+    console.print(Text.assemble("  recovery     ", (inspection.reason, _STYLES[inspection.verdict])), soft_wrap=True)
+    if inspection.newest is not None:
+        for omission in NOT_READ:
+            console.print(f"  not read     {omission}", soft_wrap=True, style="dim")
 
 
-def _lines(found: Inspection) -> Iterator[tuple[str, str]]:
-    newest = found.newest
+def _lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
+    newest = inspection.newest
     if newest is not None:
         yield from _of_program(newest)
-    if found.checkpoints:
-        sound = sum(not each.damage for each in found.checkpoints)
-        size = _size(sum(each.num_bytes for each in found.checkpoints))
+    if inspection.checkpoints:
+        sound = sum(not checkpoint.damage for checkpoint in inspection.checkpoints)
+        size = _size(sum(checkpoint.num_bytes for checkpoint in inspection.checkpoints))
         used = f", the newest sound one is number {newest.number}" if newest is not None else ""
-        yield "checkpoints", f"{sound} sound of {len(found.checkpoints)}, {size}{used}"
+        yield "checkpoints", f"{sound} sound of {len(inspection.checkpoints)}, {size}{used}"
     if newest is not None:
         yield from _of_batches(newest)
         yield from _of_streams(newest)
-    for log in found.logs:
+    for log in inspection.logs:
         lost = f", {log.lost} lost" if log.lost else ""
         size = _size(sum(num_bytes for _name, num_bytes in log.segments))
         yield "log", f"{log.name}: {_count(len(log.segments), 'segment')}, {size}, {_count(log.events, 'event')}{lost}"
-    for each in found.blocks:
-        missing = f", {each.missing} missing or damaged" if each.missing else ""
+    for stream in inspection.blocks:
+        missing = f", {stream.missing} missing or damaged" if stream.missing else ""
         yield (
             "blocks",
-            f"stream {each.stream_id}: {_count(each.blocks, 'block')}, {each.records:,} records, "
-            f"{_size(each.num_bytes)}; {each.unallocated:,} records in no batch yet; "
-            f"{_count(each.files, 'file')}{missing}",
+            f"stream {stream.stream_id}: {_count(stream.blocks, 'block')}, {stream.records:,} records, "
+            f"{_size(stream.num_bytes)}; {stream.unallocated:,} records in no batch yet; "
+            f"{_count(stream.files, 'file')}{missing}",
         )
 
 
@@ -128,16 +128,16 @@ def _of_batches(newest: Checkpoint) -> Iterator[tuple[str, str]]:
     last = f"from {iso_time(newest.zero_time_ms)}, the last generated is {iso_time(newest.last_time_ms)}"
     yield "batches", f"{interval} {last}"
     pending = sorted(newest.pending.items())
-    shown = [f"{iso_time(time_ms)} (begun by {_count(runs, 'run')})" for time_ms, runs in pending]
-    more = f", and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    yield "pending", f"{len(shown)}: {', '.join(shown[:_SHOWN])}{more}" if shown else "no batch"
+    batches = [f"{iso_time(time_ms)} (begun by {_count(runs, 'run')})" for time_ms, runs in pending]
+    more = f", and {len(batches) - _SHOWN} more" if len(batches) > _SHOWN else ""
+    yield "pending", f"{len(batches)}: {', '.join(batches[:_SHOWN])}{more}" if batches else "no batch"
 
 
 def _of_streams(newest: Checkpoint) -> Iterator[tuple[str, str]]:
-    for each in newest.inputs:
-        rate = f", {each.rate:,.6g} records/s" if each.rate is not None else ""
-        position = f", position {each.position}" if each.position is not None else ""
-        yield "input", f"stream {each.stream_id}, {each.name} ({each.operation}){rate}{position}"
+    for input_ in newest.inputs:
+        rate = f", {input_.rate:,.6g} records/s" if input_.rate is not None else ""
+        position = f", position {input_.position}" if input_.position is not None else ""
+        yield "input", f"stream {input_.stream_id}, {input_.name} ({input_.operation}){rate}{position}"
     for state in newest.states:
         last = f", the newest of batch {iso_time(max(state.files))}" if state.files else ""
         stored = f", state store {state.store}" if state.store else ""

@@ -1,4 +1,4 @@
-"""``penstock conf``: every configuration key of the core and the plugins, and checks of what is configured.
+"""``penstock conf``: lists every configuration key of the core and the plugins, and checks configurations.
 
 Imports no Spark. Values are printed only where they are refused, and secrets (options with ``repr=False``) never.
 """
@@ -42,11 +42,11 @@ class KnownKey:
     """A key that the core or an installed plugin reads.
 
     Attributes:
-        name: in full.
-        type: what values it takes.
-        default: its text; ``None`` when a value is required.
-        group: heading in the documentation, or what the option belongs to.
-        meaning: what it does.
+        name: the full name.
+        type: the accepted values.
+        default: the default as text; ``None`` when a value is required.
+        group: the heading in the documentation, or the component that owns the option.
+        meaning: description of its effect.
     """
 
     name: str
@@ -58,14 +58,14 @@ class KnownKey:
 
 @frozen
 class Problem:
-    """What is wrong with a configuration.
+    """A problem with a configuration.
 
     Attributes:
         key: the key; empty for an error that names none.
         is_error: whether a program refuses to start; otherwise the key has no effect.
-        text: what is wrong.
+        text: description of the problem.
         remedy: what to do; empty when the text says it.
-        line: of the file, from 1; 0 without a file.
+        line: line number in the file, from 1; 0 without a file.
     """
 
     key: str
@@ -111,17 +111,17 @@ def list_keys(text: str, group: str | None, as_json: bool) -> None:
 
     With TEXT, only the keys whose name or meaning contains it.
     """
-    known = known_keys(load_plugins(isolated=True))
-    groups = list(dict.fromkeys(each.group for each in known))
+    all_keys = known_keys(load_plugins(isolated=True))
+    groups = list(dict.fromkeys(key.group for key in all_keys))
     if group is not None and group not in groups:
         raise UnknownNameError("group", group, groups)
-    found = [
-        each for each in known if group in {None, each.group} and text.lower() in f"{each.name} {each.meaning}".lower()
+    matches = [
+        key for key in all_keys if group in {None, key.group} and text.lower() in f"{key.name} {key.meaning}".lower()
     ]
     if as_json:
-        print_json([attrs.asdict(each) for each in found])
-    elif found:
-        terminal().print(Group(*_listed(found)), soft_wrap=False)
+        print_json([attrs.asdict(key) for key in matches])
+    elif matches:
+        terminal().print(Group(*_listed(matches)), soft_wrap=False)
     else:
         click.echo(f"no key has {text!r} in its name or meaning: penstock conf list shows all")
 
@@ -139,19 +139,19 @@ def explain(name: str, as_json: bool) -> None:
 
     Prints type, default and meaning. Also says of a key of Spark Streaming that has no effect here what to do instead.
     """
-    known = {each.name: each for each in known_keys(load_plugins(isolated=True))}
+    keys = {key.name: key for key in known_keys(load_plugins(isolated=True))}
     if name.startswith(level := f"{KEYS['log_level'].name}."):
-        known[name] = attrs.evolve(known[f"{level}<component>"], name=name)
-    warnings = [] if name in known else keys_without_effect(Settings.parse({name: ""}), {})
-    advice = next((each.advice for each in warnings if each.reason == "ignored by Penstock"), None)
-    if name not in known and advice is None:
-        near = [each for each in known if name.lower() in each.lower()] or get_close_matches(name, known, 3, 0.7)
+        keys[name] = attrs.evolve(keys[f"{level}<component>"], name=name)
+    warnings = [] if name in keys else keys_without_effect(Settings.parse({name: ""}), {})
+    advice = next((warning.advice for warning in warnings if warning.reason == "ignored by Penstock"), None)
+    if name not in keys and advice is None:
+        near = [key for key in keys if name.lower() in key.lower()] or get_close_matches(name, keys, 3, 0.7)
         hint = f" Did you mean {' or '.join(near[:3])}?" if near else ""
         if name.startswith("spark.") and not name.startswith(("spark.penstock.", "spark.streaming.")):
             hint += " Penstock does not read it; Spark's documentation explains Spark's own keys."
         raise ConfigurationError(f"unknown configuration key {name!r}.{hint} penstock conf list shows all keys")
-    if name in known:
-        values = attrs.asdict(known[name])
+    if name in keys:
+        values = attrs.asdict(keys[name])
     else:
         values = attrs.asdict(KnownKey(name, "", "", "ignored", f"Penstock ignores this key of Spark: {advice}"))
     if as_json:
@@ -161,7 +161,7 @@ def explain(name: str, as_json: bool) -> None:
     console.print(Text(name, "bold"), soft_wrap=True)
     described = Table.grid(padding=(0, 2))
     for field in ("type", "default", "group", "meaning"):
-        if (value := values[field]) != "" or (field == "default" and name in known):
+        if (value := values[field]) != "" or (field == "default" and name in keys):
             text = "required" if value is None else value.replace("`", "") or "(empty)"
             described.add_row(f"  {field}", text)
     console.print(described)
@@ -176,10 +176,15 @@ def explain(name: str, as_json: bool) -> None:
 )
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--conf", "given", multiple=True, metavar="KEY=VALUE", callback=conf_pairs, help="A further key; repeatable."
+    "--conf",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=conf_pairs,
+    help="An additional key; repeatable.",
 )
 @as_json_option
-def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
+def check(file: Path | None, overrides: dict[str, str], as_json: bool) -> None:
     """Check configuration before a program starts.
 
     Finds unknown keys, keys that Penstock ignores and invalid values among the properties in FILE, by default in the
@@ -188,37 +193,38 @@ def check(file: Path | None, given: dict[str, str], as_json: bool) -> None:
     Exits with 1 if something is wrong.
     """
     properties = [] if file is None else read_properties(file)
-    pairs = conf_here() if file is None else {each.key: each.value for each in properties}
-    lines = {each.key: each.line for each in properties if each.key not in given}
-    found = [
-        attrs.evolve(each, line=lines.get(each.key, 0)) for each in problems(pairs | given, load_plugins(isolated=True))
+    pairs = conf_here() if file is None else {item.key: item.value for item in properties}
+    lines = {item.key: item.line for item in properties if item.key not in overrides}
+    findings = [
+        attrs.evolve(problem, line=lines.get(problem.key, 0))
+        for problem in problems(pairs | overrides, load_plugins(isolated=True))
     ]
-    found = sorted([*_odd(properties), *found], key=lambda each: each.line)
+    findings = sorted([*_odd(properties), *findings], key=lambda problem: problem.line)
     if as_json:
-        print_json([attrs.asdict(each) for each in found])
+        print_json([attrs.asdict(problem) for problem in findings])
     else:
-        _print(found, "" if file is None else str(file), pairs | given)
-    if found:
+        _print(findings, "" if file is None else str(file), pairs | overrides)
+    if findings:
         raise click.exceptions.Exit(1)
 
 
 def known_keys(plugins: Plugins) -> list[KnownKey]:
     """The keys of the core in the order of the documentation, then those of the plugins."""
-    found = []
-    for each in KEYS.values():
-        default = f"the value of {KEYS[each.falls_back_to].name}" if each.falls_back_to else each.default
-        found.append(KnownKey(each.name, each.type.replace("`", ""), default, each.group, each.help))
+    keys = []
+    for key in KEYS.values():
+        default = f"the value of {KEYS[key.falls_back_to].name}" if key.falls_back_to else key.default
+        keys.append(KnownKey(key.name, key.type.replace("`", ""), default, key.group, key.help))
     level, meaning = KEYS["log_level"].name, "Lowest level that a component logs, such as `receiver_supervisor`."
-    found.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
+    keys.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
         for option in fields_of(options):
             written = None if option.default is None else _as_configured(option.default)
-            found.append(KnownKey(f"{prefix}{option.name}", option.type, written, owner, option.help))
-    return found
+            keys.append(KnownKey(f"{prefix}{option.name}", option.type, written, owner, option.help))
+    return keys
 
 
 def _as_configured(default: str) -> str:
-    """The default of an option, which is Python's ``repr``, as configuration has it; empty for ``None``."""
+    """Convert the ``repr`` of a default to configuration syntax; empty for ``None``."""
     try:
         value = ast.literal_eval(default)
     except (SyntaxError, ValueError):
@@ -229,123 +235,123 @@ def _as_configured(default: str) -> str:
 
 
 def _names() -> list[str]:
-    return [each.name for each in known_keys(load_plugins())]
+    return [key.name for key in known_keys(load_plugins())]
 
 
 def _groups() -> list[str]:
-    return [each.group for each in known_keys(load_plugins())]
+    return [key.group for key in known_keys(load_plugins())]
 
 
 def problems(pairs: Mapping[str, str], plugins: Plugins) -> list[Problem]:
-    """What is wrong with a configuration: values that are refused, and keys that have no effect."""
-    found, valid = list[Problem](), dict(pairs)
+    """Find the problems of a configuration: invalid values, and keys that have no effect."""
+    findings, valid = list[Problem](), dict(pairs)
     while True:
         try:
             settings = Settings.parse(valid)
             break
         except ConfigurationError as error:
-            # Parsing ends at the first invalid value: without that key, it finds the next one.
+            # Parsing ends at the first invalid value. Without that key, it finds the next one.
             name = _named(valid, error)
-            found.append(Problem(name, True, str(error)))
+            findings.append(Problem(name, True, str(error)))
             if valid.pop(name, None) is None:
-                return found
-    # Which components there are is known where they run.
-    known = plugins.known_options() | {f"{KEYS['log_level'].name}.": None}
-    for unused in keys_without_effect(settings, known):
-        found.append(Problem(unused.key, False, f"{unused.key}: {unused.reason}", unused.advice))
+                return findings
+    # The components are known only where they run.
+    known_options = plugins.known_options() | {f"{KEYS['log_level'].name}.": None}
+    for unused in keys_without_effect(settings, known_options):
+        findings.append(Problem(unused.key, False, f"{unused.key}: {unused.reason}", unused.advice))
     estimator = settings.rate_estimator if settings.backpressure_enabled else None
     if estimator is not None:
         try:
             plugins.spec("rate_estimators", estimator, KEYS["rate_estimator"].name)
         except UnknownNameError as error:
-            found.append(Problem(KEYS["rate_estimator"].name, True, str(error)))
+            findings.append(Problem(KEYS["rate_estimator"].name, True, str(error)))
     for prefix, (owner, options) in _options(plugins).items():
-        given = settings.with_prefix(prefix)
-        found += _refused_options(prefix, owner, options, given, is_used=owner == f"rate estimator {estimator}")
-    return found
+        values = settings.with_prefix(prefix)
+        findings += _refused_options(prefix, owner, options, values, is_used=owner == f"rate estimator {estimator}")
+    return findings
 
 
 def _refused_options(
-    prefix: str, owner: str, options: type, given: Mapping[str, str], *, is_used: bool
+    prefix: str, owner: str, options: type, values: Mapping[str, str], *, is_used: bool
 ) -> Iterator[Problem]:
-    """The options of a plugin with invalid values; ``is_used`` when those that are required must be configured."""
-    described = {each.name: each for each in fields_of(options)}
-    known = {name: text for name, text in given.items() if name in described}
-    missing = [name for name, each in described.items() if each.default is None and name not in known]
+    """Check the options of a plugin; ``is_used``: also report required options that are not configured."""
+    described = {field.name: field for field in fields_of(options)}
+    declared = {name: text for name, text in values.items() if name in described}
+    missing = [name for name, field in described.items() if field.default is None and name not in declared]
     if not missing or is_used:
         try:
-            keys = {name: f"{prefix}{name}" for name in known}
-            structure_options(owner, options, known, keys, f"set {prefix}{{option}}")
+            keys = {name: f"{prefix}{name}" for name in declared}
+            structure_options(owner, options, declared, keys, f"set {prefix}{{option}}")
         except ConfigurationError as error:
             yield Problem(_named(keys.values(), error), True, str(error))
         return
-    # The program gives the missing ones, such as the host of a socket. Until then only types can be checked.
+    # The program sets the missing options, such as the host of a socket. Until then only types can be checked.
     types = get_type_hints(options, include_extras=True)
     fields = {
         field.name: attrs.field(type=types[field.name], alias=field.alias, repr=field.repr)
         for field in attrs.fields(options)
-        if (field.alias or field.name) in known
+        if (field.alias or field.name) in declared
     }
     try:
-        keys = {name: f"{prefix}{name}" for name in known}
-        structure_options(owner, attrs.make_class("GivenOptions", fields), known, keys)
+        keys = {name: f"{prefix}{name}" for name in declared}
+        structure_options(owner, attrs.make_class("GivenOptions", fields), declared, keys)
     except ConfigurationError as error:
         yield Problem(_named(keys.values(), error), True, str(error))
 
 
 def _named(names: Iterable[str], error: Exception) -> str:
-    """The key that an error names, the longest if it begins like others; empty for none."""
+    """The key that an error names, the longest if several match; empty if it names none."""
     return max((name for name in names if name in str(error)), key=len, default="")
 
 
 def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
-    """Prefix of keys → what the options belong to, and their class."""
-    found = {
+    """Prefix of keys → the owner of the options, and their class."""
+    options_by_prefix = {
         spec.prefix: (f"{spec.kind} {name}", spec.options)
         for hook in KINDS
         for name, spec in plugins.specs(hook).items()
         if spec.options is not None
     }
-    for each in plugins.loaded:
-        found |= {prefix: (f"plugin {each.name}", options) for prefix, options in each.options.items()}
-    return found
+    for plugin in plugins.loaded:
+        options_by_prefix |= {prefix: (f"plugin {plugin.name}", options) for prefix, options in plugin.options.items()}
+    return options_by_prefix
 
 
 def _odd(properties: Iterable[Property]) -> Iterator[Problem]:
     """Keys that Spark drops, and keys that are set twice."""
     lines: dict[str, int] = {}
-    for each in properties:
-        if not each.key.startswith("spark."):
+    for item in properties:
+        if not item.key.startswith("spark."):
             yield Problem(
-                each.key, False, f"{each.key}: Spark drops keys that do not begin with spark.", line=each.line
+                item.key, False, f"{item.key}: Spark drops keys that do not begin with spark.", line=item.line
             )
-        if each.key in lines:
-            text = f"{each.key}: also set in line {lines[each.key]}; the last line counts"
-            yield Problem(each.key, False, text, line=each.line)
-        lines[each.key] = each.line
+        if item.key in lines:
+            text = f"{item.key}: also set in line {lines[item.key]}; the last line counts"
+            yield Problem(item.key, False, text, line=item.line)
+        lines[item.key] = item.line
 
 
-def _print(found: list[Problem], file: str, pairs: Mapping[str, str]) -> None:
+def _print(findings: list[Problem], file: str, pairs: Mapping[str, str]) -> None:
     console = terminal()
-    for each in found:
-        where = f"{file}:{each.line}: " if file and each.line else ""
-        level = ("fail  ", "bold red") if each.is_error else ("warn  ", "yellow")
-        console.print(Text.assemble(level, where, each.text), soft_wrap=True)
-        if each.remedy:
-            console.print(Text(f"      → {each.remedy}"), soft_wrap=True)
+    for problem in findings:
+        where = f"{file}:{problem.line}: " if file and problem.line else ""
+        level = ("fail  ", "bold red") if problem.is_error else ("warn  ", "yellow")
+        console.print(Text.assemble(level, where, problem.text), soft_wrap=True)
+        if problem.remedy:
+            console.print(Text(f"      → {problem.remedy}"), soft_wrap=True)
     ours = sum(name.startswith(("spark.penstock.", "spark.streaming.")) for name in pairs)
-    result = f"{len(found)} problem{'s' * (len(found) != 1)}" if found else "ok"
+    result = f"{len(findings)} problem{'s' * (len(findings) != 1)}" if findings else "ok"
     checked = f"{result}: {ours} keys of Penstock checked, {len(pairs) - ours} of Spark not"
     console.print(checked if pairs else "ok: no configuration is set here", soft_wrap=True)
 
 
-def _listed(found: Iterable[KnownKey]) -> Iterator[RenderableType]:
-    """Each key on a line of its own, to be copied, with its meaning below; a heading for each group."""
+def _listed(keys: Iterable[KnownKey]) -> Iterator[RenderableType]:
+    """Print each key on its own line, ready to copy, with its meaning below and a heading for each group."""
     group = ""
-    for each in found:
-        if each.group != group:
-            yield Text("\n" * bool(group) + each.group, "bold")
-            group = each.group
-        default = ("required", "yellow") if each.default is None else (each.default or "(empty)", "")
-        yield Text.assemble("  ", (each.name, "cyan"), "  ", default, (f"  {each.type}", "dim"), no_wrap=True)
-        yield Padding(each.meaning.replace("`", ""), (0, 0, 0, 6), expand=False)
+    for key in keys:
+        if key.group != group:
+            yield Text("\n" * bool(group) + key.group, "bold")
+            group = key.group
+        default = ("required", "yellow") if key.default is None else (key.default or "(empty)", "")
+        yield Text.assemble("  ", (key.name, "cyan"), "  ", default, (f"  {key.type}", "dim"), no_wrap=True)
+        yield Padding(key.meaning.replace("`", ""), (0, 0, 0, 6), expand=False)

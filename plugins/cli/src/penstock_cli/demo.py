@@ -58,7 +58,7 @@ _DASHBOARD = "spark.penstock.ui."
 )
 @click.option(
     "--option",
-    "given",
+    "extra",
     multiple=True,
     metavar="NAME=VALUE",
     callback=option_pairs,
@@ -72,7 +72,7 @@ def demo(
     rate: float,
     seed: int | None,
     receiver: str,
-    given: dict[str, str],
+    extra: dict[str, str],
 ) -> None:
     """Run a stream here and watch its batches.
 
@@ -81,7 +81,7 @@ def demo(
     another receiver runs, and the words of its records are counted.
     """
     verbose: bool = context.obj
-    options: dict[str, Any] = dict(given)
+    options: dict[str, Any] = dict(extra)
     if receiver == _RECEIVER:
         options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed}) | options
     for name in ("rate", "seed"):
@@ -162,17 +162,17 @@ def _batches(
 
 
 def _completed(program: WordCount, count: int, first_by: float) -> Iterator[ViewedBatch]:
-    given = 0
-    while given < count:
+    num_batches = 0
+    while num_batches < count:
         batch = program.next_batch(timeout_s=0.2)
         if batch is None:
             program.ssc.awaitTerminationOrTimeout(0)  # raises an error from before the first batch
-        elif given or batch.info.numRecords or batch.failure:
-            given += 1
+        elif num_batches or batch.info.numRecords or batch.failure:
+            num_batches += 1
             yield batch
             if batch.failure:
                 raise PenstockError(f"batch failed: {batch.failure}")
-        if not given and time.monotonic() > first_by:
+        if not num_batches and time.monotonic() > first_by:
             none = f"the receiver stored none in {_PATIENCE_S:g} s. Unless the machine was busy, see penstock -v demo"
             reason = program.receiver_error or none
             raise PenstockError(f"no record arrived: {reason}")

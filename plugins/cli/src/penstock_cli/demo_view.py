@@ -1,4 +1,4 @@
-"""What ``penstock demo`` shows: a table with a row per batch, or a line per batch, and a summary.
+"""The output of ``penstock demo``: a table with a row per batch, or a line per batch, and a summary.
 
 The content follows from the completed batches alone. On the main thread; rich turns the spinner on its own thread.
 """
@@ -29,10 +29,10 @@ _OTHER_LINES = 8
 
 @frozen
 class ViewedBatch:
-    """A completed batch with what the demo shows beside it.
+    """A completed batch with the other values that the demo shows.
 
     Attributes:
-        info: from the event.
+        info: the batch, from the event.
         interval_ms: the batch interval.
         rate_limit: the receiver's rate limit at completion, records/s; ``None`` for no limit.
         top_words: the most frequent words with their counts, descending; ``None`` shows no words.
@@ -123,8 +123,8 @@ def summary(batches: Sequence[ViewedBatch]) -> str:
 
 
 def _spread(delays: Sequence[int | None]) -> str:
-    known = [delay for delay in delays if delay is not None]
-    return f"{median_low(known):,}/{max(known):,} ms" if known else "-"
+    measured = [delay for delay in delays if delay is not None]
+    return f"{median_low(measured):,}/{max(measured):,} ms" if measured else "-"
 
 
 def _count(number: int, one: str, several: str) -> str:
@@ -174,7 +174,7 @@ _DROPPED = ("records/s", "scheduling", "rate limit")
 
 
 class Screen:
-    """Base class of what shows batches while they run; this one shows nothing."""
+    """Base class of the batch displays; this one shows nothing."""
 
     def __enter__(self) -> Self:
         """Start to show."""

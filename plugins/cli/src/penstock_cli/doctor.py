@@ -106,9 +106,9 @@ def check_python() -> Iterator[Finding]:
 def check_distributions() -> Iterator[Finding]:
     """The distributions that require one version of the core, as Penstock's own do."""
     different = {
-        f"{each.name} {each.version}": needed
-        for each in importlib.metadata.distributions()
-        for needed in _needed_cores(each)
+        f"{distribution.name} {distribution.version}": needed
+        for distribution in importlib.metadata.distributions()
+        for needed in _needed_cores(distribution)
         if needed != __version__
     }
     if different:
@@ -127,7 +127,7 @@ def _needed_cores(distribution: importlib.metadata.Distribution) -> Iterator[str
         for requirement in map(Requirement, distribution.requires or ()):
             applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
             if applies and canonicalize_name(requirement.name) == _CORE:
-                yield from (each.version for each in requirement.specifier if each.operator == "==")
+                yield from (specifier.version for specifier in requirement.specifier if specifier.operator == "==")
 
 
 def check_pyspark() -> Iterator[Finding]:
@@ -283,8 +283,8 @@ def check_configuration() -> Iterator[Finding]:
     """The configuration that programs get here: spark-defaults.conf and PYSPARK_SUBMIT_ARGS."""
     pairs = conf_here()
     findings = problems(pairs, load_plugins(isolated=True))
-    for each in findings:
-        yield Finding("fail" if each.is_error else "warn", f"configuration: {each.text}", each.remedy)
+    for problem in findings:
+        yield Finding("fail" if problem.is_error else "warn", f"configuration: {problem.text}", problem.remedy)
     if pairs and not findings:
         yield Finding("ok", f"configuration: {len(pairs)} keys set for all programs here")
 

@@ -1,4 +1,4 @@
-"""``inspect``: what a checkpoint directory holds and whether a program can recover from it, without Spark.
+"""``inspect``: reports the content of a checkpoint directory and whether a program can recover from it, without Spark.
 
 Reads checkpoints and write-ahead logs, which are JSON with checksums, and the names of all other files. It never
 unpickles anything, so it runs no code of a program, and it changes nothing. Runs on the calling thread.
@@ -25,7 +25,7 @@ from penstock_cli.saved_logs import SavedLog, saved_logs
 _ON_DAMAGE = "spark.penstock.checkpoint.onDamage"
 _ON_LOST_BLOCKS = "spark.penstock.blocks.onLost"
 
-#: What a program that starts on the directory would do. ``skip``: it refuses, unless damage is to be skipped.
+#: How a program would start on the directory. ``skip``: only if the configuration lets it skip damage.
 Verdict = Literal["nothing", "refused", "skip", "yes"]
 
 NOT_READ = (
@@ -39,8 +39,8 @@ class CheckpointFile:
     """One file of a checkpoint.
 
     Attributes:
-        name: in the directory.
-        num_bytes: its size.
+        name: file name in the directory.
+        num_bytes: file size.
         damage: why it cannot be used; empty if it is sound.
     """
 
@@ -55,12 +55,12 @@ class StreamBlocks:
 
     Attributes:
         stream_id: id of the input stream.
-        blocks: blocks that a recovered run would have.
-        records: their records.
-        num_bytes: their size.
+        blocks: number of blocks that a recovered run would have.
+        records: number of records in the blocks.
+        num_bytes: total size of the blocks.
         unallocated: records among them that belong to no batch yet.
-        files: files in the stream's folder.
-        missing: blocks without a file.
+        files: number of files in the stream's folder.
+        missing: number of blocks without a file.
     """
 
     stream_id: int
@@ -74,7 +74,7 @@ class StreamBlocks:
 
 @define
 class Inspection:
-    """What a checkpoint directory holds.
+    """The content of a checkpoint directory.
 
     Attributes:
         directory: its location.
@@ -82,7 +82,7 @@ class Inspection:
         newest: the checkpoint that a program recovers from; ``None`` if none is sound.
         logs: the write-ahead logs.
         blocks: the receivers' blocks, by stream.
-        damage: everything that is wrong, a sentence each.
+        damage: one sentence per problem.
         verdict: whether a program can recover.
         reason: the verdict as a sentence, with what to do.
     """
@@ -105,85 +105,85 @@ def inspect(location: str, *, verifies_blocks: bool = False) -> Inspection:
         verifies_blocks: read every block's file and compare its checksum.
 
     Raises:
-        ConfigurationError: no file system answers to the location.
+        ConfigurationError: no file system supports the location.
         OSError: the directory cannot be read.
     """
     directory = Directory.of(location)
-    found = Inspection(directory.location())
+    inspection = Inspection(directory.location())
     store = CheckpointStore(directory)
     for name in store.names():
         try:
-            found.newest = store.read(name)
+            inspection.newest = store.read(name)
             damage = ""
         except PenstockError as error:
             damage = str(error)
-            found.damage.append(f"{name}: {damage}")
-        found.checkpoints.append(CheckpointFile(name, len(directory.read(name)), damage))
-    if found.newest is None:
+            inspection.damage.append(f"{name}: {damage}")
+        inspection.checkpoints.append(CheckpointFile(name, len(directory.read(name)), damage))
+    if inspection.newest is None:
         if not directory.names():
-            found.reason = (
+            inspection.reason = (
                 "no checkpoint is here, the directory has no files or does not exist: "
                 "a program that uses it starts fresh"
             )
-        if found.checkpoints:
-            found.verdict = "refused"
-            found.reason = "no checkpoint is sound: use another directory, or move these files away to start fresh"
-        return found
-    found.verdict, found.reason = "yes", "a program can recover from here, and nothing is missing"
-    if found.checkpoints[-1].damage:
-        found.reason = f"a program recovers from checkpoint {found.newest.number}; later batches run again"
-    _add_program(found, store, found.newest)
-    _add_states(found, directory, found.newest)
+        if inspection.checkpoints:
+            inspection.verdict = "refused"
+            inspection.reason = "no checkpoint is sound: use another directory, or move these files away to start fresh"
+        return inspection
+    inspection.verdict, inspection.reason = "yes", "a program can recover from here, and nothing is missing"
+    if inspection.checkpoints[-1].damage:
+        inspection.reason = f"a program recovers from checkpoint {inspection.newest.number}; later batches run again"
+    _add_program(inspection, store, inspection.newest)
+    _add_states(inspection, directory, inspection.newest)
     try:
-        _add_logs(found, directory, found.newest, verifies_blocks=verifies_blocks)
+        _add_logs(inspection, directory, inspection.newest, verifies_blocks=verifies_blocks)
     except PenstockError as error:
-        found.damage.append(str(error))
-        found.verdict, found.reason = "refused", "a write-ahead log cannot be read: restore its files"
-    return found
+        inspection.damage.append(str(error))
+        inspection.verdict, inspection.reason = "refused", "a write-ahead log cannot be read: restore its files"
+    return inspection
 
 
-def _add_program(found: Inspection, store: CheckpointStore, newest: Checkpoint) -> None:
+def _add_program(inspection: Inspection, store: CheckpointStore, newest: Checkpoint) -> None:
     if newest.program is not None:
         try:
             store.read_program(newest.program)
         except PenstockError as error:
-            found.damage.append(str(error))
-            found.reason = "a program can recover its state from here; its own code must rebuild its streams"
+            inspection.damage.append(str(error))
+            inspection.reason = "a program can recover its state from here; its own code must rebuild its streams"
 
 
-def _add_states(found: Inspection, directory: Directory, newest: Checkpoint) -> None:
+def _add_states(inspection: Inspection, directory: Directory, newest: Checkpoint) -> None:
     for state in newest.states:
         for time_ms, path in sorted(state.files.items()):
             parts = [name for name in directory.child(path).names() if name.startswith("part-")]
             if len(parts) < state.num_partitions:
-                found.damage.append(
+                inspection.damage.append(
                     f"{directory.location(path)}: {len(parts)} of {state.num_partitions} partitions of the state of "
                     f"{state.name} at batch {time_ms} ms are here"
                 )
-                found.reason = "a program can recover from here only if it needs no state whose files are missing"
+                inspection.reason = "a program can recover from here only if it needs no state whose files are missing"
 
 
-def _add_logs(found: Inspection, directory: Directory, newest: Checkpoint, *, verifies_blocks: bool) -> None:
+def _add_logs(inspection: Inspection, directory: Directory, newest: Checkpoint, *, verifies_blocks: bool) -> None:
     """Add both logs and the received blocks.
 
     Raises:
         PenstockError: a log cannot be read, or was written by another version.
     """
     for log in saved_logs(directory, newest):
-        found.logs.append(log)
+        inspection.logs.append(log)
         if log.damages:
-            found.damage += log.damages
-            found.verdict = "skip"
-            found.reason = (
+            inspection.damage += log.damages
+            inspection.verdict = "skip"
+            inspection.reason = (
                 f"a program refuses to start, naming this damage; with {_ON_DAMAGE}=skip it recovers without the lost "
                 "records and reports how many"
             )
-        found.blocks += _blocks(found, log, verifies_blocks)
+        inspection.blocks += _blocks(inspection, log, verifies_blocks)
 
 
-def _blocks(found: Inspection, log: SavedLog, verifies: bool) -> Iterator[StreamBlocks]:
+def _blocks(inspection: Inspection, log: SavedLog, verifies: bool) -> Iterator[StreamBlocks]:
     for stream_id in sorted({block.stream_id for block in log.blocks}):
-        files = Directory.of(stream_directory(found.directory, stream_id))
+        files = Directory.of(stream_directory(inspection.directory, stream_id))
         names = files.names()
         blocks = [block for block in log.blocks if block.stream_id == stream_id]
         damaged = list(_damaged_blocks(blocks, files, set(names), verifies=verifies))
@@ -197,11 +197,11 @@ def _blocks(found: Inspection, log: SavedLog, verifies: bool) -> Iterator[Stream
             len(damaged),
         )
         if damaged:
-            found.damage += damaged
+            inspection.damage += damaged
             lost = f"batches that need the lost blocks fail; with {_ON_LOST_BLOCKS}=skip they run without them"
-            if lost not in found.reason:
-                found.reason = f"{found.reason}. Then {lost}" if found.verdict == "skip" else lost
-            found.verdict = "skip"
+            if lost not in inspection.reason:
+                inspection.reason = f"{inspection.reason}. Then {lost}" if inspection.verdict == "skip" else lost
+            inspection.verdict = "skip"
 
 
 def _damaged_blocks(

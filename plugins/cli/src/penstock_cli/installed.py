@@ -20,7 +20,7 @@ from penstock.spi import GROUP, KEYS, LoadedPlugin, Plugins, Settings, additiona
 
 #: The longest time that a plugin may take to load.
 _LOAD_LIMIT_S = 15.0
-# Of what a plugin prints, enough for its last line.
+# How much of a plugin's output is kept: enough for its last line.
 _OUTPUT_BYTES = 4096
 #: Called by click with the context, the parameter and what was typed so far.
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -30,12 +30,12 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
     """Load the installed plugins, except those that the configuration disables.
 
     Args:
-        isolated: load each plugin in a process of its own first, and leave out those that end or block it.
+        isolated: load each plugin in its own process first, and leave out plugins that end or block it.
 
     Raises:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    # This key alone: an invalid value of another one is for the program to refuse.
+    # Read only this key: the program itself reports invalid values of other keys.
     key = KEYS["plugins_disable"].name
     disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
     candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional_entry_points}, []
@@ -48,7 +48,7 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
     # Standard output is for this command's result, not for what plugins print while they load.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
         plugins = Plugins(disable, entry_points=list(candidates))
-    plugins.loaded = sorted([*plugins.loaded, *left_out], key=lambda each: (each.name, each.value))
+    plugins.loaded = sorted([*plugins.loaded, *left_out], key=lambda plugin: (plugin.name, plugin.value))
     return plugins
 
 
@@ -57,9 +57,9 @@ def completes(names: Callable[[], Iterable[str]]) -> Completion:
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
         try:
-            # What plugins print would be among the names, or on the terminal.
+            # Output of plugins would appear among the names, or on the terminal.
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                return sorted({each for each in names() if each.startswith(incomplete)})
+                return sorted({name for name in names() if name.startswith(incomplete)})
         except Exception:
             return []
 
@@ -72,12 +72,12 @@ def plugin_names() -> list[str]:
 
 
 def offered_names(*hooks: str) -> list[str]:
-    """Names of what the plugins offer by these hooks; by all without any."""
+    """Names of the components that the plugins offer by these hooks; by all hooks if none is passed."""
     plugins = load_plugins()
     offered = [
         spec
-        for each in plugins.loaded
-        for hook, specs in each.specs.items()
+        for plugin in plugins.loaded
+        for hook, specs in plugin.specs.items()
         if hook in (hooks or (hook,))
         for spec in specs
     ]

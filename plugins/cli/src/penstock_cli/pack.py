@@ -85,7 +85,7 @@ def pack(
     Python must be of the same version as this one.
     """
     roots = [Requirement("penstock-core"), *_plugin_distributions(plugins), *_requirements(requirements)]
-    distributions = _closure(roots, _OF_SPARK | {canonicalize_name(each) for each in exclude})
+    distributions = _closure(roots, _OF_SPARK | {canonicalize_name(name) for name in exclude})
     packed = write_archive(output, distributions)
     console = terminal()
     size = f"{packed.num_bytes / _MB:.1f} MB"
@@ -196,7 +196,7 @@ def _closure(roots: Iterable[Requirement], exclude: set[str]) -> list[importlib.
     Raises:
         ConfigurationError: one is not installed here, or in another version.
     """
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     done: set[tuple[str, str]] = set()
     waiting = [(root, "") for root in roots]
     while waiting:
@@ -204,14 +204,14 @@ def _closure(roots: Iterable[Requirement], exclude: set[str]) -> list[importlib.
         name = canonicalize_name(requirement.name)
         if name in exclude:
             continue
-        distribution = found[name] = _installed(requirement, needed_by)
+        distribution = distributions[name] = _installed(requirement, needed_by)
         for extra in ("", *requirement.extras):
             if (name, extra) in done:
                 continue
             done.add((name, extra))
             needs = map(Requirement, distribution.requires or ())
-            waiting += [(each, name) for each in needs if _applies(each, extra)]
-    return [found[name] for name in sorted(found)]
+            waiting += [(need, name) for need in needs if _applies(need, extra)]
+    return [distributions[name] for name in sorted(distributions)]
 
 
 def _applies(requirement: Requirement, extra: str) -> bool:
@@ -249,16 +249,16 @@ def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str,
             f"the files of {distribution.name} {distribution.version} are unknown, because it was not installed from a "
             f"wheel: pip install --force-reinstall {distribution.name}, or --exclude it"
         )
-    sources = [each for each in files if each.suffix == ".pth"]
-    for each in files:
+    sources = [file for file in files if file.suffix == ".pth"]
+    for file in files:
         # Scripts are outside of the packages.
-        if each in sources or ".." in each.parts or _UNUSED.match(str(each)):
+        if file in sources or ".." in file.parts or _UNUSED.match(str(file)):
             continue
-        path = Path(str(each.locate()))
-        if path.is_file() and not (sources and each.name in _EDITABLE):
-            yield str(each), path
-    for each in sources:
-        yield from _linked(distribution, Path(str(each.locate())))
+        path = Path(str(file.locate()))
+        if path.is_file() and not (sources and file.name in _EDITABLE):
+            yield str(file), path
+    for file in sources:
+        yield from _linked(distribution, Path(str(file.locate())))
 
 
 def _linked(distribution: importlib.metadata.Distribution, pth: Path) -> Iterator[tuple[str, Path]]:

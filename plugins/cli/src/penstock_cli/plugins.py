@@ -54,14 +54,14 @@ def list_plugins(as_json: bool) -> None:
 
     A plugin that does not load is listed with the reason, and programs run without it. The exit code is then 1.
     """
-    found = [describe(plugin) for plugin in load_plugins(isolated=True).loaded]
+    descriptions = [describe(plugin) for plugin in load_plugins(isolated=True).loaded]
     if as_json:
-        print_json(found)
-    elif found:
-        terminal().print(overview(found))
+        print_json(descriptions)
+    elif descriptions:
+        terminal().print(overview(descriptions))
     else:
         click.echo("No plugin is installed. Install Penstock's own with: pip install penstock-spark")
-    if left_out := [plugin["name"] for plugin in found if plugin["fault"]]:
+    if left_out := [plugin["name"] for plugin in descriptions if plugin["fault"]]:
         click.echo(f"penstock: left out: {', '.join(left_out)}; to find out why: penstock plugins check NAME", err=True)
         raise click.exceptions.Exit(1)
 
@@ -79,11 +79,11 @@ def show(name: str, as_json: bool) -> None:
 
     NAME is the name of a plugin, a receiver, a rate estimator, an input stream or a listener.
     """
-    found = describe_named(load_plugins(isolated=True), name)
+    descriptions = describe_named(load_plugins(isolated=True), name)
     if as_json:
-        print_json(found)
+        print_json(descriptions)
     else:
-        terminal().print(Group(*map(details, found)))
+        terminal().print(Group(*map(details, descriptions)))
 
 
 def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
@@ -136,21 +136,21 @@ def describe_named(plugins: Plugins, name: str) -> list[dict[str, Any]]:
         UnknownNameError: no plugin has this name or offers anything under it.
     """
     described = [describe(plugin, name) for plugin in plugins.loaded]
-    found = [plugin for plugin in described if plugin["offers"] or plugin["name"] == name]
-    if not found:
-        known = {spec.name for plugin in plugins.loaded for specs in plugin.specs.values() for spec in specs}
-        known |= {plugin.name for plugin in plugins.loaded}
-        known |= {listener for plugin in plugins.loaded for listener in listener_names(plugin)}
-        raise UnknownNameError("plugin, receiver, rate estimator, input stream or listener", name, known)
-    return found
+    matches = [plugin for plugin in described if plugin["offers"] or plugin["name"] == name]
+    if not matches:
+        registered_names = {spec.name for plugin in plugins.loaded for specs in plugin.specs.values() for spec in specs}
+        registered_names |= {plugin.name for plugin in plugins.loaded}
+        registered_names |= {listener for plugin in plugins.loaded for listener in listener_names(plugin)}
+        raise UnknownNameError("plugin, receiver, rate estimator, input stream or listener", name, registered_names)
+    return matches
 
 
-def overview(found: list[dict[str, Any]]) -> RenderableType:
+def overview(descriptions: list[dict[str, Any]]) -> RenderableType:
     """The table of ``plugins list``, a row for each plugin."""
     table = _table("plugin", "distribution", "version", "offers", "hooks")
     for column in table.columns[:3]:
         column.no_wrap = True
-    for plugin in found:
+    for plugin in descriptions:
         table.add_row(plugin["name"], plugin["distribution"], plugin["version"], _offers(plugin), _hooks(plugin))
     return table
 

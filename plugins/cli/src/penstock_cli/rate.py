@@ -69,7 +69,7 @@ def rate() -> None:
     default="steady",
     show_default=True,
     shell_complete=completes(lambda: WORKLOADS),
-    help=f"What is simulated: one of {', '.join(WORKLOADS)}.",
+    help=f"The simulated workload: one of {', '.join(WORKLOADS)}.",
 )
 @click.option("--all", "everywhere", is_flag=True, help="Compare all estimators on all workloads in a table.")
 @click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")
@@ -136,10 +136,10 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
     Raises:
         UnknownNameError: a key is neither an estimator's option nor the initial rate; names the nearest.
     """
-    known = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
+    option_keys = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
     for key in conf:
-        if key not in (*known, _INITIAL_RATE):
-            raise UnknownNameError("configuration key", key, [*known, _INITIAL_RATE])
+        if key not in (*option_keys, _INITIAL_RATE):
+            raise UnknownNameError("configuration key", key, [*option_keys, _INITIAL_RATE])
 
 
 def _maker(name: str, plugins: Plugins, conf: Mapping[str, str]) -> MakeEstimator:
@@ -154,7 +154,7 @@ def _measured(workload: str, estimator: str, measures: WorkloadReport) -> dict[s
 
 
 def _batch(batch: SimulatedBatch) -> dict[str, Any]:
-    """A batch as JSON values, which have no infinity."""
+    """A batch as JSON values. Infinity becomes null, because JSON has none."""
     return attrs.asdict(batch) | {"rates": [rate if math.isfinite(rate) else None for rate in batch.rates]}
 
 
@@ -175,7 +175,7 @@ def _all(plugins: Plugins, conf: Mapping[str, str], seed: int, *, as_json: bool)
         return
     terminal().print(comparison(rows))
     for name, measured in reports.items():
-        if failed := sum(each.failed for each in measured):
+        if failed := sum(batch.failed for batch in measured):
             click.echo(f"rate estimator {name!r} raised {failed} errors")
     for line in left_out:
         click.echo(line)

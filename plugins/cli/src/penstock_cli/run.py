@@ -71,7 +71,7 @@ _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
     "--properties-file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="File with configuration, in place of spark-defaults.conf.",
+    help="Configuration file to read instead of spark-defaults.conf.",
 )
 @click.option("--watch", is_flag=True, help="Show a table of the batches while the program runs.")
 @click.pass_obj
@@ -125,25 +125,25 @@ def run(
 def _with_folders(archives: str) -> tuple[str, list[str]]:
     """Name the folder of each archive of ``penstock pack``; return the archives, and these folders."""
     named, packed = [], list[str]()
-    for each in archives.split(","):
-        path, _, folder = each.partition("#")
+    for archive in archives.split(","):
+        path, _, folder = archive.partition("#")
         if is_packed(Path(path)):
             packed.append(folder or FOLDER)
             named.append(f"{path}#{packed[-1]}")
         else:
-            named.append(each)
+            named.append(archive)
     return ",".join(named), packed
 
 
 def _import_from(py_files: list[str]) -> None:
     """Let the program import Python files before it creates the SparkContext, as under spark-submit."""
-    for each in filter(None, py_files):
-        path = Path(each).absolute()
+    for file in filter(None, py_files):
+        path = Path(file).absolute()
         sys.path.insert(1, str(path.parent if path.suffix == ".py" else path))
 
 
 def _submit(defaults: dict[str, str], options: list[str], app: str, args: tuple[str, ...], *, watch: bool) -> None:
-    """Become spark-submit, which has the cluster run the program.
+    """Replace this process with spark-submit, which runs the program on the cluster.
 
     Raises:
         click.UsageError: the program cannot run on that cluster.
@@ -176,7 +176,7 @@ def _run_as_main(app: Path, args: tuple[str, ...]) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        # As the interpreter does, without the frames above the program's.
+        # Like the interpreter, show no frames above the program's own.
         error.__traceback__ = _inside(app, error.__traceback__)
         sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(130 if isinstance(error, KeyboardInterrupt) else 1)

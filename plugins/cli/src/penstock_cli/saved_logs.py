@@ -1,4 +1,4 @@
-"""``saved_logs``: the write-ahead logs of a checkpoint directory, read as a recovery reads them that skips damage.
+"""``saved_logs``: the write-ahead logs of a checkpoint directory, read like a recovery that skips damage.
 
 Changes nothing in the directory, and runs no code of the program.
 """
@@ -19,13 +19,13 @@ class SavedLog:
     """One write-ahead log of a run.
 
     Attributes:
-        name: its folder.
+        name: name of its folder.
         segments: name and size in bytes of each file, oldest first.
         events: number of events that can be read.
         lost: number of missing events.
         damages: a message for each damage.
         blocks: the received blocks that a recovered run would have; none in the log of completed outputs.
-        unallocated: those of them that belong to no batch yet.
+        unallocated: the received blocks that belong to no batch yet.
     """
 
     name: str

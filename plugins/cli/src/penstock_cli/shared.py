@@ -1,4 +1,4 @@
-"""What subcommands share: the console, JSON, examples in help texts, and the options ``--conf`` and ``--option``."""
+"""Shared by the subcommands: the console, JSON, examples in help texts, and the options ``--conf`` and ``--option``."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def examples(*commands: tuple[str, str]) -> str:
     """The end of a help text: commands to copy.
 
     Args:
-        commands: the arguments of ``penstock``, and what they do.
+        commands: the arguments of ``penstock``, and their effect.
     """
     lines = [f"  # {what}\n  penstock {arguments}" for arguments, what in commands]
     return "\n".join(["\b", "Examples:", *lines])
 
 
 def unavailable(name: str, reason: str) -> click.Command:
-    """A subcommand that only says why it cannot run."""
+    """A subcommand that only reports why it cannot run."""
 
     @click.command(name, help=reason, context_settings={"ignore_unknown_options": True})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -47,7 +47,7 @@ def unavailable(name: str, reason: str) -> click.Command:
 
 
 def from_testing(name: str) -> click.Command:
-    """The subcommand of a module that needs the testing kit; without the kit, one that says what to install."""
+    """The subcommand of a module that needs the testing kit; without the kit, a placeholder names the package."""
     try:
         command: click.Command = getattr(import_module(f"penstock_cli.{name}"), name)
     except ModuleNotFoundError as error:

@@ -47,8 +47,8 @@ class WatchListener:
         """Show the batch, with the rate limits of its receivers in sum."""
         info = batchCompleted.batchInfo
         limits = [stream.rate_limit for stream in info.streamIdToInputInfo.values()]
-        known = [limit for limit in limits if limit is not None]
-        limit = sum(known) if known and len(known) == len(limits) else None
+        receiver_limits = [limit for limit in limits if limit is not None]
+        limit = sum(receiver_limits) if receiver_limits and len(receiver_limits) == len(limits) else None
         self._watch.add(ViewedBatch(info, self._interval_ms, limit, None))
 
 

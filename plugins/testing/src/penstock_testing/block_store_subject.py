@@ -78,19 +78,19 @@ class BlockStoreSubject(Subject):
 
     def put(self, store: HookedStore, block: Block) -> StoredBlock:
         """Store a block."""
-        shown = f"{block.block_id}, a block of {block.num_records} records"
+        description = f"{block.block_id}, a block of {block.num_records} records"
         try:
             stored = store.call(block)
         except Exception as error:
-            fail(f"store raised {type(error).__name__}: {error}", shown)
+            fail(f"store raised {type(error).__name__}: {error}", description)
         if not isinstance(stored, StoredBlock):
-            fail(f"store returned {stored!r}: the block is lost", shown, change="return a StoredBlock")
+            fail(f"store returned {stored!r}: the block is lost", description, change="return a StoredBlock")
         for name in ("block_id", "stream_id", "num_records", "metadata"):
             if getattr(stored, name) != getattr(block, name):
                 fail(
                     f"store returned a StoredBlock with {name} {getattr(stored, name)!r}, and the block's is "
                     f"{getattr(block, name)!r}",
-                    shown,
+                    description,
                 )
         return stored
 

@@ -147,6 +147,6 @@ def fail(seen: str, smallest: object = "", change: str = "") -> NoReturn:
 
 
 def check_of(method: Any) -> Check | None:
-    """The check that a test method is; ``None`` for other functions."""
+    """The check that a test method implements; ``None`` for other functions."""
     marks = getattr(method, "pytestmark", ())
     return next((mark.args[0] for mark in marks if mark.name == "conformance"), None)

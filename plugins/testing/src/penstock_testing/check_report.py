@@ -110,12 +110,12 @@ class Report:
         Raises:
             KeyError: the check is not part of this run.
         """
-        return {each.id: each for each in self.results}[check_id]
+        return {result.id: result for result in self.results}[check_id]
 
     @property
     def failed(self) -> list[Result]:
         """The failures without an excuse."""
-        return [each for each in self.results if each.outcome == "failed"]
+        return [result for result in self.results if result.outcome == "failed"]
 
     @property
     def is_complete(self) -> bool:
@@ -125,7 +125,7 @@ class Report:
     @property
     def ok(self) -> bool:
         """Whether the run is complete and no check of level ``must`` or ``should`` failed."""
-        return self.is_complete and all(each.level == "may" for each in self.failed)
+        return self.is_complete and all(result.level == "may" for result in self.failed)
 
     @property
     def grade(self) -> str:
@@ -133,10 +133,10 @@ class Report:
 
         Empty for a run that selected checks.
         """
-        levels = {each.level for each in self.failed}
+        levels = {result.level for result in self.failed}
         if self.pinned is None:
             return ""
-        if not self.is_complete or any(each.id.startswith("PK") and each.level == "must" for each in self.failed):
+        if not self.is_complete or any(result.id.startswith("PK") and result.level == "must" for result in self.failed):
             return "fails"
         if "must" in levels or not self._has_run_what_matters:
             return "loads"
@@ -160,10 +160,10 @@ class Report:
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
-        counts = Counter(each.outcome for each in self.results)
+        counts = Counter(result.outcome for result in self.results)
         missing = "" if self.is_complete else f" INCOMPLETE: only {len(self.results)} of {self.pinned} checks have run."
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} in all"
-        failed = f" ({', '.join(each.id for each in self.failed)})" if self.failed else ""
+        failed = f" ({', '.join(result.id for result in self.failed)})" if self.failed else ""
         excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
         untested = f" ({'; '.join(self.untested)})" if self.untested else ""
         grade = f" grade: {self.grade}{excused}{untested};" if self.grade else ""
@@ -176,7 +176,7 @@ class Report:
 
     def text(self) -> str:
         """All results, then the summary."""
-        return "\n".join([*(each.text() for each in self.results), self.summary()])
+        return "\n".join([*(result.text() for result in self.results), self.summary()])
 
     def to_json(self) -> str:
         """The report as JSON."""
@@ -219,7 +219,7 @@ def failed(check: Check, failure: CheckFailure, seconds: float = 0.0) -> Result:
 def _unexpected(error: BaseException, limit_s: float) -> str:
     lines = traceback.format_exception(error)
     if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
-        # Without the function that interrupted it, and its error.
+        # Leave out the function that interrupted the check, and its error.
         stack = "".join(lines[-6:-2]).rstrip()
         return f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{stack}"
     return f"{type(error).__name__}: {error}\n{''.join(lines[-4:]).rstrip()}"

@@ -82,7 +82,7 @@ def listener_events(
             post(stop + 1, ReceiverStopped(evolve(infos[id_], active=False)))
         for order, phase in enumerate(PHASES[1:], 2):
             post(stop + order, StopProgress(stop + order, phase, 0))
-    return [event for _, _, event in sorted(timed, key=lambda each: each[:2])]
+    return [event for _, _, event in sorted(timed, key=lambda item: item[:2])]
 
 
 def _post_batch(

@@ -226,7 +226,7 @@ class FakeListenerContext(ListenerContext):
     def request_executors(self, count: int) -> bool:
         if not self._record("request_executors", count):
             return False
-        highest = max((int(each) for each in self.executor_ids), default=0)
+        highest = max((int(executor_id) for executor_id in self.executor_ids), default=0)
         self.executor_ids += [str(highest + number) for number in range(1, count + 1)]
         return True
 

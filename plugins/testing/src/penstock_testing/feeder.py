@@ -56,7 +56,7 @@ class Feeder(ABC):
         Unless overridden, the records of ``sample``, padded if they are texts.
         """
         padding = "x" * 20_000
-        return [each + padding if isinstance(each, str) else each for each in self.sample(rng, count)]
+        return [record + padding if isinstance(record, str) else record for record in self.sample(rng, count)]
 
     def close(self) -> None:  # noqa: B027  # optional
         """Release everything. Called once, after the receiver has stopped."""

@@ -44,7 +44,7 @@ class FileFeeder(Feeder):
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
+        return [record for record in super().odd_records() if "\n" not in record and not record.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
         self._write(b"".join(map(self.encode, records)))

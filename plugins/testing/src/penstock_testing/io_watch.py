@@ -65,7 +65,9 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         path = arguments[0]
         if isinstance(path, int) or _is_code(os.fsdecode(path)):
             return
-    seen.append(f"{event}{tuple(each for each in arguments if isinstance(each, str | bytes | int | tuple))}")
+    seen.append(
+        f"{event}{tuple(argument for argument in arguments if isinstance(argument, str | bytes | int | tuple))}"
+    )
 
 
 def _is_code(path: str) -> bool:

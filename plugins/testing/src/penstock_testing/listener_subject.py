@@ -103,8 +103,8 @@ class RunningListener:
             return
 
         def handled() -> bool:
-            shown = self.snapshot()
-            return bool(shown.get("handled", 0) + shown.get("dropped", 0) == self.delivered)
+            snapshot = self.snapshot()
+            return bool(snapshot.get("handled", 0) + snapshot.get("dropped", 0) == self.delivered)
 
         self._subject.until(
             handled,
@@ -118,7 +118,7 @@ class RunningListener:
     def slowest(self) -> tuple[str, float]:
         """The hook with the longest median time, and this time."""
         medians = {hook: median(times) for hook, times in self.seconds.items()}
-        return max(medians.items(), key=lambda each: each[1])
+        return max(medians.items(), key=lambda item: item[1])
 
 
 class ListenerSubject(Subject):
@@ -132,10 +132,10 @@ class ListenerSubject(Subject):
         """Make listeners with a context."""
         context = context or self.context()
         try:
-            made = self.instance(context)
+            listener = self.instance(context)
         except Exception as error:
             fail(f"make raised {type(error).__name__}: {error}")
-        probe = made if isinstance(made, ListenerProbe) else ListenerProbe(made)
+        probe = listener if isinstance(listener, ListenerProbe) else ListenerProbe(listener)
         if probe.backend is not None:
             self.on_close(probe.backend.close)
         if not probe.listeners:

@@ -102,7 +102,7 @@ class LiveRun:
             site: a folder with further installed plugins, for the driver and its workers.
         """
         (self.folder / "stop").unlink(missing_ok=True)
-        own = [str(Path(each).absolute()) for each in sys.path]
+        own = [str(Path(entry).absolute()) for entry in sys.path]
         path = os.pathsep.join([*([str(site)] if site else []), *own])
         own_conf = {
             "spark.executorEnv.PYTHONPATH": path,
@@ -129,7 +129,7 @@ class LiveRun:
         text = path.read_text() if path.exists() else ""
         # The last line may be unfinished.
         lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-        return [each for each in lines if each["stream"] == stream]
+        return [line for line in lines if line["stream"] == stream]
 
     def counts(self, stream: str = "tested") -> Counter[str]:
         """The number of times that each record, as its repr, was output so far."""

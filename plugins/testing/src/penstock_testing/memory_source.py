@@ -96,20 +96,20 @@ class MemoryConnection:
                 if self._closed or source._state in {"cut", "closed"}:
                     raise ConnectionResetError(f"connection to memory source {source.address!r} lost")
                 if source._state != "paused":
-                    found = self._next(at_most)
-                    if found or source._state == "ended":
-                        return found
+                    entries = self._next(at_most)
+                    if entries or source._state == "ended":
+                        return entries
                 if not source._changed.wait(timeout_s):
                     raise TimeoutError(f"no record in memory source {source.address!r} for {timeout_s:g} s")
 
     def _next(self, at_most: int) -> list[tuple[int, Any]]:
-        records, acknowledged, found = self._source._records, self._source._acknowledged, list[tuple[int, Any]]()
-        while self.position < len(records) and len(found) < at_most:
+        records, acknowledged, entries = self._source._records, self._source._acknowledged, list[tuple[int, Any]]()
+        while self.position < len(records) and len(entries) < at_most:
             if self.position not in acknowledged:
-                found.append((self.position, records[self.position]))
+                entries.append((self.position, records[self.position]))
             self.position += 1
-        self._source._taken += len(found)
-        return found
+        self._source._taken += len(entries)
+        return entries
 
     @property
     def lag(self) -> int:

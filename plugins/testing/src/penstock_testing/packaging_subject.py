@@ -52,13 +52,13 @@ class PackagingSubject(Subject):
     @cached_property
     def _plugin(self) -> LoadedPlugin | None:
         name = self.suite.name
-        found = sorted(installed(), key=lambda each: each.name != name)
+        plugins = sorted(installed(), key=lambda plugin: plugin.name != name)
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
             offer = (KINDS[hook].kind, name)
-            if offering := next((each for each in found if offer in self.facts_of(each).offers), None):
+            if offering := next((plugin for plugin in plugins if offer in self.facts_of(plugin).offers), None):
                 return offering
-        return next((each for each in found if each.name == name), None)
+        return next((plugin for plugin in plugins if plugin.name == name), None)
 
     def facts(self, *, again: bool = False) -> Facts:
         """The facts about loading the plugin under test."""
@@ -74,7 +74,9 @@ class PackagingSubject(Subject):
             raise NotApplicable(f"the plugin {facts.name} does not load: {facts.fault}")
         if self._loaded is None:
             candidates = importlib.metadata.entry_points(group=GROUP, name=plugin.name)
-            self._loaded = Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
+            self._loaded = Plugins(
+                entry_points=[entry_point for entry_point in candidates if LoadedPlugin.of(entry_point) == plugin][:1]
+            )
         return self._loaded
 
     def specs(self) -> list[tuple[str, Spec]]:
@@ -95,7 +97,7 @@ class PackagingSubject(Subject):
             return specs
         (record,) = self.loaded().loaded
         declared = [_Configuration(prefix, _nothing, options) for prefix, options in record.options.items()]
-        return [*specs, *(("configuration", each) for each in declared)]
+        return [*specs, *(("configuration", key) for key in declared)]
 
     def of_kind(self) -> ReceiverSubject | RateEstimatorSubject:
         """The subject of the suite's own kind, which makes instances."""

@@ -70,7 +70,7 @@ class _Probe:
 
     def __init__(self) -> None:
         self._owner = os.getpid()
-        here = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
+        here = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "penstock_testing.plugin_probe"],
             env={**os.environ, "PYTHONPATH": here},
@@ -84,7 +84,7 @@ class _Probe:
         """Send a request and wait for its answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        path = [str(Path(each).absolute()) for each in sys.path]
+        path = [str(Path(entry).absolute()) for entry in sys.path]
         number = os.urandom(8).hex()
         print(json.dumps(request | {"path": path, "number": number}), file=self._process.stdin, flush=True)
         while line := self._process.stdout.readline():
@@ -118,8 +118,10 @@ def start_probe() -> None:
 
 def installed() -> list[LoadedPlugin]:
     """The installed plugins with name, value, distribution and version. Imports none."""
-    found = importlib.metadata.entry_points(group=GROUP)
-    return [LoadedPlugin.of(each) for each in sorted(set(found), key=lambda one: (one.name, one.value))]
+    entry_points = importlib.metadata.entry_points(group=GROUP)
+    return [
+        LoadedPlugin.of(entry_point) for entry_point in sorted(set(entry_points), key=lambda one: (one.name, one.value))
+    ]
 
 
 def probe(plugin: LoadedPlugin, limit_s: float, *, again: bool = False) -> Facts:
@@ -221,7 +223,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
         effects.append(f"it printed {printed[:100]!r}")
     if "pyspark" in sys.modules:
         effects.append("pyspark is imported")
-    effects += [f"the file {each.name} exists in the working directory" for each in folder.iterdir()]
+    effects += [f"the file {file.name} exists in the working directory" for file in folder.iterdir()]
     facts = {"seconds": seconds, "side_effects": effects}
     api = str(getattr(target, "penstock_api", API_VERSION))
     logging.getLogger("penstock").setLevel(logging.CRITICAL)

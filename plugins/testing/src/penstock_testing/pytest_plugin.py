@@ -140,8 +140,8 @@ class _Reports:
             return
         from penstock_testing.check_report import result_in
 
-        if found := result_in(report):
-            kind, seed, result = found
+        if check_result := result_in(report):
+            kind, seed, result = check_result
             suite = report.nodeid.rpartition("::")[0]
             _, _, results = self._suites.setdefault(suite, (kind, seed, {}))
             # A failed teardown counts, unless the check failed before.

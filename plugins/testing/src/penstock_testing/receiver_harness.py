@@ -94,7 +94,7 @@ class ReceiverHarness(ReceiverHost[Any]):
 
     def reports(self) -> str:
         """The last errors of the receiver and the reason why it has ended by itself, for the messages of failures."""
-        ends = [each for each in self.ends if _STOP_MESSAGE not in each]
+        ends = [end for end in self.ends if _STOP_MESSAGE not in end]
         return f"reported errors: {self.errors[-3:]}" + (f"; the receiver has ended: {ends[-1]}" if ends else "")
 
     def stop(self, message: str = _STOP_MESSAGE, timeout_s: float | None = None) -> bool:

@@ -67,14 +67,14 @@ class ReceiverSubject(Subject):
                 "make has no argument position, and Capabilities.replayable is set",
                 change="declare make(feeder, position=None), and return a receiver that continues at this position",
             )
-        made = self.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
+        instance = self.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
-            receiver = cloudpickle.loads(cloudpickle.dumps(made))
+            receiver = cloudpickle.loads(cloudpickle.dumps(instance))
         except Exception as error:
             if self.check.id != _PICKLED_BY:
                 raise NotApplicable(f"the receiver cannot be pickled: see {_PICKLED_BY}") from error
             fail(
-                f"a new {type(made).__name__} cannot be pickled: {type(error).__name__}: {error}",
+                f"a new {type(instance).__name__} cannot be pickled: {type(error).__name__}: {error}",
                 change="create clients, sockets, locks and threads in onStart, not in __init__",
             )
         if not isinstance(receiver, Receiver):

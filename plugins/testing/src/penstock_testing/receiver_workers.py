@@ -63,7 +63,7 @@ class ReceiverWorkers:
 
     def alive_threads(self) -> list[str]:
         """Names of the threads that run, also of those in thread pools."""
-        return [_name(each) for each in (*self._threads, *self._pooled) if each.is_alive()]
+        return [_name(thread) for thread in (*self._threads, *self._pooled) if thread.is_alive()]
 
     def end_threads(self) -> list[str]:
         """Raise ``WorkerEnded`` in every thread at its next call or return of a function; return the threads' names."""
@@ -101,7 +101,7 @@ class ReceiverWorkers:
         return profiled
 
     def _alive_threads(self) -> list[threading.Thread]:
-        return [each for each in self._threads if each.is_alive()]
+        return [thread for thread in self._threads if thread.is_alive()]
 
     def _processes(self) -> list[int]:
         return sorted(children() - self._others)

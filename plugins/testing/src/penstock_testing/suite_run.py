@@ -126,10 +126,10 @@ class _Run:
         items[:] = [item for item, marker in marked if marker.args[0].id in self._checks]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        found = result_in(report)
-        if found is None or self._is_failed(found[2].id):
+        check_result = result_in(report)
+        if check_result is None or self._is_failed(check_result[2].id):
             return
-        result = found[2]
+        result = check_result[2]
         self.results[result.id] = result
         if self._on_result is not None:
             self._on_result(result)

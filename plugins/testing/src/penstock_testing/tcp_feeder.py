@@ -70,7 +70,7 @@ class TcpFeeder(Feeder):
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
+        return [record for record in super().odd_records() if "\n" not in record and not record.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
         self._put_encoded([self.encode(record) for record in records])
@@ -140,8 +140,8 @@ class TcpFeeder(Feeder):
                     self._drop(peer)
                 else:
                     self._selector.modify(peer, self._events())
-        for each in (*self._peers, self._listener, self._wake_receiver, self._wake_sender):
-            each.close()
+        for sock in (*self._peers, self._listener, self._wake_receiver, self._wake_sender):
+            sock.close()
         self._selector.close()
 
     def _events(self) -> int:

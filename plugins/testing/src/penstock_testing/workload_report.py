@@ -104,8 +104,8 @@ def _slowest(run: WorkloadRun) -> int | None:
         _settling(run.batches[since:until], run.workload.interval_ms)
         for since, until in pairwise((*run.workload.changes, len(run.batches)))
     ]
-    known = [time for time in times if time is not None]
-    return max(known) if len(known) == len(times) else None
+    known_times = [time for time in times if time is not None]
+    return max(known_times) if len(known_times) == len(times) else None
 
 
 def _settling(batches: Sequence[SimulatedBatch], interval_ms: int) -> int | None:

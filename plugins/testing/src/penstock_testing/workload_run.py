@@ -165,7 +165,7 @@ class _Loop:
         self.reasons.append(streams[0].estimator.reason)
 
 
-def _begin(given: RateEstimator) -> _Stream:
-    estimator = given if isinstance(given, GuardedEstimator) else GuardedEstimator(given)
+def _begin(rate_estimator: RateEstimator) -> _Stream:
+    estimator = rate_estimator if isinstance(rate_estimator, GuardedEstimator) else GuardedEstimator(rate_estimator)
     """The initial rate; without one the stream starts unlimited."""
     return _Stream(estimator, estimator.initial_rate or math.inf)

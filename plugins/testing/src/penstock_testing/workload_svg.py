@@ -66,8 +66,8 @@ def _panel(
     fitting: Sequence[float] | None = None,
 ) -> Iterator[str]:
     bottom = _TOP + number * (_PANEL + _GAP) + _PANEL
-    shown = [value for values in curves for value in values] if fitting is None else fitting
-    top = max((value for value in (*shown, *dashed) if math.isfinite(value)), default=1.0) * 1.1 or 1.0
+    plotted = [value for values in curves for value in values] if fitting is None else fitting
+    top = max((value for value in (*plotted, *dashed) if math.isfinite(value)), default=1.0) * 1.1 or 1.0
     yield f'<text x="{_LEFT}" y="{bottom - _PANEL - 6}">{label}</text>'
     for value in _ticks(top):
         y = bottom - _PANEL * value / top

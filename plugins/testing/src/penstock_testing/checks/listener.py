@@ -46,7 +46,7 @@ class ListenerChecks:
         """A listener tolerates fields, values and events that a later version may add."""
         running = subject.start()
         info = _completed(START_MS + 1000, {77: StreamInputInfo(77, 5, {"later": [1, 2]})})
-        later = _LaterBatch(**{each.name: getattr(info, each.name) for each in attrs.fields(BatchInfo)})
+        later = _LaterBatch(**{field.name: getattr(info, field.name) for field in attrs.fields(BatchInfo)})
         running.deliver([BatchCompleted(later), _LaterStop(START_MS + 2000, "metrics", 0)])
         for target in running.probe.listeners:
             callback = getattr(target, "onReceiverMoved", None)
@@ -115,12 +115,13 @@ class ListenerChecks:
         for event in events:
             slow.deliver([event])
             slow.settle()
-            shown = slow.snapshot()
-            if isinstance(event, BatchCompleted) and shown.get("last_batch", event.batchInfo.batchTime) != (
+            snapshot = slow.snapshot()
+            if isinstance(event, BatchCompleted) and snapshot.get("last_batch", event.batchInfo.batchTime) != (
                 event.batchInfo.batchTime
             ):
                 fail(
-                    f"the snapshot's last_batch is {shown['last_batch']} after batch {event.batchInfo.batchTime}", event
+                    f"the snapshot's last_batch is {snapshot['last_batch']} after batch {event.batchInfo.batchTime}",
+                    event,
                 )
         quick.deliver(events)
         quick.settle()
@@ -159,10 +160,10 @@ class ListenerChecks:
         second.settle()
         least, most = totals_of(second_events), totals_of([*first_events, *second_events])
         for name in ("batches", "failed_batches", "records", "receiver_errors"):
-            shown = second.snapshot().get(name)
-            if shown is not None and not least[name] <= shown <= most[name]:
+            total = second.snapshot().get(name)
+            if total is not None and not least[name] <= total <= most[name]:
                 fail(
-                    f"the snapshot's {name} is {shown} after the recovery; the second run has {least[name]}, and both "
+                    f"the snapshot's {name} is {total} after the recovery; the second run has {least[name]}, and both "
                     f"runs have {most[name]}",
                     "batches 1 to 12, then 9 to 20 after a recovery",
                 )
@@ -181,8 +182,8 @@ class ListenerChecks:
             events = subject.events()
             running.deliver(events)
             running.settle()
-            shown, totals = _shown_totals(running), totals_of(events)
-            for name, value in shown.items():
+            reported, totals = _shown_totals(running), totals_of(events)
+            for name, value in reported.items():
                 compared = True
                 if value != totals[name]:
                     fail(
@@ -207,15 +208,15 @@ class ListenerChecks:
                     f"the listener set rates for the streams {sorted(steered)}, and {list(present)} have input",
                     f"batches with input of the streams {present}",
                 )
-            shown = _shown_totals(running).get("stream_records")
-            if shown is not None:
+            reported = _shown_totals(running).get("stream_records")
+            if reported is not None:
                 expected = totals_of(events)["stream_records"]
-                if {id_: count for id_, count in shown.items() if count or id_ in expected} != expected:
+                if {id_: count for id_, count in reported.items() if count or id_ in expected} != expected:
                     fail(
-                        f"the snapshot's stream_records is {shown}, and that of the events is {expected}",
+                        f"the snapshot's stream_records is {reported}, and that of the events is {expected}",
                         f"batches with input of the streams {present}",
                     )
-            compared = compared or bool(steered) or shown is not None
+            compared = compared or bool(steered) or reported is not None
         if not compared:
             raise NotApplicable(
                 "the listener sets no rates, and make returns no ListenerProbe with stream_records in its snapshot"
@@ -248,7 +249,7 @@ def _odd(subject: ListenerSubject, event: Event) -> Event:
         info = event.batchInfo
         records = subject.rng.choice([0, 10**15])
         back = subject.rng.choice([0, 0, 3_600_000])
-        inputs = {id_: evolve(each, numRecords=records) for id_, each in info.streamIdToInputInfo.items()}
+        inputs = {id_: evolve(input_info, numRecords=records) for id_, input_info in info.streamIdToInputInfo.items()}
         start = None if info.processingStartTime is None else info.processingStartTime - back
         end = None if info.processingEndTime is None else info.processingEndTime - back
         return BatchCompleted(
@@ -269,7 +270,7 @@ def _first_difference(expected: Sequence[object], seen: Sequence[object]) -> str
 
 def _shown_totals(running: RunningListener) -> dict[str, Any]:
     """The totals in a snapshot; stream ids as integers."""
-    known = {name: value for name, value in running.snapshot().items() if name in totals_of([])}
-    if "stream_records" in known:
-        known["stream_records"] = {int(id_): count for id_, count in known["stream_records"].items()}
-    return known
+    totals = {name: value for name, value in running.snapshot().items() if name in totals_of([])}
+    if "stream_records" in totals:
+        totals["stream_records"] = {int(id_): count for id_, count in totals["stream_records"].items()}
+    return totals

@@ -45,17 +45,18 @@ class ListenerLimitsChecks:
         running = subject.start()
         events = subject.events()
         running.deliver(events)
-        shown, totals = running.snapshot(), totals_of(events)
-        handled = shown.get("handled", running.delivered)
+        snapshot, totals = running.snapshot(), totals_of(events)
+        handled = snapshot.get("handled", running.delivered)
         if handled != running.delivered:
             fail(
                 f"when its last callback returned, the listener had handled {handled} of {running.delivered} events",
                 "a run of 20 batches with its stop",
             )
         for name in ("batches", "failed_batches", "records", "receiver_errors"):
-            if shown.get(name, totals[name]) != totals[name]:
+            if snapshot.get(name, totals[name]) != totals[name]:
                 fail(
-                    f"after the stop the snapshot's {name} is {shown[name]}, and that of the events is {totals[name]}",
+                    f"after the stop the snapshot's {name} is {snapshot[name]}, "
+                    f"and that of the events is {totals[name]}",
                     "a run of 20 batches with its stop",
                 )
         if subject.capabilities.exports:
@@ -148,10 +149,10 @@ class ListenerLimitsChecks:
 
 
 def _check_queue(subject: ListenerSubject, running: RunningListener) -> None:
-    shown = running.snapshot()
-    if not {"handled", "dropped"} <= shown.keys():
+    snapshot = running.snapshot()
+    if not {"handled", "dropped"} <= snapshot.keys():
         fail(
-            f"Capabilities.queues is set, but the snapshot has only {sorted(shown)}",
+            f"Capabilities.queues is set, but the snapshot has only {sorted(snapshot)}",
             change="return handled and dropped, numbers of events, in the snapshot of a ListenerProbe",
         )
     running.settle()

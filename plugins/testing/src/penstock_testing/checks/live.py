@@ -24,11 +24,10 @@ class LiveChecks:
     def test_XX_01_word_count_end_to_end(self, subject: LiveSubject) -> None:
         """A program on Spark counts exactly the records that were fed."""
         result = subject.run_to_the_end(with_neighbours=False)
-        found = Counter({record: number for record, number in result.tested.items() if record in result.first})
-        if found != result.first:
-            fail(
-                f"the output lacks {list(result.first - found)[:3]} and has {list(found - result.first)[:3]} too often"
-            )
+        numbers = Counter({record: number for record, number in result.tested.items() if record in result.first})
+        if numbers != result.first:
+            lacking, extra = list(result.first - numbers)[:3], list(numbers - result.first)[:3]
+            fail(f"the output lacks {lacking} and has {extra} too often")
 
     @check("XX-02", "must", limit_s=_LIMIT_S, change="offer the plugin under its name, with options that text can set")
     def test_XX_02_swapped_by_config_alone(self, subject: LiveSubject) -> None:

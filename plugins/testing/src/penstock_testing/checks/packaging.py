@@ -42,16 +42,22 @@ class PackagingChecks:
     def test_PK_02_group_is_known(self, subject: PackagingSubject) -> None:
         """Every entry point for Penstock is in a group that Penstock reads."""
         plugin, name = subject.plugin(), subject.suite.name
-        for each in [each for one in importlib.metadata.distributions() for each in one.entry_points]:
-            group = each.group.lower()
+        for entry_point in [
+            entry_point for one in importlib.metadata.distributions() for entry_point in one.entry_points
+        ]:
+            group = entry_point.group.lower()
             near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
-            if not near or each.group in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
+            if not near or entry_point.group in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
                 continue
-            if each.name == name if plugin is None else LoadedPlugin.of(each).distribution == plugin.distribution:
+            if (
+                entry_point.name == name
+                if plugin is None
+                else LoadedPlugin.of(entry_point).distribution == plugin.distribution
+            ):
                 fail(
-                    f"the entry point {each.name} = {each.value!r} is in the group {each.group!r}, "
-                    "which Penstock ignores",
-                    each.group,
+                    f"the entry point {entry_point.name} = {entry_point.value!r} "
+                    f"is in the group {entry_point.group!r}, which Penstock ignores",
+                    entry_point.group,
                 )
 
     @check("PK-03", "must", change="choose a unique name of lowercase ASCII letters, digits, - and _")

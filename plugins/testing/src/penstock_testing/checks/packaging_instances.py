@@ -81,7 +81,7 @@ def _compare(first: object, second: object) -> None:
     """Fail if two instances share a container."""
     if isinstance(first, ModuleType):
         return  # the plugin itself, of which there is one
-    of_first, of_second = (getattr(each, "__dict__", {}) for each in (first, second))
+    of_first, of_second = (getattr(instance, "__dict__", {}) for instance in (first, second))
     for name in of_first.keys() & of_second.keys():
         if isinstance(of_first[name], _CONTAINERS) and of_first[name] is of_second[name]:
             fail(f"two instances share one {type(of_first[name]).__name__} as the attribute {name!r}", name)
@@ -154,7 +154,7 @@ def _check_own(
             f"beside a receiver that stored {other.count} records, receiver {number} of two stored {harness.count} of "
             f"the {len(own)} records of its own source"
         )
-    if foreign := [each for each in harness.records if each not in own]:
+    if foreign := [record for record in harness.records if record not in own]:
         fail(f"receiver {number} of two stored {foreign[0]!r}, a record of the other receiver's source", foreign[0])
 
 

@@ -33,10 +33,10 @@ _GARBAGE = "no such value"
 
 def _with_options(subject: PackagingSubject) -> list[tuple[str, Spec, list[Option]]]:
     """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
-    found = [(kind, spec, options_of(spec)) for kind, spec in subject.specs_with_options()]
-    if not any(options for _, _, options in found):
+    components = [(kind, spec, options_of(spec)) for kind, spec in subject.specs_with_options()]
+    if not any(options for _, _, options in components):
         raise NotApplicable("the plugin has no options")
-    return found
+    return components
 
 
 def _given(subject: PackagingSubject) -> dict[str, Any]:
@@ -84,29 +84,29 @@ class OptionChecks:
         if listens:
             _check_listeners(subject.facts().name, plugin)
         for kind, spec in specs:
-            for known in [option.name for option in options_of(spec)] or [""]:
-                misspelt = known + known[-1:] if known else "no_such_option"
+            for option_name in [option.name for option in options_of(spec)] or [""]:
+                misspelt = option_name + option_name[-1:] if option_name else "no_such_option"
                 try:
                     read_options(spec, {misspelt: "1"})
                 except UnknownNameError as error:
-                    if known and known not in str(error):
-                        fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
+                    if option_name and option_name not in str(error):
+                        fail(f"the error for {misspelt!r} does not name {option_name!r}: {error}", misspelt)
                 else:
                     fail(f"the {kind} {spec.name!r} accepts the unknown option {misspelt!r}", misspelt)
 
     @check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
     def test_PK_10_bad_value_refused_early(self, subject: PackagingSubject) -> None:
         """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError."""
-        given = _given(subject)
+        values = _given(subject)
         for kind, spec, options in _with_options(subject):
-            given = {**given, **_configured(subject, spec)}
+            values = {**values, **_configured(subject, spec)}
             types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
             fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
             for option in options:
                 base = _without_none(fields[option.name])
                 refused = [_GARBAGE] if base in {int, float, bool} or get_origin(base) is Literal else []
                 for value in [*refused, *(["nan"] if base is float else [])]:
-                    if _takes(kind, spec, {**given, option.name: value}):
+                    if _takes(kind, spec, {**values, option.name: value}):
                         fail(
                             f"the option {option.name!r} of the {kind} {spec.name!r} accepts {value!r}",
                             f"{option.name}={value}",
@@ -115,28 +115,28 @@ class OptionChecks:
                             else "",
                         )
                 if not refused:
-                    _takes(kind, spec, {**given, option.name: _GARBAGE})
+                    _takes(kind, spec, {**values, option.name: _GARBAGE})
 
     @check(
         "PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values"
     )
     def test_PK_11_secrets_stay_secret(self, subject: PackagingSubject) -> None:
         """No repr, log event or error message contains the value of a secret option."""
-        given, found = _given(subject), 0
+        values, num_secrets = _given(subject), 0
         for kind, spec, options in _with_options(subject):
-            given = {**given, **_configured(subject, spec)}
+            values = {**values, **_configured(subject, spec)}
             hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
             for option in options:
                 if option.name not in hidden and not _SECRET.search(option.name):
                     continue
-                found += 1
+                num_secrets += 1
                 if option.name not in hidden:
                     fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
                 marker = f"s3cret{subject.rng.getrandbits(64):x}"
-                texts = _texts_with(kind, spec, {**given, option.name: marker})
+                texts = _texts_with(kind, spec, {**values, option.name: marker})
                 if places := [place for place, text in texts.items() if marker in text]:
                     fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
-        if not found:
+        if not num_secrets:
             raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
 
 
@@ -150,46 +150,46 @@ def _without_none(kind: Any) -> Any:
     if get_origin(kind) is Annotated:
         return _without_none(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        members = [each for each in get_args(kind) if each is not type(None)]
+        members = [member for member in get_args(kind) if member is not type(None)]
         return _without_none(members[0]) if len(members) == 1 else kind
     return kind
 
 
-def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
+def _takes(kind: str, spec: Spec, values: Mapping[str, Any]) -> bool:
     """Whether the plugin accepts options and makes an instance with them."""
-    known = {option.name for option in options_of(spec)}
+    option_names = {option.name for option in options_of(spec)}
     try:
-        _make(kind, spec, {name: value for name, value in given.items() if name in known})
+        _make(kind, spec, {name: value for name, value in values.items() if name in option_names})
     except ConfigurationError:
         return False
     except NotApplicable:
         raise
     except Exception as error:
-        shown = {
-            name: value for name, value in given.items() if isinstance(value, float) and math.isnan(value)
-        } or given
-        fail(f"the {kind} {spec.name!r} raised {summary_of(error)} instead of a ConfigurationError", dict(shown))
+        rejected = {
+            name: value for name, value in values.items() if isinstance(value, float) and math.isnan(value)
+        } or values
+        fail(f"the {kind} {spec.name!r} raised {summary_of(error)} instead of a ConfigurationError", dict(rejected))
     return True
 
 
-def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
+def _make(kind: str, spec: Spec, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Options and an instance."""
-    if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
+    if missing := [option.name for option in options_of(spec) if option.default is None and option.name not in values]:
         raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
-    options = read_options(spec, given)
+    options = read_options(spec, values)
     arguments = [] if options is None and kind != "rate estimator" else [options]
     return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
 
 
-def _texts_with(kind: str, spec: Spec, given: Mapping[str, Any]) -> dict[str, str]:
+def _texts_with(kind: str, spec: Spec, values: Mapping[str, Any]) -> dict[str, str]:
     """Make an instance with options; return the texts that may contain a value, by place."""
     texts: dict[str, str] = {}
     records = _Records()
     logging.getLogger().addHandler(records)
-    known = {option.name for option in options_of(spec)}
+    option_names = {option.name for option in options_of(spec)}
     try:
-        options, made = _make(kind, spec, {name: value for name, value in given.items() if name in known})
-        texts = {"the repr of the options": repr(options), "the repr of the instance": f"{made!r} {made}"}
+        options, instance = _make(kind, spec, {name: value for name, value in values.items() if name in option_names})
+        texts = {"the repr of the options": repr(options), "the repr of the instance": f"{instance!r} {instance}"}
     except NotApplicable:
         raise
     # Users also read the message of an error.

@@ -29,7 +29,7 @@ def is_rate(answer: object) -> bool:
 
 
 def plausible_batches(subject: RateEstimatorSubject, count: int) -> list[Batch]:
-    """One batch a second, of 300 to 1,500 records, that takes 50 ms and another 0.4 to 0.8 ms a record."""
+    """One batch per second with 300 to 1,500 records, which takes 50 ms plus 0.4 to 0.8 ms per record."""
     batches = []
     for number in range(1, count + 1):
         records = subject.rng.randrange(300, 1500)
@@ -209,9 +209,9 @@ def _float_options(subject: RateEstimatorSubject) -> Iterator[str]:
     if options is None:
         return
     hints = get_type_hints(options)
-    for each in attrs.fields(options):
-        if each.init and float in (hints.get(each.name), *get_args(hints.get(each.name))):
-            yield each.alias or each.name
+    for field in attrs.fields(options):
+        if field.init and float in (hints.get(field.name), *get_args(hints.get(field.name))):
+            yield field.alias or field.name
 
 
 def _read_option(subject: RateEstimatorSubject, name: str, value: float) -> None:

@@ -169,7 +169,7 @@ def _check_memory(subject: RateEstimatorSubject) -> None:
     estimator = subject.make()
 
     def ask(first: int) -> None:
-        # Made here, one by one: what an estimator keeps of a batch counts.
+        # Generated one by one, so that only the memory that an estimator retains counts.
         for number in range(first, first + _MEMORY_BATCHES):
             took = subject.rng.randrange(300, 900)
             subject.ask(estimator, (START_MS + number * 1000 + took, subject.rng.randrange(500, 1500), took, 0))

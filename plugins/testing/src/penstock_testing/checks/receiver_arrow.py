@@ -41,7 +41,7 @@ class ReceiverArrowChecks:
         """All columnar blocks of a receiver have one schema."""
         feeder = subject.feeder()
         odd = feeder.odd_records()
-        harness = _run(subject, feeder, [*([each] for each in odd), feeder.sample(subject.rng, 20)])
+        harness = _run(subject, feeder, [*([record] for record in odd), feeder.sample(subject.rng, 20)])
         schemas = [block.table.schema for block in harness.blocks if is_columnar(block.table)]
         for number, schema in enumerate(schemas):
             if not schema.equals(schemas[0]):
@@ -52,7 +52,7 @@ class ReceiverArrowChecks:
 
 
 def _run(subject: ReceiverSubject, feeder: Feeder, parts: list[list[Any]]) -> ReceiverHarness:
-    """Run a receiver on records that are put part by part, each part once the earlier ones are stored."""
+    """Run a receiver and put the records part by part. A part follows once the earlier parts are stored."""
     harness = subject.run(subject.make(feeder))
     stored = 0
     for part in parts:

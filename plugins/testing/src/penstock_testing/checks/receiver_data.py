@@ -35,8 +35,8 @@ def _key(record: Any) -> Any:
 
 def differences(fed: Sequence[Any], stored: Sequence[Any]) -> str:
     """Describe the records that are missing, and those that were not fed or are stored too often; empty if none."""
-    wanted, found = Counter(map(_key, fed)), Counter(map(_key, stored))
-    missing, extra = list((wanted - found).elements()), list((found - wanted).elements())
+    wanted, received = Counter(map(_key, fed)), Counter(map(_key, stored))
+    missing, extra = list((wanted - received).elements()), list((received - wanted).elements())
     parts = [
         f"{len(keys)} {what}, such as {_shown(keys[0][1])}"
         for what, keys in (("missing", missing), ("stored without being fed, or too often", extra))
@@ -127,7 +127,7 @@ class ReceiverDataChecks:
         feeder.put_bytes(rest)
         _await(subject, harness, len(records))
         if seen := differences(records, harness.records):
-            number = next((i for i, each in enumerate(records) if harness.records[i : i + 1] != [each]), 0)
+            number = next((i for i, record in enumerate(records) if harness.records[i : i + 1] != [record]), 0)
             cut = (number + 1) % len(encoded[number])
             fail(seen, f"put_bytes({encoded[number][:cut]!r}); put_bytes({encoded[number][cut:]!r})")
         _end_without_terminator(subject, feeder, harness)
@@ -214,8 +214,8 @@ class ReceiverDataChecks:
 
 def _split_records(feeder: Feeder, subject: ReceiverSubject) -> list[Any]:
     """Short records; their number exceeds the length of the longest in bytes."""
-    sample = [f"{each[:4]}é😀" if isinstance(each, str) else each for each in feeder.sample(subject.rng, 24)]
-    longest = max(len(feeder.encode(each)) for each in sample)
+    sample = [f"{record[:4]}é😀" if isinstance(record, str) else record for record in feeder.sample(subject.rng, 24)]
+    longest = max(len(feeder.encode(record)) for record in sample)
     return sample[: longest + 1] if longest < len(sample) else sample
 
 

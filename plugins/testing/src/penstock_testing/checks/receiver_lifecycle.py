@@ -91,7 +91,7 @@ class ReceiverLifecycleChecks:
             )
         subject.close()
         if not subject.becomes(lambda: not subject.leak_meter.threads(), _STOP_S):
-            names = ", ".join(each.name for each in subject.leak_meter.threads())
+            names = ", ".join(thread.name for thread in subject.leak_meter.threads())
             fail(f"after a second start and a stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
 
     @check("RC-04", "must", change="return from onStop when nothing was started")
@@ -224,6 +224,6 @@ def _run_once(subject: ReceiverSubject) -> list[str]:
     subject.becomes(lambda: harness.starts > 1 or harness.is_terminated, _PROMPT_S)
     subject.finishes(harness.stop, _STOP_S)
     subject.becomes(lambda: not workers.alive_threads(), _STOP_S)
-    threads = [f"{each} is alive" for each in workers.alive_threads()]
+    threads = [f"{thread} is alive" for thread in workers.alive_threads()]
     subject.close()
     return threads

@@ -72,7 +72,7 @@ class ReceiverObservabilityChecks:
 
 
 def _size(records: list[Any]) -> int:
-    return sum(len(each) for each in records if isinstance(each, str | bytes))
+    return sum(len(record) for record in records if isinstance(record, str | bytes))
 
 
 def _put_at_once(feeder: Feeder, records: list[Any]) -> bool:

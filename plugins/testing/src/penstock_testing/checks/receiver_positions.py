@@ -224,7 +224,7 @@ class ReceiverPositionsChecks:
 
 def _is_ending() -> bool:
     """Whether a stop or restart that the receiver has asked for is under way."""
-    return any(each.name in {"receiver stop", "receiver restart"} for each in threading.enumerate())
+    return any(thread.name in {"receiver stop", "receiver restart"} for thread in threading.enumerate())
 
 
 def _is_back(before: list[Any], value: Any) -> bool:

@@ -230,4 +230,4 @@ def _dropped(subject: ReceiverSubject, harness: ReceiverHarness) -> int:
     if not subject.capabilities.drops:
         return 0
     numbers = [re.search(r"\d+", error.replace(",", "")) for error in harness.errors if "drop" in error]
-    return sum(int(each.group()) for each in numbers if each)
+    return sum(int(number.group()) for number in numbers if number)
