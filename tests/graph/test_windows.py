@@ -336,7 +336,7 @@ def test_map_with_state_is_checkpointed_every_ten_slides(
 def test_mapped_records_do_not_keep_the_partitioning_of_their_states(make_input: Callable[..., FakeInput]) -> None:
     from penstock import StateSpec
 
-    mapped = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
+    mapped: Any = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
     results: Any = node_of(mapped)
     states: Any = node_of(mapped.stateSnapshots())
     assert (results.preserves_partitioning, states.preserves_partitioning) == (False, True)

@@ -130,7 +130,7 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
         "receivers pause: 3000 bytes on 127.0.0.1 are not processed yet, more than "
         "spark.penstock.blocks.maxUnprocessed allows"
     )
-    assert tracked.tracker.backlog_bytes() == 3000
+    assert tracked.tracker.backlog.num_bytes == 3000
     # What was on its way is taken; who comes anew is paused.
     assert processes[0].add(3).accepted
     tracked.tracker.processed(99)
@@ -139,10 +139,10 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
     tracked.tracker.processed(100)
     for process in processes:
         assert not process.received.await_one(UpdateRateLimit, 2).paused
-    assert tracked.tracker.backlog_bytes() == 2000
+    assert tracked.tracker.backlog.num_bytes == 2000
     tracked.tracker.processed(100)
     tracked.tracker.clean_up(200, delete=False)
-    assert tracked.tracker.backlog_bytes() == 2000
+    assert tracked.tracker.backlog.num_bytes == 2000
 
 
 def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: MakeTracker) -> None:
