@@ -1,4 +1,4 @@
-"""The threads that a receiver starts: their exceptions, which Python only prints, and stores that block one for long."""
+"""A receiver's own threads: their exceptions, which Python only prints, and stores that block one of them for long."""
 
 from __future__ import annotations
 
