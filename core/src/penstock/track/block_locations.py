@@ -132,7 +132,6 @@ class BlockLocations:
         return by_stream
 
     def _is_needed(self, location: BlockLocation) -> bool:
-        """Whether tasks may have to fetch blocks from a location."""
         return self._logs is None and not self._launcher.on_this_machine and location in list(self._locations.values())
 
     def _may_be_there(self, location: BlockLocation) -> bool:

@@ -24,8 +24,7 @@ log = get_logger("received_block_tracker")
 class ReceivedBlockTracker:
     """Track the blocks of a fixed set of streams.
 
-    Args:
-        write_ahead_log: not started; its events of this run are recovered at once. ``start`` starts it.
+    The events of a write-ahead log, which is not started yet, are recovered at once.
 
     Raises:
         WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
@@ -93,18 +92,11 @@ class ReceivedBlockTracker:
             if batch_time_ms <= self.state.last_allocated_ms:
                 return
             queues = self.state.queues(self._stream_ids)
-            counts = {stream_id: self._how_many(stream_id, blocks) for stream_id, blocks in queues.items()}
-            block_ids = {
-                stream_id: [block.block_id for block in blocks[: counts[stream_id]]]
-                for stream_id, blocks in queues.items()
-                if blocks
-            }
+            taken = {stream_id: blocks[: self._how_many(stream_id, blocks)] for stream_id, blocks in queues.items()}
+            block_ids = {stream_id: [block.block_id for block in blocks] for stream_id, blocks in taken.items()}
             self._write(allocations.batch_allocated(batch_time_ms, block_ids))
-            self._recovered_counts = {
-                stream_id: count - counts[stream_id]
-                for stream_id, count in self._recovered_counts.items()
-                if count > counts[stream_id]
-            }
+            left = {stream_id: count - len(taken[stream_id]) for stream_id, count in self._recovered_counts.items()}
+            self._recovered_counts = {stream_id: count for stream_id, count in left.items() if count > 0}
 
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
         """How many blocks from the head of a queue a batch gets."""
@@ -127,8 +119,7 @@ class ReceivedBlockTracker:
 
     def unallocated_records(self) -> dict[int, int]:
         """The number of records that belong to no batch, by stream."""
-        waiting = sorted(self.state.waiting_streams.intersection(self._stream_ids))
-        return {stream_id: _records(blocks) for stream_id, blocks in self.state.queues(waiting).items()}
+        return self._records(self.state.waiting_streams.intersection(self._stream_ids))
 
     @property
     def log_bytes(self) -> int | None:
@@ -137,8 +128,11 @@ class ReceivedBlockTracker:
 
     def set_aside(self) -> dict[int, int]:
         """The number of recovered records of streams that the program no longer has. They stay in the log."""
-        others = sorted(self.state.waiting_streams.difference(self._stream_ids))
-        return {stream_id: _records(blocks) for stream_id, blocks in self.state.queues(others).items()}
+        return self._records(self.state.waiting_streams.difference(self._stream_ids))
+
+    def _records(self, stream_ids: Iterable[int]) -> dict[int, int]:
+        queues = self.state.queues(sorted(stream_ids))
+        return {stream_id: sum(block.num_records for block in blocks) for stream_id, blocks in queues.items()}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
         """Forget the blocks of streams that the program has removed."""
@@ -186,12 +180,7 @@ class ReceivedBlockTracker:
         return [block for block in blocks if block.stream_id in self._stream_ids]
 
     def _write(self, event: Event) -> None:
-        """Apply an event to the state; with a write-ahead log, once it is committed there."""
         if self._write_ahead_log is None:
             self.state.apply(event)
         else:
             self._write_ahead_log.append(event)
-
-
-def _records(blocks: Iterable[StoredBlock]) -> int:
-    return sum(block.num_records for block in blocks)

@@ -156,7 +156,6 @@ class _Transition:
             self._accept(message, location, evolve(launch, survived_error=""))
 
     def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
-        """Why a registration is refused; empty when it is accepted."""
         state, launch = self.record.state, self.record.launch
         stops = isinstance(state, lifecycle.Stopping | lifecycle.Ending | lifecycle.Stopped)
         if stops and message.epoch == self.record.epoch:
@@ -344,7 +343,6 @@ class _Transition:
     # -- failures --
 
     def _fail(self, launch: lifecycle.Launch, message: str, error: str = "") -> None:
-        """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
         policy, name = self.record.policy, self.record.name

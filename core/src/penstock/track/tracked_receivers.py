@@ -188,7 +188,6 @@ class TrackedReceivers:
             self.step(stream_id, event)
 
     def _end_all(self) -> None:
-        """Report receivers as stopped whose job has not ended, or whose end was not handled in time."""
         for stream_id, record in self.records.items():
             if record.is_active:
                 self.step(stream_id, lifecycle.Stop())
