@@ -173,6 +173,17 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
     assert tracked.process(2).desired().paused
 
 
+def test_backlog_is_no_error_of_a_receiver_that_does_not_receive(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
+    tracked.tracker.start()
+    process = tracked.registered()
+    assert process.deregister().accepted
+    assert process.add(0).accepted
+    tracked.settle()
+    assert tracked.tracker.backlog.is_full
+    assert "ReceiverError" not in tracked.events.names
+
+
 def test_fluttering_backlog_is_warned_about_once_a_minute(
     make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:

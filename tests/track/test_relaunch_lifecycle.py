@@ -28,7 +28,6 @@ from penstock.track.receiver_tracking_info import (
     Active,
     Answer,
     BackingOff,
-    BacklogFull,
     CancelJob,
     Connect,
     Effect,
@@ -442,14 +441,6 @@ def test_missed_blocks_are_counted_and_reported() -> None:
     info = lifecycle.record.info
     assert (info.lost_blocks, info.lost_records, info.lastErrorMessage) == (3, 25, "1 block is lost")
     assert lifecycle.posted == ["ReceiverError"]
-
-
-def test_backlog_is_reported_once_a_minute_while_the_receiver_receives() -> None:
-    lifecycle = active().take(BacklogFull("3000 bytes"))
-    assert (lifecycle.posted, lifecycle.record.info.lastErrorMessage) == (["ReceiverError"], "3000 bytes")
-    assert lifecycle.after(59_999).take(BacklogFull("4000 bytes")).posted == []
-    assert lifecycle.after(1).take(BacklogFull("5000 bytes")).posted == ["ReceiverError"]
-    assert launched().take(BacklogFull("3000 bytes")).posted == []
 
 
 # -- the restart budget --

@@ -7,6 +7,7 @@ that runs here is the pickling and ``preferredLocation`` of receivers.
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -62,7 +63,7 @@ _FLUSH_SHARE = 2 / 3
 _RESEND_STOP_S = 1.0
 # Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
-# Minimum time between two warnings of the backlog of one host.
+# Minimum time between two warnings of the backlog of one host, and between two errors of one receiver because of it.
 _REPORT_BACKLOG_S = 60
 
 
@@ -109,6 +110,8 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         # By stream: the size of the records in the receiver's buffer at its last report.
         self._buffered: dict[int, int] = {}
+        # By stream: when listeners were last told that the receiver pauses because of its backlog, monotonic.
+        self._backlog_reported_ms: dict[int, float] = {}
         # Set once a stop is requested, before the loop handles it.
         self._stopping = threading.Event()
 
@@ -402,12 +405,13 @@ class ReceiverTracker:
             return
         key = conf.key("max_unprocessed")
         warn("receivers paused: backlog above limit", limit=change.limit, key=key)
-        problem = lifecycle.BacklogFull(
-            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
-        )
+        text = f"{change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
+        now_ms = self._clock.monotonic_ms()
         for stream_id, record in self._tracked.records.items():
-            if self._locations.disk(record.block_location.address) == change.host:
-                self._tracked.step(stream_id, problem)
+            is_there = record.is_active and self._locations.disk(record.block_location.address) == change.host
+            if is_there and now_ms - self._backlog_reported_ms.get(stream_id, -math.inf) >= _REPORT_BACKLOG_S * 1000:
+                self._backlog_reported_ms[stream_id] = now_ms
+                self._tracked.step(stream_id, lifecycle.ProblemFound(f"receivers pause: {text}"))
 
     def _report_lost_blocks(self, message: BlocksLost) -> None:
         skips = self._settings.on_lost_blocks == "skip"

@@ -10,7 +10,6 @@ elsewhere then.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from attrs import field, frozen
@@ -173,7 +172,6 @@ class ReceiverTrackingInfo:
         last_end: why the receiver stopped or failed last, with the time of the last error.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
-        backlog_reported_ms: when the receiver's backlog was reported last, monotonic.
         jitter_seed: differs between applications, so that their receivers do not retry in step.
     """
 
@@ -199,7 +197,6 @@ class ReceiverTrackingInfo:
     last_log_lines: tuple[str, ...] = ()
     lost_blocks: int = 0
     lost_records: int = 0
-    backlog_reported_ms: float = -math.inf
     jitter_seed: str = ""
 
     @property
@@ -324,18 +321,11 @@ class ExecutorLost:
 
 @frozen
 class ProblemFound:
-    """A problem that listeners should see as an error of this receiver, such as blocks that tasks could not read."""
+    """A problem that listeners should see as an error of this receiver, such as blocks that are lost."""
 
     message: str
     lost_blocks: int = 0
     lost_records: int = 0
-
-
-@frozen
-class BacklogFull:
-    """The receiver pauses because of its host's backlog. Listeners see that as an error, at most once a minute."""
-
-    message: str
 
 
 @frozen
@@ -353,7 +343,7 @@ class Stop:
 
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound | BacklogFull
+LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
 
 # -- effects, carried out in their order by the tracker --
 

@@ -31,8 +31,6 @@ from penstock.wire.json_codec import Reply
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
-# Minimum time between two reports of a receiver's backlog to listeners.
-_REPORT_BACKLOG_MS = 60_000
 # The reason that a stop of the application gives to receivers.
 _APPLICATION_STOPS = "Stopped by driver"
 
@@ -93,10 +91,6 @@ class _Transition:
                 blocks, records = self.record.lost_blocks + event.lost_blocks, self.record.lost_records
                 self._set(lost_blocks=blocks, lost_records=records + event.lost_records)
                 self._note_error(event.message)
-            case lifecycle.BacklogFull():
-                if self.record.is_active and self._now_ms - self.record.backlog_reported_ms >= _REPORT_BACKLOG_MS:
-                    self._set(backlog_reported_ms=self._now_ms)
-                    self._note_error(event.message)
             case lifecycle.Tick():
                 self._tick(event.needed)
             case lifecycle.Stop():
