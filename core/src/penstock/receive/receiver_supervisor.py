@@ -20,7 +20,6 @@ from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
 from penstock.receive.block_generator import BlockGenerator
 from penstock.receive.block_pusher import BlockPusher, PushedBlock
-from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -31,12 +30,12 @@ from penstock.receive.messages import (
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
+from penstock.receive.receiver_threads import HeldStores, ThreadErrors
 from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
 from penstock.receive.restart_events import Effect, Event
 from penstock.receive.restart_lifecycle import step, with_error
 from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
-from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
