@@ -383,11 +383,6 @@ def test_second_deregistration_is_refused() -> None:
     assert lifecycle.posted == []
 
 
-def test_deregistration_without_error_changes_no_error_time() -> None:
-    info = active().take(deregister("enough")).record.info
-    assert (info.lastErrorMessage, info.lastError, info.lastErrorTime) == ("enough", "", -1)
-
-
 def test_receiver_may_register_again_after_a_restart() -> None:
     lifecycle = active().take(deregister("Restarting"), Registration(REGISTER, A))
     assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
@@ -427,13 +422,6 @@ def test_messages_of_another_launch_are_refused(event: LifecycleEvent) -> None:
         accepted=False, reason="launch 3 of stream 0 was replaced, or has ended"
     )
     assert lifecycle.record == before
-
-
-def test_recent_errors_are_bounded() -> None:
-    lifecycle = active()
-    for number in range(25):
-        lifecycle.take(ReportError(0, 1, f"error {number}", ""))
-    assert [past.message for past in lifecycle.record.info.recent_errors] == [f"error {n}" for n in range(5, 25)]
 
 
 def test_missed_blocks_are_counted_and_reported() -> None:

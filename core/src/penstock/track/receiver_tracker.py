@@ -183,19 +183,17 @@ class ReceiverTracker:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id in self._receivers:
             while not self._tracked.await_end(stream_id, min(flushed_by - time.monotonic(), _RESEND_STOP_S)):
-                if time.monotonic() >= flushed_by:
-                    self._end_by_force(stream_id)
-                    break
-                self._tracked.loop.post(self._tracked.tick_all)
+                if time.monotonic() < flushed_by:
+                    self._tracked.loop.post(self._tracked.tick_all)
+                    continue
+                log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
+                job = self._tracked.jobs.get((stream_id, self._tracked.records[stream_id].epoch))
+                if job is not None:
+                    job.cancel()
+                    self._tracked.await_end(stream_id, 5.0)
+                break
         # No batch would get blocks that are added from now on.
         self.blocks.seal()
-
-    def _end_by_force(self, stream_id: int) -> None:
-        log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
-        job = self._tracked.jobs.get((stream_id, self._tracked.records[stream_id].epoch))
-        if job is not None:
-            job.cancel()
-            self._tracked.await_end(stream_id, 5.0)
 
     def release(self) -> None:
         """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
