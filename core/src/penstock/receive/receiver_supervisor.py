@@ -211,8 +211,7 @@ class ReceiverSupervisor:
                 case events.Report():
                     self._report(effect)
                 case events.OnThread():
-                    name = effect.name
-                    EngineThread(name, partial(self._carry_out, effect.effects)).start()
+                    EngineThread(effect.name, partial(self._carry_out, effect.effects)).start()
 
     def _register(self) -> Event:
         try:
