@@ -1,10 +1,7 @@
-"""``ReceiverSupervisor``: runs one receiver and stands between it and the driver.
+"""``ReceiverSupervisor``: the shell around ``restart_lifecycle.step``, between a receiver and the driver.
 
-The shell around ``restart_lifecycle.step``: it owns the record of the receiver, gives events to the step one at a time
-and carries out the effects. Limiter, generator and waits follow the record under its lock, so that they keep the order
-of the events; calls of the receiver and messages to the driver run on the thread that gave the event, or on one of
-their own.
-It never decides whether or where the receiver is relaunched; the tracker does.
+Limiter, generator and waits follow the record under its lock, so that they keep the order of the events; calls of the
+receiver and messages to the driver run on the thread that gave the event, or on one of their own.
 """
 
 from __future__ import annotations
@@ -51,10 +48,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
-
-    ``launch`` registers the receiver, also after each restart.
-    """
+    """Runs one receiver, a new instance for each supervisor, and is the listener of its block generator."""
 
     def __init__(
         self,
@@ -112,11 +106,7 @@ class ReceiverSupervisor:
         return self._terminated.wait(timeout_s)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the receiver has stopped for good; return whether it has.
-
-        Raises:
-            BaseException: the error that stopped it.
-        """
+        """As ``await_end``; raises the error that stopped the receiver."""
         terminated, state = self.await_end(timeout_s), self.state.state
         if terminated and isinstance(state, Terminated) and state.error is not None:
             raise state.error

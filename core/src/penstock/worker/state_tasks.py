@@ -153,20 +153,17 @@ def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, An
 
 @frozen
 class MapWithState:
-    """Partition function from new pairs to the mapped records, the handle of the new states, and the errors.
-
-    Attributes:
-        timeout_ms: age at which states time out; ``None`` for never.
-        horizon_ms: no batch needs older versions of the states.
-        time: the batch's datetime if the function takes it.
-    """
+    """Partition function from new pairs to the mapped records, the handle of the new states, and the errors."""
 
     update: Callable[..., Any]
     time_ms: int
+    # Age at which states time out; ``None`` for never.
     timeout_ms: int | None
     home: str
+    # No batch needs older versions of the states.
     horizon_ms: int
     reported: Accumulator[Reported]
+    # If the function takes it.
     time: datetime | None = None
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
