@@ -211,7 +211,8 @@ class ReceiverSupervisor:
                 case events.Report():
                     self._report(effect)
                 case events.OnThread():
-                    EngineThread(effect.name, partial(self._carry_out, effect.effects)).start()
+                    name = effect.name
+                    EngineThread(name, partial(self._carry_out, effect.effects)).start()
 
     def _register(self) -> Event:
         try:
