@@ -1,8 +1,6 @@
-"""``ReceivedBlockHandler``: stores the blocks of receivers; with its two implementations.
+"""``ReceivedBlockHandler``: stores the blocks of receivers, each in an Arrow IPC file that appears whole or not at all.
 
-``WriteAheadLogBlockHandler`` is used if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is
-one Arrow IPC file, which appears whole or not at all. Both implement the ``store`` hook, after all plugins. Any thread
-may store; the endpoint's threads read.
+Both implementations implement the ``store`` hook, after all plugins. Any thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -34,13 +32,10 @@ _LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
 
 
 class ReceivedBlockHandler(Protocol):
-    """Stores the blocks of receivers, and deletes them when no batch needs them."""
+    """Stores a block, replacing one with the same id; after an OSError no part of it remains."""
 
-    def store(self, block: Block) -> StoredBlock | None:
-        """Store a block, replacing one with the same id; an OSError if it cannot be written: no part of it remains."""
-
-    def delete(self, block_ids: Iterable[str]) -> object:
-        """Delete blocks."""
+    def store(self, block: Block) -> StoredBlock | None: ...
+    def delete(self, block_ids: Iterable[str]) -> object: ...
 
 
 class LocalBlockHandler(ReceivedBlockHandler):

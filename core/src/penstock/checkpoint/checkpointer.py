@@ -30,22 +30,15 @@ from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("checkpoint")
 
-# Attempts after the first (as Spark), and the delays before them.
+# Attempts after the first, as Spark.
 _RETRIES = 2
-_FIRST_DELAY_MS = 10
-_LONGEST_DELAY_MS = 100
 
 
 class Checkpointer:
     """Writes the checkpoints of a run.
 
-    Args:
-        run: all checkpoints share the constant values of its first one.
-        tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
-        listeners: functions that return the values to save, by listener name.
-        post: posts an event to the listeners; called on the writer's thread.
-        release_blocks: called on the writer's thread with a time in ms: no retained checkpoint needs blocks of batches
-            strictly older than it.
+    ``listeners`` are functions that return the values to save, by listener name. ``release_blocks`` is called on the
+    writer's thread with a time in ms: no retained checkpoint needs blocks of batches strictly older than it.
     """
 
     def __init__(
@@ -227,7 +220,7 @@ class Checkpointer:
         try:
             oldest = retry(
                 lambda: self._store.write(taken),
-                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
+                Backoff(first_ms=10, longest_ms=100),
                 retries=_RETRIES,
                 on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
             )

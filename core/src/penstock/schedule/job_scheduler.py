@@ -47,11 +47,7 @@ JobProperties = Callable[[int, int], object]
 
 
 class JobScheduler:
-    """Runs jobs.
-
-    ``set_properties`` is called on the job's thread, ``on_error`` with the error of every failed job, and
-    ``on_give_up`` with the reason when the program must stop.
-    """
+    """Runs jobs; ``on_error`` gets the error of every failed job, ``on_give_up`` the reason to stop the program."""
 
     def __init__(
         self,
