@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.blocks import block_file
+from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
@@ -49,14 +49,14 @@ class LocalBlockHandler(ReceivedBlockHandler):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
-            block_file.write(block.table, sink)
+            arrow_form.write_table(block.table, sink)
         return block.stored(str(path), path.stat().st_size)
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
         """Map a block's file for reading, without a copy; raises ``BlockGoneError`` if this host does not have it."""
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
-        return block_file.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+        return arrow_form.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed."""
@@ -80,7 +80,7 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
     def store(self, block: Block) -> StoredBlock:
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
-            num_bytes, checksum = block_file.write_block_file(block.table, file)
+            num_bytes, checksum = arrow_form.write_block_file(block.table, file)
         return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:

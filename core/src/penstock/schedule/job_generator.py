@@ -23,8 +23,7 @@ from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
-from penstock.schedule.job_scheduler import JobScheduler
-from penstock.schedule.job_set import JobSet
+from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock.spark import failure
 
 log = get_logger("job_generator")
