@@ -56,7 +56,7 @@ def _batches(ssc: Any) -> Iterator[str]:
     generator, tracker = ssc._engine.generator, ssc._engine.tracker
     pending = ssc._engine.scheduler.pending_batches
     yield f"generated until {generator._due.generated_ms}, completed {generator._completed_ms}, pending {pending}"
-    yield f"records in no batch: {tracker.blocks.unallocated_records()}, backlog: {tracker.backlog_bytes()} bytes"
+    yield f"records in no batch: {tracker.blocks.unallocated_records()}, backlog: {tracker.backlog.num_bytes} bytes"
 
 
 def _executors(sc: Any) -> Iterator[str]:

@@ -80,7 +80,7 @@ ssc.receiverStream(Flood(str(note))).foreachRDD(slowly)
 ssc.start()
 # The time counts from the first pause: a slow machine takes its time until then.
 deadline = time.monotonic() + 180
-while not ssc._engine.tracker._backlog.is_full:
+while not ssc._engine.tracker.backlog.is_full:
     if time.monotonic() > deadline:
         raise SystemExit("the backlog has not reached its limit within 180 s")
     time.sleep(0.05)
@@ -92,11 +92,11 @@ printed_s = -1e9
 print(f"{'s':>6} {'RSS MB':>8} {'backlog MB':>10} {'records in batches':>19}", flush=True)
 while (now_s := time.monotonic() - started) < seconds:
     points.append((now_s, resident_mb(pid)))
-    most_backlog = max(most_backlog, ssc._engine.tracker.backlog_bytes())
+    most_backlog = max(most_backlog, ssc._engine.tracker.backlog.num_bytes)
     if now_s - printed_s >= seconds / 20:
         printed_s = now_s
         print(
-            f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc._engine.tracker.backlog_bytes() / 1e6:>10.1f} {seen:>19,}",
+            f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc._engine.tracker.backlog.num_bytes / 1e6:>10.1f} {seen:>19,}",
             flush=True,
         )
     time.sleep(0.25)

@@ -42,7 +42,8 @@ class Tracker:
     def __init__(self) -> None:
         self.rates: list[tuple[int, float]] = []
         self.limits: dict[int, float] = {}
-        self.blocks = SimpleNamespace(stored=lambda: (3, 900), log_bytes=None)
+        self.blocks = SimpleNamespace(state=SimpleNamespace(known_ids={"a", "b", "c"}, known_bytes=900), log_bytes=None)
+        self.backlog = SimpleNamespace(num_bytes=1234)
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         self.rates.append((stream_id, rate))
@@ -52,9 +53,6 @@ class Tracker:
 
     def receiver_infos(self) -> dict[int, Any]:
         return {0: "info"}
-
-    def backlog_bytes(self) -> int:
-        return 1234
 
     def buffered_bytes(self) -> int:
         return 55

@@ -23,10 +23,17 @@ class Mqtt(ThreadReceiver):
         self.client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2, self.client_id, clean_session=False, manual_ack=True
         )
-        # store would hold the thread that also sends keepalives; the broker bounds what is not acknowledged.
-        waiting = queue.Queue()
+        # store would hold the thread that also sends keepalives; put holds it only while the queue is full.
+        waiting = queue.Queue(10_000)
+
+        def on_message(_client, _userdata, message):
+            while not self.isStopped():
+                with contextlib.suppress(queue.Full):
+                    waiting.put(message, timeout=0.1)
+                    return
+
         self.client.on_connect = lambda client, *_: client.subscribe(self.topic, qos=1)
-        self.client.on_message = lambda _client, _userdata, message: waiting.put(message)
+        self.client.on_message = on_message
         self.client.connect_async(self.host, self.port)
         self.client.loop_start()
         while not self.isStopped():  # what is queued then stays with the broker

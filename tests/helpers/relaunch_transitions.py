@@ -37,7 +37,6 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)
-    yield lifecycle.BacklogFull("too much")
     yield lifecycle.Tick()
     yield lifecycle.ExecutorLost()
 

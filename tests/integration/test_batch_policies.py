@@ -72,7 +72,9 @@ class Completed:
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
     assert ssc._engine is not None
-    return bool(ssc._engine.tracker._tracked.records[0].pause_reasons) and bool(ssc._engine.tracker.blocks.known())
+    return bool(ssc._engine.tracker._tracked.records[0].pause_reasons) and bool(
+        ssc._engine.tracker.blocks.state.known()
+    )
 
 
 def fail(_rdd: Any) -> None:

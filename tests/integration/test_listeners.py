@@ -233,7 +233,7 @@ def test_a_graceful_stop_has_two_spellings(
     batches = collect(ssc.receiverStream(Thousand()))
     ssc.start()
     # A stop ends onStart: before the records are stored, it would end their storing.
-    wait_for(lambda: engine_of(ssc).tracker.backlog_bytes() or batches.records, "the records are stored")
+    wait_for(lambda: engine_of(ssc).tracker.backlog.num_bytes or batches.records, "the records are stored")
     ssc.stop(stopSparkContext=False, **how)
     assert len(batches.records) == 1000
 

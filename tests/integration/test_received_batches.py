@@ -156,7 +156,7 @@ def test_the_last_batches_of_a_graceful_stop_fetch_blocks_from_other_hosts(
     monkeypatch.setattr("penstock.spark.cluster.is_on_this_machine", lambda _sc: False)
     batches = collect(ssc.receiverStream(AtOnce(range(1000))).map(slowly))
     ssc.start()
-    wait_for(lambda: engine_of(ssc).tracker.backlog_bytes(), "the block")
+    wait_for(lambda: engine_of(ssc).tracker.backlog.num_bytes, "the block")
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     assert batches.records == list(range(1000))
 
@@ -207,4 +207,4 @@ def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: C
     wait_for(lambda: len(batches.records) >= 10, "ten numbers")
     assert ssc._engine is not None
     tracker = ssc._engine.tracker
-    wait_for(lambda: not tracker.blocks.known(), "the batch to be cleaned up")
+    wait_for(lambda: not tracker.blocks.state.known(), "the batch to be cleaned up")

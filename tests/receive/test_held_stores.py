@@ -11,9 +11,9 @@ import pytest
 from tests.helpers import await_blocked
 
 from penstock import AsyncReceiver, ThreadReceiver
-from penstock.receive.held_stores import HeldStores
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.receiver_threads import HeldStores
 from penstock_testing import ManualClock
 
 Supervise = Callable[..., ReceiverSupervisor]

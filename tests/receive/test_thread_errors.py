@@ -11,7 +11,7 @@ import pytest
 from penstock import Receiver
 from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.thread_errors import ThreadErrors
+from penstock.receive.receiver_threads import ThreadErrors
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:

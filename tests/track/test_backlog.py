@@ -130,7 +130,7 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
         "receivers pause: 3000 bytes on 127.0.0.1 are not processed yet, more than "
         "spark.penstock.blocks.maxUnprocessed allows"
     )
-    assert tracked.tracker.backlog_bytes() == 3000
+    assert tracked.tracker.backlog.num_bytes == 3000
     # What was on its way is taken; who comes anew is paused.
     assert processes[0].add(3).accepted
     tracked.tracker.processed(99)
@@ -139,10 +139,10 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
     tracked.tracker.processed(100)
     for process in processes:
         assert not process.received.await_one(UpdateRateLimit, 2).paused
-    assert tracked.tracker.backlog_bytes() == 2000
+    assert tracked.tracker.backlog.num_bytes == 2000
     tracked.tracker.processed(100)
     tracked.tracker.clean_up(200, delete=False)
-    assert tracked.tracker.backlog_bytes() == 2000
+    assert tracked.tracker.backlog.num_bytes == 2000
 
 
 def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: MakeTracker) -> None:
@@ -171,6 +171,17 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     assert tracked.process(2).desired().paused
+
+
+def test_backlog_is_no_error_of_a_receiver_that_does_not_receive(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
+    tracked.tracker.start()
+    process = tracked.registered()
+    assert process.deregister().accepted
+    assert process.add(0).accepted
+    tracked.settle()
+    assert tracked.tracker.backlog.is_full
+    assert "ReceiverError" not in tracked.events.names
 
 
 def test_fluttering_backlog_is_warned_about_once_a_minute(

@@ -265,9 +265,9 @@ def test_receivers_that_share_a_log_share_its_backlog_limit(
     tracked.tracker.start()
     first, second = tracked.registered(1), tracked.registered(2)
     add(first, 0, records=15)
-    assert tracked.tracker.backlog_bytes() < 3000
+    assert tracked.tracker.backlog.num_bytes < 3000
     add(second, 0, records=15)
-    assert tracked.tracker.backlog_bytes() > 3000
+    assert tracked.tracker.backlog.num_bytes > 3000
     for process in (first, second):
         assert process.received.await_one(UpdateRateLimit).paused
     tracked.settle()

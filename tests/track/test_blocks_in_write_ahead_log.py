@@ -38,15 +38,15 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     return {
         time_ms: {
             stream_id: sum(block.num_records for block in blocks)
-            for stream_id, blocks in tracker._state._allocated[time_ms].items()
+            for stream_id, blocks in tracker.state._allocated[time_ms].items()
         }
-        for time_ms in sorted(tracker._state.times)
+        for time_ms in sorted(tracker.state.times)
     }
 
 
 def recovered(tracker: ReceivedBlockTracker) -> dict[int, int]:
     """The number of recovered records that belong to no batch yet, by stream."""
-    heads = {stream_id: tracker._state.unallocated(stream_id)[:n] for stream_id, n in tracker._recovered_counts.items()}
+    heads = {stream_id: tracker.state.unallocated(stream_id)[:n] for stream_id, n in tracker._recovered_counts.items()}
     return {stream_id: sum(block.num_records for block in head) for stream_id, head in heads.items()}
 
 
@@ -84,7 +84,7 @@ def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) 
 
 
 def waiting(tracker: ReceivedBlockTracker, stream_id: int = 1) -> list[StoredBlock]:
-    return tracker._state.unallocated(stream_id)
+    return tracker.state.unallocated(stream_id)
 
 
 def test_without_a_checkpoint_directory_there_is_no_write_ahead_log() -> None:
@@ -94,7 +94,7 @@ def test_without_a_checkpoint_directory_there_is_no_write_ahead_log() -> None:
     tracker.note_launches({1: 7})
     tracker.close()
     assert waiting(tracker) == blocks(1)
-    assert (tracker.recovered.last_number, tracker.last_epoch(1), tracker.set_aside()) == (0, 1, {})
+    assert (tracker.recovered.last_number, tracker.state.epochs.get(1, 0), tracker.set_aside()) == (0, 1, {})
     assert recovered(tracker) == {}
 
 
@@ -108,7 +108,7 @@ def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None
     assert second.blocks_of_batch(100, 1) == blocks(1, 2)
     assert second.blocks_of_batch(200, 1) == []
     assert waiting(second) == blocks(3, 4)
-    assert second.last_allocated_ms == 200
+    assert second.state.last_allocated_ms == 200
     second.allocate_blocks_to_batch(200)
     assert waiting(second) == blocks(3, 4)
     second.allocate_blocks_to_batch(300)
@@ -122,7 +122,7 @@ def test_another_run_recovers_nothing(live: Live) -> None:
     other = live(run="run-2")
     assert not other.has_unallocated_blocks
     assert not any(batches(other).values())
-    assert other.last_epoch(1) == 0
+    assert other.state.epochs.get(1, 0) == 0
 
 
 def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) -> None:
@@ -160,7 +160,7 @@ def test_blocks_whose_allocation_cannot_be_written_go_to_the_next_batch(
             tracker.allocate_blocks_to_batch(100)
     assert tracker.blocks_of_batch(100, 1) == []
     assert waiting(tracker) == blocks(1, 2)
-    assert tracker.last_allocated_ms == -1
+    assert tracker.state.last_allocated_ms == -1
     tracker.allocate_blocks_to_batch(200)
     assert tracker.blocks_of_batch(200, 1) == blocks(1, 2)
     assert batches(live()) == batches(tracker) == {200: {1: 20}}
@@ -227,7 +227,7 @@ def test_a_time_whose_batch_was_cleaned_up_stays_allocated(live: Live) -> None:
     second.add_blocks(blocks(1))
     second.allocate_blocks_to_batch(500)
     assert waiting(second) == blocks(1)
-    assert live().last_allocated_ms == 500
+    assert live().state.last_allocated_ms == 500
 
 
 def test_a_repeated_report_adds_nothing_in_any_later_life(live: Live) -> None:
@@ -282,7 +282,7 @@ def test_launch_numbers_continue_after_a_restart(live: Live) -> None:
     first.add_blocks([block(1, 3, epoch=9), block(2, 3, epoch=2)])
     for _ in range(2):
         tracker = live(1, 2, 3, 4)
-        assert [tracker.last_epoch(stream_id) for stream_id in (1, 2, 3, 4)] == [4, 1, 9, 0]
+        assert [tracker.state.epochs.get(stream_id, 0) for stream_id in (1, 2, 3, 4)] == [4, 1, 9, 0]
 
 
 def test_launch_that_cannot_be_logged_is_started(
@@ -324,8 +324,8 @@ def test_forgotten_stream_leaves_no_blocks(live: Live) -> None:
     without.forget_streams({2})
     for tracker in (without, live(1)):
         assert tracker.set_aside() == {}
-        assert {each.stream_id for each in tracker.known()} == {1}
-        assert tracker.last_epoch(2) == 0
+        assert {each.stream_id for each in tracker.state.known()} == {1}
+        assert tracker.state.epochs.get(2, 0) == 0
     assert batches(live(1)) == {100: {1: 10}}
 
 
@@ -437,7 +437,7 @@ def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.Monkey
     go_on.set()
     for thread in adding:
         thread.join(10)
-    assert tracker.last_allocated_ms == 200
+    assert tracker.state.last_allocated_ms == 200
 
 
 def test_no_block_is_lost_or_doubled_while_allocations_are_logged(live: Live) -> None:
@@ -502,8 +502,8 @@ def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[s
                         tracker.note_launches({1: value})
                     elif step == "launch":
                         # Without a write-ahead log the tracker notes no launches itself.
-                        tracker._state.apply(receivers_launched({1: value}))
-                assert dying._state.events() == living._state.events()
+                        tracker.state.apply(receivers_launched({1: value}))
+                assert dying.state.events() == living.state.events()
                 assert batches(dying) == batches(living)
         finally:
             dying.close()

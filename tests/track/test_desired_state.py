@@ -79,16 +79,3 @@ def test_relaunched_receiver_learns_the_newest_rate_only(tracked: Tracked, fail:
     assert again.desired().rate == 200.0
     tracked.tick()
     assert again.received.entries == []
-
-
-def test_each_change_has_a_higher_number(tracked: Tracked) -> None:
-    process = tracked.process()
-    numbers = [process.desired().number]
-    tracked.tracker.send_rate_update(0, 100.0)
-    numbers.append(process.received.await_one(UpdateRateLimit).number)
-    for count, paused in enumerate((True, False), start=2):
-        tracked.tracker.pause(paused)
-        numbers.append(process.received.await_one(UpdateRateLimit, count).number)
-    assert sorted(set(numbers)) == numbers
-    # The answer to a registration carries the number of what it says.
-    assert process.desired().number == numbers[-1]

@@ -151,14 +151,6 @@ def test_a_registration_of_another_stream_or_launch_is_refused(tracked: Tracked,
     assert tracked.events.entries == []
 
 
-def test_a_receiver_may_register_again_after_a_restart(tracked: Tracked) -> None:
-    process = tracked.registered()
-    assert process.deregister("Restarting receiver with delay 0 ms: again").accepted
-    assert process.register().accepted
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
-    assert tracked.tracker.receiver_infos()[0].active
-
-
 def test_repeated_registration_is_no_second_start(tracked: Tracked) -> None:
     process = tracked.process()
     assert process.register().accepted
@@ -274,15 +266,6 @@ def test_error_is_reported_once_per_start(tracked: Tracked) -> None:
     assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
 
 
-def test_death_after_a_survived_error_is_reported(tracked: Tracked) -> None:
-    process = tracked.registered()
-    process.report("the disk is full", "Traceback: no space left")
-    process.launch.end(RuntimeError("Python worker exited unexpectedly"))
-    tracked.settle()
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverError", "ReceiverStopped"]
-    assert "exited unexpectedly" in tracked.tracker.receiver_infos()[0].lastErrorMessage
-
-
 def test_receiver_whose_process_dies_is_reported_and_relaunched(tracked: Tracked) -> None:
     process = tracked.registered()
     process.close()
@@ -341,19 +324,6 @@ def test_relaunch_delays_double(make_tracker: MakeTracker) -> None:
         assert len(tracked.launches) == number
         tracked.clock.advance(nominal - nominal // 2 + 2)
         tracked.launch(number + 1)
-
-
-def test_healthy_launch_resets_the_relaunch_delay(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(conf={"spark.penstock.receiver.relaunchDelay": "1s"})
-    tracked.tracker.start()
-    for number in (1, 2, 3, 4):
-        tracked.launch(number).end(RuntimeError("again"))
-        tracked.relaunch(8_001)
-    tracked.launch(5)
-    tracked.clock.advance(10_001)
-    tracked.launch(5).end(RuntimeError("after a long life"))
-    tracked.relaunch(1_001)
-    tracked.launch(6)
 
 
 # -- rates --

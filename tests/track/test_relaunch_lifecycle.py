@@ -28,7 +28,6 @@ from penstock.track.receiver_tracking_info import (
     Active,
     Answer,
     BackingOff,
-    BacklogFull,
     CancelJob,
     Connect,
     Effect,
@@ -384,11 +383,6 @@ def test_second_deregistration_is_refused() -> None:
     assert lifecycle.posted == []
 
 
-def test_deregistration_without_error_changes_no_error_time() -> None:
-    info = active().take(deregister("enough")).record.info
-    assert (info.lastErrorMessage, info.lastError, info.lastErrorTime) == ("enough", "", -1)
-
-
 def test_receiver_may_register_again_after_a_restart() -> None:
     lifecycle = active().take(deregister("Restarting"), Registration(REGISTER, A))
     assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
@@ -430,26 +424,11 @@ def test_messages_of_another_launch_are_refused(event: LifecycleEvent) -> None:
     assert lifecycle.record == before
 
 
-def test_recent_errors_are_bounded() -> None:
-    lifecycle = active()
-    for number in range(25):
-        lifecycle.take(ReportError(0, 1, f"error {number}", ""))
-    assert [past.message for past in lifecycle.record.info.recent_errors] == [f"error {n}" for n in range(5, 25)]
-
-
 def test_missed_blocks_are_counted_and_reported() -> None:
     lifecycle = active().take(ProblemFound("2 blocks are lost", 2, 20), ProblemFound("1 block is lost", 1, 5))
     info = lifecycle.record.info
     assert (info.lost_blocks, info.lost_records, info.lastErrorMessage) == (3, 25, "1 block is lost")
     assert lifecycle.posted == ["ReceiverError"]
-
-
-def test_backlog_is_reported_once_a_minute_while_the_receiver_receives() -> None:
-    lifecycle = active().take(BacklogFull("3000 bytes"))
-    assert (lifecycle.posted, lifecycle.record.info.lastErrorMessage) == (["ReceiverError"], "3000 bytes")
-    assert lifecycle.after(59_999).take(BacklogFull("4000 bytes")).posted == []
-    assert lifecycle.after(1).take(BacklogFull("5000 bytes")).posted == ["ReceiverError"]
-    assert launched().take(BacklogFull("3000 bytes")).posted == []
 
 
 # -- the restart budget --

@@ -76,10 +76,10 @@ def test_block_whose_log_write_fails_may_be_reported_again(
             process.add(0)
     assert not tracked.tracker.blocks.has_unallocated_blocks
     # A relaunched receiver uses other block ids: these blocks must not count for ever.
-    assert tracked.tracker.backlog_bytes() == 0
+    assert tracked.tracker.backlog.num_bytes == 0
     assert process.add(0).accepted
     assert tracked.tracker.blocks.has_unallocated_blocks
-    assert tracked.tracker.backlog_bytes() == 1000
+    assert tracked.tracker.backlog.num_bytes == 1000
 
 
 def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_log: MakeLog) -> None:

@@ -18,10 +18,8 @@ from tests.helpers.spilling import into_few_files
 
 from penstock import State
 from penstock.errors import StateUpdateError
-from penstock.worker import combine, map_with_state_task, state_elements
+from penstock.worker import combine, state_elements, state_tasks
 from penstock.worker.combine import Combiner
-from penstock.worker.map_with_state_task import MapWithState, select_mapped, select_states
-from penstock.worker.reduce_by_key_and_window_task import SlideWindow
 from penstock.worker.state_elements import (
     MappedRecords,
     PartitionErrors,
@@ -31,7 +29,7 @@ from penstock.worker.state_elements import (
     from_state_pairs,
     to_state_pairs,
 )
-from penstock.worker.update_state_by_key_task import UpdateState
+from penstock.worker.state_tasks import MapWithState, SlideWindow, UpdateState, select_mapped, select_states
 
 Pairs = list[tuple[Any, Any]]
 
@@ -70,7 +68,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
     into_few_files(monkeypatch)
     monkeypatch.setattr(state_elements, "_PAIRS_PER_GROUP", 2)
-    monkeypatch.setattr(map_with_state_task, "_RECORDS_PER_GROUP", 3)
+    monkeypatch.setattr(state_tasks, "_RECORDS_PER_GROUP", 3)
 
 
 def moved(elements: Iterable[Any]) -> list[Any]:

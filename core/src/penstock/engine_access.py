@@ -111,14 +111,13 @@ class EngineAccess(ListenerContext):
         return self._engine.tracker.receiver_infos()
 
     def backlog_bytes(self) -> int:
-        return self._engine.tracker.backlog_bytes()
+        return self._engine.tracker.backlog.num_bytes
 
     def storage(self) -> StorageInfo:
-        blocks, num_bytes = self._engine.tracker.blocks.stored()
-        checkpointer = self._engine.checkpointer
+        blocks, checkpointer = self._engine.tracker.blocks.state, self._engine.checkpointer
         return StorageInfo(
-            blocks,
-            num_bytes,
+            len(blocks.known_ids),
+            blocks.known_bytes,
             self._engine.tracker.buffered_bytes(),
             self._engine.tracker.blocks.log_bytes,
             None if checkpointer is None else checkpointer.written_ms,
@@ -136,7 +135,7 @@ class EngineAccess(ListenerContext):
         return SparkJobs(self._sc)
 
     def executor_backlogs(self) -> Mapping[str, int]:
-        return self._engine.tracker.executor_backlogs()
+        return self._engine.tracker.backlog.by_executor
 
     def rate_limit(self, stream_id: int) -> float | None:
         return self._engine.tracker.rate_limit(stream_id)

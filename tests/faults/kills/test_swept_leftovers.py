@@ -31,7 +31,7 @@ ssc = StreamingContext(sc, 86400)
 ssc.receiverStream("synthetic", rate=100.0).foreachRDD(lambda rdd: None)
 ssc.start()
 deadline = time.monotonic() + 120
-while not ssc._engine.tracker.backlog_bytes():
+while not ssc._engine.tracker.backlog.num_bytes:
     assert time.monotonic() < deadline
     time.sleep(0.05)
 jvm = sc._gateway.proc.pid

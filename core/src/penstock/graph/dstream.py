@@ -28,7 +28,7 @@ from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
 from penstock.worker.combine import CountRecords, CountValues
-from penstock.worker.map_with_state_task import select_mapped, select_states
+from penstock.worker.state_tasks import select_mapped, select_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,8 +14,8 @@ from penstock.graph.arguments import require_num_partitions, takes_time
 from penstock.graph.node import Node
 from penstock.graph.stateful import KeyedStateDStream
 from penstock.runtime.clock import require_duration_ms
-from penstock.worker.map_with_state_task import MapWithState, relocate_states
 from penstock.worker.state import State
+from penstock.worker.state_tasks import MapWithState, relocate_states
 
 # Slides between two checkpoints, as in Spark. The checkpoints hold references to state files.
 _SLIDES_PER_CHECKPOINT = 10

@@ -13,8 +13,8 @@ from penstock.graph.per_batch import ShuffledDStream
 from penstock.graph.stateful import StatefulDStream
 from penstock.spark.rdds import co_partitioned_union
 from penstock.worker.combine import combine_combiners
-from penstock.worker.reduce_by_key_and_window_task import SlideWindow
 from penstock.worker.state_elements import to_state_pairs
+from penstock.worker.state_tasks import SlideWindow
 
 # As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5

@@ -24,7 +24,7 @@ from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
 from penstock.worker.state_elements import MergeReported, PartitionErrors, Reported, to_state_pairs
-from penstock.worker.update_state_by_key_task import UpdateState
+from penstock.worker.state_tasks import UpdateState
 
 # The shortest default checkpoint interval (as in Spark).
 _CHECKPOINT_MS = 10_000

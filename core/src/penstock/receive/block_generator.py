@@ -1,9 +1,4 @@
-"""``BlockGenerator``: buffers single records and generates a block of them every block interval.
-
-Records and bytes that are not accepted yet are bounded: at the bound ``add_data`` waits. A record is dropped only after
-a push has failed for good, which stops the receiver. ``add_data`` runs on the receiver's threads, the cut on the
-timer's. One thread stores blocks and another awaits their acceptance, so that storing and reporting overlap.
-"""
+"""``BlockGenerator``: buffers single records and generates a block of them every block interval."""
 
 from __future__ import annotations
 
@@ -47,18 +42,12 @@ class BlockGeneratorListener(Protocol):
 
     def on_generate_block(self) -> None:
         """Called every block interval, before the buffer is cut. Must return at once."""
-        ...
 
     def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store records, the first of which was added at ``arrival_ms``, as a block. An error that it raises is final.
-
-        Called for one block at a time, in order.
-        """
-        ...
+        """Store records, the first of which was added at ``arrival_ms``; one call at a time. Its errors are final."""
 
     def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
         """Called with an error; after a final one, all later records are dropped. Must not wait for the generator."""
-        ...
 
 
 @define(eq=False)
@@ -78,7 +67,9 @@ class _Block:
 class BlockGenerator:
     """Buffers records, generates a block of them every block interval and has the listener push it.
 
-    ``hold`` is entered by a caller of ``add_data`` while it waits.
+    Records that are not accepted yet are bounded: at the bound ``add_data`` waits, inside ``hold``. A record is dropped
+    only after a push has failed for good. One thread stores blocks and another awaits their acceptance, so that storing
+    and reporting overlap.
     """
 
     def __init__(
@@ -134,12 +125,9 @@ class BlockGenerator:
             thread.start()
 
     def add_data(self, record: Any, on_stored: OnStored | None = None) -> None:
-        """Buffer one record; wait while the bounds are reached.
+        """Buffer one record, waiting while the bounds are reached, or raise ``ReceiverStoppedError``.
 
         ``on_stored`` is called once on the reporting thread, when the record is accepted or lost.
-
-        Raises:
-            ReceiverStoppedError: the generator is not running; the record was not buffered.
         """
         num_bytes = sys.getsizeof(record)
         with self._room:

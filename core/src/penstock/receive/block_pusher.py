@@ -1,7 +1,4 @@
-"""``BlockPusher``: stores blocks and has the driver accept them.
-
-Blocks stored during a report are reported together after it. Runs on whatever thread stores.
-"""
+"""``BlockPusher``: stores blocks and has the driver accept them; those stored during a report are reported together."""
 
 from __future__ import annotations
 
@@ -60,11 +57,7 @@ class PushedBlock:
     left_out: Mapping[int, BaseException] = field(factory=dict)
 
     def await_accepted(self) -> None:
-        """Return once the driver has accepted the block; the first thread that gets to it reports all that wait.
-
-        Raises:
-            StoreError: all retries failed, or the driver refused the group, whose blocks are deleted then.
-        """
+        """Return once the driver has accepted the block, or raise ``StoreError``; refused blocks are deleted."""
         if self._stored is not None:
             self._pusher.await_reported(self._group)
 
@@ -122,11 +115,7 @@ class BlockPusher:
         return evolve(self.push_table(table, len(records), None, arrival_ms), left_out=left_out)
 
     def push_table(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> PushedBlock:
-        """Store a block of ``count`` records, the first of which arrived at ``arrival_ms``, and wait for disk space.
-
-        Raises:
-            StoreError: all retries failed.
-        """
+        """Store a block of ``count`` records, the first of which arrived at ``arrival_ms``, or raise ``StoreError``."""
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records) could not be stored"
@@ -145,7 +134,7 @@ class BlockPusher:
     # -- reports --
 
     def await_reported(self, group: _Group) -> None:
-        """See ``PushedBlock.await_accepted``."""
+        """See ``PushedBlock.await_accepted``. The first thread that gets to it reports all blocks that wait."""
         with self._reporting:
             if not group.is_done:
                 with self._next_lock:

@@ -1,7 +1,4 @@
-"""Messages between the driver and its receivers. Each may arrive twice, so handlers are idempotent.
-
-``stream_id`` is the id of the input stream, ``epoch`` the number of the launch.
-"""
+"""Messages between the driver and its receivers. Each may arrive twice, so handlers are idempotent."""
 
 from __future__ import annotations
 
@@ -19,12 +16,7 @@ class ReceiverDriver(Protocol):
     """Answers the messages of a receiver's supervisor, as a ``wire.client.Client`` does."""
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
-        """Send a message and return the reply. Called on any thread.
-
-        Raises:
-            WireError: no reply arrived, although the message may have. The supervisor then repeats ``AddBlocks``.
-        """
-        ...
+        """Send a message on any thread; raises ``WireError`` without a reply, although the message may have arrived."""
 
 
 @frozen
@@ -32,6 +24,7 @@ class RegisterReceiver:
     """Receiver to driver: a receiver is about to start, for the first time or again."""
 
     stream_id: int
+    # Number of the launch.
     epoch: int
     # Name of the receiver's class.
     receiver_type: str

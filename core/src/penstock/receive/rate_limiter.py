@@ -1,8 +1,4 @@
-"""``RateLimiter``: a token bucket shared by every form of store and every thread of one receiver.
-
-In any period t at most rate x t + burst records pass, first come, first served. While it is paused none pass and no
-permits are earned.
-"""
+"""``RateLimiter``: a token bucket shared by every form of store and every thread of one receiver."""
 
 from __future__ import annotations
 
@@ -32,10 +28,10 @@ class _Request:
 
 
 class RateLimiter:
-    """A token bucket with a queue: each request reserves its permits and waits until they are earned.
+    """A token bucket with a queue: each request reserves its permits and waits, inside ``hold``, until they are earned.
 
-    Rates are in records/s, above 0, ``None`` for no limit. Permits are saved for ``burst_ms``, at least one. ``hold``
-    is entered by a caller while it waits.
+    In any period t at most rate x t + burst records pass, first come, first served. Rates are in records/s, above 0,
+    ``None`` for no limit. Permits are saved for ``burst_ms``, at least one. While it is paused none are earned.
     """
 
     def __init__(
@@ -100,8 +96,7 @@ class RateLimiter:
     def acquire(self, wanted: int) -> int:
         """Wait until records may pass and return how many of ``wanted`` may: all of them, or a full burst.
 
-        Raises:
-            ReceiverStoppedError: the limiter is stopped and not all of them may pass without waiting.
+        Raises ``ReceiverStoppedError`` when stopped, unless all of them may pass without waiting.
         """
         if self._rate is None and not self._paused:
             return wanted

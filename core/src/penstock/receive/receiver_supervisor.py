@@ -1,10 +1,7 @@
-"""``ReceiverSupervisor``: runs one receiver and stands between it and the driver.
+"""``ReceiverSupervisor``: the shell around ``restart_lifecycle.step``, between a receiver and the driver.
 
-The shell around ``restart_lifecycle.step``: it owns the record of the receiver, gives events to the step one at a time
-and carries out the effects. Limiter, generator and waits follow the record under its lock, so that they keep the order
-of the events; calls of the receiver and messages to the driver run on the thread that gave the event, or on one of
-their own.
-It never decides whether or where the receiver is relaunched; the tracker does.
+Limiter, generator and waits follow the record under its lock, so that they keep the order of the events; calls of the
+receiver and messages to the driver run on the thread that gave the event, or on one of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import restart_events as events
 from penstock.receive.block_generator import BlockGenerator
 from penstock.receive.block_pusher import BlockPusher, PushedBlock
-from penstock.receive.held_stores import HeldStores
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -31,12 +27,12 @@ from penstock.receive.messages import (
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
+from penstock.receive.receiver_threads import HeldStores, ThreadErrors
 from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
 from penstock.receive.restart_events import Effect, Event
 from penstock.receive.restart_lifecycle import step, with_error
 from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
-from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -52,10 +48,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor. The listener of its block generator.
-
-    ``launch`` registers the receiver, also after each restart.
-    """
+    """Runs one receiver, a new instance for each supervisor, and is the listener of its block generator."""
 
     def __init__(
         self,
@@ -113,11 +106,7 @@ class ReceiverSupervisor:
         return self._terminated.wait(timeout_s)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the receiver has stopped for good; return whether it has.
-
-        Raises:
-            BaseException: the error that stopped it.
-        """
+        """As ``await_end``; raises the error that stopped the receiver."""
         terminated, state = self.await_end(timeout_s), self.state.state
         if terminated and isinstance(state, Terminated) and state.error is not None:
             raise state.error

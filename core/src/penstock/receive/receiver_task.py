@@ -1,9 +1,4 @@
-"""``ReceiverTask``: the Spark task that runs a receiver.
-
-It runs the receiver until it has stopped and serves its blocks for as long as the driver asks, on the worker's main
-thread; the driver's commands are handled on the endpoint's threads. A retry by Spark ends at once: the tracker decides
-where a receiver runs.
-"""
+"""``ReceiverTask``: the Spark task that runs a receiver, on the worker's main thread."""
 
 from __future__ import annotations
 
@@ -86,10 +81,9 @@ class ReceiverTask:
     log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
-        """Run the receiver until it has stopped; then serve its blocks until the driver releases it.
+        """Run the receiver until it has stopped, then serve its blocks until the driver releases it.
 
-        Raises:
-            BaseException: the error that stopped the receiver.
+        A retry by Spark ends at once: the tracker decides where a receiver runs.
         """
         from pyspark import TaskContext
 
@@ -152,9 +146,8 @@ class _Launch:
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
 
-        Raises:
-            BaseException: the error that stopped the receiver: the worker process ends with the task. Not an error of
-                ``onStart`` that the driver knows, unless the receiver has left a thread running.
+        Raises the error that stopped the receiver, so that the worker process ends with the task. Not an error of
+        ``onStart`` that the driver knows, unless the receiver has left a thread running.
         """
         threads = set(threading.enumerate())
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.

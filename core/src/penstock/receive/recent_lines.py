@@ -1,8 +1,4 @@
-"""The last lines that a receiver's process wrote to standard error, for the receiver's error events.
-
-Logs and tracebacks of threads go there. A Python worker of Spark runs one receiver, so all of them belong to it. Number
-and length of the lines are bounded; values of secrets are replaced.
-"""
+"""The last lines that a receiver's process wrote to standard error, without secrets, for its error events."""
 
 from __future__ import annotations
 
@@ -63,7 +59,7 @@ class RecentLines:
         return getattr(self._stream, name)
 
 
-# Of this process, while it runs a receiver.
+# Of this process, while it runs a receiver; a Python worker of Spark runs one.
 _recent: RecentLines | None = None
 
 
@@ -100,10 +96,9 @@ def redacted(line: str, secrets: Iterable[str]) -> str:
 
 
 def secrets_of(receiver: object, configuration: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The secrets that must not be in a receiver's lines, each line of each secret by itself.
+    """The lines of the secrets that must not be in a receiver's lines: values with names such as ``password``.
 
-    They are the values of environment, configuration, attributes and options with names such as ``password``, and of
-    options with ``repr=False``.
+    They come from environment, configuration, attributes and options; options with ``repr=False`` are secret, too.
     """
     named = [*os.environ.items(), *configuration, *vars(receiver).items()]
     values = [value for name, value in named if _SECRET_NAME.search(name)]

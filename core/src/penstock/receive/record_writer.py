@@ -1,8 +1,7 @@
-"""``RecordWriter``: every form of ``store``.
+"""``RecordWriter``: every form of ``store``, on the receiver's threads.
 
-A single record passes the rate limiter and goes to the block generator. Records of ``store_all`` and ``store_arrow``
-become blocks that memory and rate limit allow, which the pusher stores at once. ``store_all`` reads no more of an
-iterator than the next table needs. Runs on the receiver's threads.
+A single record goes to the block generator; records of ``store_all`` and ``store_arrow`` become blocks that memory and
+rate limit allow, which the pusher stores at once.
 """
 
 from __future__ import annotations

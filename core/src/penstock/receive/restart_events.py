@@ -1,7 +1,6 @@
 """The events of a running receiver's life cycle, and the effects that follow from them.
 
-``message`` is one line everywhere, and ``error`` the exception that caused it. Rates are in records/s, ``None`` for no
-limit. A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
+A desired state, ``UpdateRateLimit``, is an event; ``Report`` is both.
 """
 
 from __future__ import annotations

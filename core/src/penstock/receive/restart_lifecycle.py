@@ -1,7 +1,6 @@
 """The life cycle of a running receiver: ``step`` turns its record and an event into the next record and its effects.
 
-It decides on start, restart and stop within one task. Pure: no thread, no Spark, no clock. The ReceiverSupervisor calls
-it under a lock and carries out the effects in order. Order of a stop: ``onStop``, flush, ``on_drained``, deregister.
+Pure: no thread, no Spark, no clock. Order of a stop: ``onStop``, flush, ``on_drained``, deregister.
 """
 
 from __future__ import annotations

@@ -77,7 +77,6 @@ class Allocations:
                     raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
 
     def _add(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. A block that was added before is ignored."""
         for block in blocks:
             block_id, stream_id = block.block_id, block.stream_id
             if block_id in self.known_ids or block_id in self._gone:
@@ -115,7 +114,6 @@ class Allocations:
             )
 
     def _clean(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time."""
         for time_ms in [time_ms for time_ms in self._allocated if time_ms < before_ms]:
             for queue in self._allocated.pop(time_ms).values():
                 for block in queue:
@@ -126,12 +124,10 @@ class Allocations:
             self._gone.popitem(last=False)
 
     def _note_epochs(self, epochs: Mapping[int, int]) -> None:
-        """Note launches by stream, unless a later one is known."""
         for stream_id, epoch in epochs.items():
             self.epochs[stream_id] = max(self.epochs.get(stream_id, 0), epoch)
 
     def _forget(self, stream_ids: Iterable[int]) -> None:
-        """Forget streams and their blocks."""
         for stream_id in stream_ids:
             gone = self._unallocated.pop(stream_id, {}).values()
             for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):

@@ -7,6 +7,7 @@ block is cut between partitions: with three whole blocks, one of two slots would
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -44,22 +45,6 @@ def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
     return max(min(slots, num_bytes // bounds.min_bytes), at_least, 1)
 
 
-@frozen
-class Shares:
-    """A number of equal shares of a batch; the first is share 0."""
-
-    num_bytes: int
-    number: int
-
-    def at(self, position: int) -> int:
-        """The share that contains a byte."""
-        return min(position * self.number // self.num_bytes, self.number - 1) if self.num_bytes else 0
-
-    def first_byte(self, share: int) -> int:
-        """The position at which a share begins."""
-        return -(-share * self.num_bytes // self.number)
-
-
 def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds) -> list[LocatedPartition]:
     """Put blocks into partitions: host by host, and those of a host in the order of their arrival.
 
@@ -70,12 +55,14 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
     hosts = dict[str, int]()
     blocks = sorted(blocks, key=lambda block: hosts.setdefault(block[0], len(hosts)))
     total = sum(num_bytes for _host, num_bytes, _reference in blocks)
-    shares = Shares(total, how_many(total, slots, bounds))
+    number = how_many(total, slots, bounds)
+    # The position in the batch at which each share begins.
+    starts = [-(-share * total // number) for share in range(number)]
     positions = accumulate((num_bytes for _host, num_bytes, _reference in blocks), initial=0)
     pieces = (
         Packable(piece, piece[1], piece[0], share)
         for block, position in zip(blocks, positions, strict=False)
-        for share, piece in _pieces(block, position, shares, bounds.min_bytes)
+        for share, piece in _pieces(block, position, starts, bounds.min_bytes)
     )
     return [
         LocatedPartition(
@@ -87,15 +74,15 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
     ]
 
 
-def _pieces(block: Located, position: int, shares: Shares, min_bytes: int) -> Iterator[tuple[int, Located]]:
+def _pieces(block: Located, position: int, starts: Sequence[int], min_bytes: int) -> Iterator[tuple[int, Located]]:
     """Cut a block, which begins at a position of the batch, where shares end; yield the pieces, each with its share."""
     host, num_bytes, reference = block
-    share = shares.at(position)
+    share = bisect_right(starts, position) - 1
     # The task of each piece of a remote file would read all of it.
-    last_share = share if is_remote(reference.path) else shares.at(position + num_bytes - min_bytes)
+    last_share = share if is_remote(reference.path) else bisect_right(starts, position + num_bytes - min_bytes) - 1
     start = start_record = 0
     for next_share in range(share + 1, last_share + 1):
-        end = shares.first_byte(next_share) - position
+        end = starts[next_share] - position
         end_record = end * reference.num_records // num_bytes
         if end_record == start_record:
             continue

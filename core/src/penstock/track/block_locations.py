@@ -61,7 +61,7 @@ class BlockLocations:
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
             connection = connections.get(location)
-            source = "" if connection is None else connection.endpoint
+            source = "" if connection is None else connection.client.location
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
@@ -76,7 +76,7 @@ class BlockLocations:
         location = self._locations.get(asked.block_id)
         connection = self._server(location)
         if connection is not None:
-            return BlockSource(connection.endpoint)
+            return BlockSource(connection.client.location)
         # A task on the block's own host would have found the file; on another host a launch may still register.
         is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
         return BlockSource("", is_gone)
@@ -110,7 +110,7 @@ class BlockLocations:
         location = unreachable.location
         self._undeleted[location] = self._undeleted.get(location, []) + list(block_ids)
         connection = self._server(location)
-        if connection is not None and connection.endpoint != unreachable.endpoint:
+        if connection is not None and connection.client.location != unreachable.client.location:
             self._delete_at(location, [])
 
     def delete_directories(self) -> None:
@@ -132,7 +132,6 @@ class BlockLocations:
         return by_stream
 
     def _is_needed(self, location: BlockLocation) -> bool:
-        """Whether tasks may have to fetch blocks from a location."""
         return self._logs is None and not self._launcher.on_this_machine and location in list(self._locations.values())
 
     def _may_be_there(self, location: BlockLocation) -> bool:

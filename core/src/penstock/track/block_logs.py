@@ -7,7 +7,7 @@ deletions that were asked for before it stops; all other blocks remain for a res
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from pyspark import SparkContext
 
@@ -42,14 +42,13 @@ class BlockLogs:
 
     @classmethod
     def of(
-        cls, sc: SparkContext, settings: Settings, checkpoint_directory: str | None, stream_ids: Iterable[int]
+        cls, sc: SparkContext, settings: Settings, checkpoint_directory: str | None, stream_ids: Collection[int]
     ) -> BlockLogs | None:
         """The logs of a context; ``None`` when the write-ahead log is off.
 
         Raises:
             ConfigurationError: it is on without a checkpoint directory.
         """
-        stream_ids = list(stream_ids)
         if not stream_ids or not settings.wal_enabled:
             return None
         if not checkpoint_directory:

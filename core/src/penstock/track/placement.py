@@ -86,19 +86,14 @@ class Placement:
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
         """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
         running = {stream_id: record for stream_id, record in records.items() if not record.is_given_up}
-        if (
-            self._local
-            or not self._rebalance
-            or any(not isinstance(record.state, Active) for record in running.values())
-        ):
+        all_run = all(isinstance(record.state, Active) for record in running.values())
+        if self._local or not self._rebalance or not all_run:
             return None
         executors = self._executors()
         if executors == self._settled:
             return None
         places = {stream_id: record.location for stream_id, record in running.items() if record.location is not None}
-        preferred = {
-            stream_id: record.preferred for stream_id, record in running.items() if record.preferred is not None
-        }
+        preferred = {stream_id: record.preferred for stream_id, record in running.items()}
         moved = receiver_to_move(places, preferred, executors)
         if moved is None:
             self._settled = executors
@@ -119,7 +114,6 @@ def _host(preferred: str | None) -> list[TaskLocation]:
 
 
 def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
-    """Where a receiver runs, or may be launched."""
     if record.is_active and record.location is not None:
         return [record.location]
     return record.candidates if isinstance(record.state, Unregistered) else ()
@@ -183,7 +177,7 @@ def reschedule_receiver(
 
 
 def receiver_to_move(
-    places: Mapping[int, TaskLocation], preferred: Mapping[int, str], executors: Sequence[TaskLocation]
+    places: Mapping[int, TaskLocation], preferred: Mapping[int, str | None], executors: Sequence[TaskLocation]
 ) -> int | None:
     """The running receiver that should move, or ``None``.
 

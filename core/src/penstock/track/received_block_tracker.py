@@ -24,8 +24,7 @@ log = get_logger("received_block_tracker")
 class ReceivedBlockTracker:
     """Track the blocks of a fixed set of streams.
 
-    Args:
-        write_ahead_log: not started; its events of this run are recovered at once. ``start`` starts it.
+    The events of a write-ahead log, which is not started yet, are recovered at once.
 
     Raises:
         WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
@@ -34,12 +33,13 @@ class ReceivedBlockTracker:
     def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
         self._stream_ids = dict.fromkeys(stream_ids)
         self._write_ahead_log = write_ahead_log
-        self._state = Allocations()
+        #: Which block belongs to which batch; read it on any thread.
+        self.state = Allocations()
         #: What the recovery of the write-ahead log found.
-        self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self._state)
+        self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self.state)
         # How many blocks at the head of each queue were recovered.
         self._recovered_counts = {
-            stream_id: len(blocks) for stream_id, blocks in self._state.queues(self._stream_ids).items() if blocks
+            stream_id: len(blocks) for stream_id, blocks in self.state.queues(self._stream_ids).items() if blocks
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
@@ -50,12 +50,12 @@ class ReceivedBlockTracker:
             log.warning("records of removed stream set aside", stream_id=stream_id, records=records)
 
     def start(self) -> None:
-        """Start the write-ahead log, if there is one."""
+        """Start the write-ahead log."""
         if self._write_ahead_log is not None:
             self._write_ahead_log.start()
 
     def close(self) -> None:
-        """Close the write-ahead log, if there is one: nothing can be added or allocated after that."""
+        """Close the write-ahead log: nothing can be added or allocated after that."""
         if self._write_ahead_log is not None:
             self._write_ahead_log.close()
 
@@ -69,16 +69,12 @@ class ReceivedBlockTracker:
             StreamingStateError: the application is stopping, and no batch would get them.
         """
         blocks = list(blocks)
-        new = self._state.new(blocks)
+        new = self.state.new(blocks)
         if new and self._is_sealed:
             raise StreamingStateError("the application is stopping: no batch would process the blocks")
         if new:
             self._write(allocations.blocks_added(new))
-        return self._state.gone(blocks)
-
-    def unknown(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """The blocks that were never accepted."""
-        return self._state.new(blocks)
+        return self.state.gone(blocks)
 
     def seal(self) -> None:
         """Accept no more blocks: those that are queued belong to the last batches."""
@@ -93,21 +89,14 @@ class ReceivedBlockTracker:
             WriteAheadLogError: the allocation could not be written; the blocks remain unallocated.
         """
         with self._deciding:
-            if batch_time_ms <= self._state.last_allocated_ms:
+            if batch_time_ms <= self.state.last_allocated_ms:
                 return
-            queues = self._state.queues(self._stream_ids)
-            counts = {stream_id: self._how_many(stream_id, blocks) for stream_id, blocks in queues.items()}
-            block_ids = {
-                stream_id: [block.block_id for block in blocks[: counts[stream_id]]]
-                for stream_id, blocks in queues.items()
-                if blocks
-            }
+            queues = self.state.queues(self._stream_ids)
+            taken = {stream_id: blocks[: self._how_many(stream_id, blocks)] for stream_id, blocks in queues.items()}
+            block_ids = {stream_id: [block.block_id for block in blocks] for stream_id, blocks in taken.items()}
             self._write(allocations.batch_allocated(batch_time_ms, block_ids))
-            self._recovered_counts = {
-                stream_id: count - counts[stream_id]
-                for stream_id, count in self._recovered_counts.items()
-                if count > counts[stream_id]
-            }
+            left = {stream_id: count - len(taken[stream_id]) for stream_id, count in self._recovered_counts.items()}
+            self._recovered_counts = {stream_id: count for stream_id, count in left.items() if count > 0}
 
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
         """How many blocks from the head of a queue a batch gets."""
@@ -130,16 +119,7 @@ class ReceivedBlockTracker:
 
     def unallocated_records(self) -> dict[int, int]:
         """The number of records that belong to no batch, by stream."""
-        waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
-        return {stream_id: _records(blocks) for stream_id, blocks in self._state.queues(waiting).items()}
-
-    def known(self) -> list[StoredBlock]:
-        """All blocks that are not cleaned up."""
-        return self._state.known()
-
-    def stored(self) -> tuple[int, int]:
-        """The number of all blocks that are not cleaned up, and their size in bytes."""
-        return len(self._state.known_ids), self._state.known_bytes
+        return self._records(self.state.waiting_streams.intersection(self._stream_ids))
 
     @property
     def log_bytes(self) -> int | None:
@@ -148,17 +128,15 @@ class ReceivedBlockTracker:
 
     def set_aside(self) -> dict[int, int]:
         """The number of recovered records of streams that the program no longer has. They stay in the log."""
-        others = sorted(self._state.waiting_streams.difference(self._stream_ids))
-        return {stream_id: _records(blocks) for stream_id, blocks in self._state.queues(others).items()}
+        return self._records(self.state.waiting_streams.difference(self._stream_ids))
+
+    def _records(self, stream_ids: Iterable[int]) -> dict[int, int]:
+        queues = self.state.queues(sorted(stream_ids))
+        return {stream_id: sum(block.num_records for block in blocks) for stream_id, blocks in queues.items()}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
         """Forget the blocks of streams that the program has removed."""
         self._write(allocations.streams_forgotten(stream_ids))
-
-    @property
-    def last_allocated_ms(self) -> int:
-        """The last batch time that was allocated; -1 for none."""
-        return self._state.last_allocated_ms
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
         """Save the numbers of launches that are about to start, by stream, so that no later run uses them again."""
@@ -170,22 +148,18 @@ class ReceivedBlockTracker:
             # The ids of the launch's blocks contain its number as well.
             log.warning("launches not written to write-ahead log", reason=str(error))
 
-    def last_epoch(self, stream_id: int) -> int:
-        """The number of a receiver's last launch; 0 for none."""
-        return self._state.epochs.get(stream_id, 0)
-
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""
-        return self._state.blocks(batch_time_ms, stream_id)
+        return self.state.blocks(batch_time_ms, stream_id)
 
     @property
     def has_unallocated_blocks(self) -> bool:
         """Whether some block belongs to no batch."""
-        return not self._state.waiting_streams.isdisjoint(self._stream_ids)
+        return not self.state.waiting_streams.isdisjoint(self._stream_ids)
 
     def processed(self, until_ms: int) -> list[StoredBlock]:
         """The blocks of the batches up to a time that were not in an earlier answer."""
-        blocks = self._state.blocks_of_batches(self._processed_ms + 1, until_ms + 1)
+        blocks = self.state.blocks_of_batches(self._processed_ms + 1, until_ms + 1)
         self._processed_ms = max(self._processed_ms, until_ms)
         return blocks
 
@@ -195,9 +169,9 @@ class ReceivedBlockTracker:
         If the write-ahead log cannot be written, nothing is forgotten until the next call.
         """
         with self._deciding:
-            if all(time_ms >= before_ms for time_ms in self._state.times):
+            if all(time_ms >= before_ms for time_ms in self.state.times):
                 return []
-            blocks = self._state.blocks_of_batches(0, before_ms)
+            blocks = self.state.blocks_of_batches(0, before_ms)
             try:
                 self._write(allocations.batches_cleaned(before_ms))
             except WriteAheadLogError as error:
@@ -206,12 +180,7 @@ class ReceivedBlockTracker:
         return [block for block in blocks if block.stream_id in self._stream_ids]
 
     def _write(self, event: Event) -> None:
-        """Apply an event to the state; with a write-ahead log, once it is committed there."""
         if self._write_ahead_log is None:
-            self._state.apply(event)
+            self.state.apply(event)
         else:
             self._write_ahead_log.append(event)
-
-
-def _records(blocks: Iterable[StoredBlock]) -> int:
-    return sum(block.num_records for block in blocks)

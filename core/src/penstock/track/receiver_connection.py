@@ -44,10 +44,6 @@ class ReceiverConnection:
         self._rate_limit: UpdateRateLimit | None = None
         self._rate_lock = threading.Lock()
 
-    @property
-    def endpoint(self) -> str:
-        return self.client.location
-
     def send(self, message: object, *, urgent: bool = False) -> None:
         """Send a message; returns at once.
 

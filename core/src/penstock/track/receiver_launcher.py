@@ -1,7 +1,6 @@
 """Launching a receiver: one Spark job of one task that runs for as long as the receiver lives.
 
-Before the first launch, checks that the receivers can be launched at all. The life cycle decides whether and when a
-receiver is launched, the placement where.
+The life cycle decides whether and when a receiver is launched, the placement where.
 """
 
 from __future__ import annotations
@@ -41,10 +40,7 @@ _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
 class ReceiverJob:
-    """The Spark job of one launch; owns the thread that waits for it.
-
-    ``hosts`` are preferred locations. ``on_end`` is called on the job's thread, with the error of a failed job.
-    """
+    """The Spark job of one launch. ``on_end`` is called on the job's own thread, with the error of a failed job."""
 
     def __init__(
         self,
@@ -106,7 +102,6 @@ class ReceiverLauncher:
         self.logs = logs
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
-        #: Chooses executors.
         self.placement = Placement(sc, settings)
         #: Authenticates both sides of each connection.
         self.token = Token.generate(Tls.of(settings))
@@ -214,15 +209,13 @@ def _check_speculation(sc: SparkContext) -> None:
 
 
 def _report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
-    """Log, once for all receivers, that blocks are not replicated although a storage level asks for it.
-
-    A warning, except on one machine, where a second copy would be lost with the first.
-    """
+    """Log, once for all receivers, that blocks are not replicated although a storage level asks for it."""
     replicated = [
         stream_id
         for stream_id, receiver in receivers.items()
         if receiver.storageLevel is not None and receiver.storageLevel.replication > 1
     ]
     if replicated:
+        # On one machine, a second copy would be lost with the first.
         write = log.info if cluster.is_on_this_machine(sc) else log.warning
         write("storage level without effect: blocks are not replicated", stream_ids=replicated)

@@ -7,6 +7,7 @@ that runs here is the pickling and ``preferredLocation`` of receivers.
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
 import time
@@ -62,7 +63,7 @@ _FLUSH_SHARE = 2 / 3
 _RESEND_STOP_S = 1.0
 # Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
-# Minimum time between two warnings of the backlog of one host.
+# Minimum time between two warnings of the backlog of one host, and between two errors of one receiver because of it.
 _REPORT_BACKLOG_S = 60
 
 
@@ -99,7 +100,8 @@ class ReceiverTracker:
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
         self._tracked = TrackedReceivers(settings, self.blocks, clock, self._launcher, post, fail_application)
         self._locations = self._tracked.locations
-        self._backlog = Backlog(
+        #: The stored blocks that no batch has processed.
+        self.backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
         self._bounds = PartitionBounds(
@@ -108,6 +110,8 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         # By stream: the size of the records in the receiver's buffer at its last report.
         self._buffered: dict[int, int] = {}
+        # By stream: when listeners were last told that the receiver pauses because of its backlog, monotonic.
+        self._backlog_reported_ms: dict[int, float] = {}
         # Set once a stop is requested, before the loop handles it.
         self._stopping = threading.Event()
 
@@ -152,7 +156,7 @@ class ReceiverTracker:
         if self._logs is not None:
             self._logs.start()
             aside = "" if self.blocks.recovered.is_whole else f"aside-{self._clock.now_ms()}"
-            self._logs.remove_unknown(self.blocks.known(), aside)
+            self._logs.remove_unknown(self.blocks.state.known(), aside)
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
@@ -179,26 +183,24 @@ class ReceiverTracker:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id in self._receivers:
             while not self._tracked.await_end(stream_id, min(flushed_by - time.monotonic(), _RESEND_STOP_S)):
-                if time.monotonic() >= flushed_by:
-                    self._end_by_force(stream_id)
-                    break
-                self._tracked.loop.post(self._tracked.tick_all)
+                if time.monotonic() < flushed_by:
+                    self._tracked.loop.post(self._tracked.tick_all)
+                    continue
+                log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
+                job = self._tracked.jobs.get((stream_id, self._tracked.records[stream_id].epoch))
+                if job is not None:
+                    job.cancel()
+                    self._tracked.await_end(stream_id, 5.0)
+                break
         # No batch would get blocks that are added from now on.
         self.blocks.seal()
-
-    def _end_by_force(self, stream_id: int) -> None:
-        log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
-        job = self._tracked.job(stream_id, self._tracked.records[stream_id].epoch)
-        if job is not None:
-            job.cancel()
-            self._tracked.await_end(stream_id, 5.0)
 
     def release(self) -> None:
         """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
-        running = [job for job in self._tracked.jobs() if not job.finish(0)]
+        running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
         for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
@@ -277,7 +279,7 @@ class ReceiverTracker:
     @property
     def last_allocated_ms(self) -> int:
         """The last batch time that was allocated; -1 for none."""
-        return self.blocks.last_allocated_ms
+        return self.blocks.state.last_allocated_ms
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
@@ -299,26 +301,18 @@ class ReceiverTracker:
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
-        self._backlog.processed(self.blocks.processed(until_ms))
+        self.backlog.processed(self.blocks.processed(until_ms))
         self._tracked.note_batch()
-
-    def executor_backlogs(self) -> dict[str, int]:
-        """The backlog's bytes that executors store, by executor id."""
-        return self._backlog.by_executor
 
     def buffered_bytes(self) -> int:
         """Size of the records in the buffers of active receivers, as of their last reports."""
         records = self._tracked.records.items()
         return sum(self._buffered.get(stream_id, 0) for stream_id, record in records if record.info.active)
 
-    def backlog_bytes(self) -> int:
-        """Size of the stored blocks that no batch has processed."""
-        return self._backlog.num_bytes
-
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if ``delete``, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
-        self._backlog.processed(blocks)
+        self.backlog.processed(blocks)
         if delete and blocks and self._logs is None and not self._stopping.is_set():
             self._tracked.loop.post(lambda: self._locations.delete(blocks))
             return
@@ -341,18 +335,18 @@ class ReceiverTracker:
         if refusal := self._launcher.refusal(message):
             log.error("receiver refused", stream_id=stream_id, reason=refusal)
             return Registered(accepted=False, reason=refusal)
-        job = self._tracked.job(stream_id, epoch)
+        job = self._tracked.jobs.get((stream_id, epoch))
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._stopping)
         event = lifecycle.Registration(message, location)
-        self._backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
+        self.backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
         return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         record = self._tracked.records.get(message.stream_id)
         # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
-        if record is not None and not self.blocks.unknown(message.blocks):
+        if record is not None and not self.blocks.state.new(message.blocks):
             return Reply()
         if record is None or message.epoch != record.epoch:
             return Reply(accepted=False, reason=no_launch(message))
@@ -361,25 +355,25 @@ class ReceiverTracker:
         self._buffered[message.stream_id] = message.buffered_bytes
         self._locations.add(record.block_location, message.blocks)
         executor_id = record.location.executor_id if record.location and record.block_location.directory else ""
-        self._backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)
+        self.backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)
         # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
         # blocks that may be in the write-ahead log nevertheless.
         try:
             gone = self.blocks.add_blocks(message.blocks)
         except StreamingStateError as error:
-            self._forget(self.blocks.unknown(message.blocks))
+            self._forget(self.blocks.state.new(message.blocks))
             return Reply(accepted=False, reason=str(error))
         except WriteAheadLogError:
             # Blocks that are reported again are counted then. A relaunched receiver uses other ids, so that these
             # blocks would remain in the backlog for ever.
-            self._forget(self.blocks.unknown(message.blocks))
+            self._forget(self.blocks.state.new(message.blocks))
             raise
         self._forget(gone)
         return Reply()
 
     def _forget(self, blocks: Sequence[StoredBlock]) -> None:
         self._locations.forget(blocks)
-        self._backlog.processed(blocks)
+        self.backlog.processed(blocks)
 
     def _on_blocks_lost(self, message: BlocksLost) -> Reply:
         self._tracked.loop.post(lambda: self._report_lost_blocks(message))
@@ -401,7 +395,7 @@ class ReceiverTracker:
     # -- reports; on the tracker's loop --
 
     def _on_backlog(self, change: BacklogChange) -> None:
-        self._tracked.step_all(lifecycle.Pause("backlog", self._backlog.is_full))
+        self._tracked.step_all(lifecycle.Pause("backlog", self.backlog.is_full))
         # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
         warn = partial(log.warning, host=change.host, num_bytes=change.num_bytes, throttle_s=_REPORT_BACKLOG_S)
         if not change.is_full:
@@ -409,12 +403,13 @@ class ReceiverTracker:
             return
         key = conf.key("max_unprocessed")
         warn("receivers paused: backlog above limit", limit=change.limit, key=key)
-        problem = lifecycle.BacklogFull(
-            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
-        )
+        text = f"{change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
+        now_ms = self._clock.monotonic_ms()
         for stream_id, record in self._tracked.records.items():
-            if self._locations.disk(record.block_location.address) == change.host:
-                self._tracked.step(stream_id, problem)
+            is_there = record.is_active and self._locations.disk(record.block_location.address) == change.host
+            if is_there and now_ms - self._backlog_reported_ms.get(stream_id, -math.inf) >= _REPORT_BACKLOG_S * 1000:
+                self._backlog_reported_ms[stream_id] = now_ms
+                self._tracked.step(stream_id, lifecycle.ProblemFound(f"receivers pause: {text}"))
 
     def _report_lost_blocks(self, message: BlocksLost) -> None:
         skips = self._settings.on_lost_blocks == "skip"

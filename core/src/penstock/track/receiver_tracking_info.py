@@ -1,10 +1,7 @@
 """The record of a receiver on the driver: its states, and the events and effects of its life cycle.
 
-Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The states::
-
-    Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
-                    ^                                      any job that ends ──> BackingOff | GivenUp
-                    └─────── BackingOff                    application stops ──> Stopping | Ending ──> Stopped
+Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The diagram of the states is in
+docs/architecture.md.
 
 The receiver is registered and receives in the states Active, Moving and Stopping, and in no other. A launch that has
 stopped receiving and still serves its blocks is one of the record's ``draining`` launches. The receiver may already run
@@ -13,7 +10,6 @@ elsewhere then.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from attrs import field, frozen
@@ -158,10 +154,6 @@ RegisteredOnce = Active | Moving | Restarting | Stopping | Ending
 State = Waiting | Unregistered | RegisteredOnce | BackingOff | GivenUp | Stopped
 
 
-_NO_ERROR = PastError(-1, "")
-_NO_LIMIT = UpdateRateLimit(None, 0)
-
-
 @frozen
 class ReceiverTrackingInfo:
     """The record of one receiver on the driver.
@@ -169,8 +161,6 @@ class ReceiverTrackingInfo:
     Attributes:
         name: ``<class>-<stream id>``.
         epoch: number of the last launch.
-        pause_reasons: why the receiver pauses; none while it does not.
-        desired: the rate limit and pause that the receiver should apply.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
         draining: epochs of launches that have stopped receiving and serve their blocks.
         released: epochs of those that were sent a release, because no batch needs their blocks.
@@ -179,14 +169,10 @@ class ReceiverTrackingInfo:
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.
         failures_ms: the last failures that count against the restart budget, monotonic.
-        unhealthy: the restart budget is exceeded, and the receiver is relaunched further.
         last_end: why the receiver stopped or failed last, with the time of the last error.
-        recent_errors: oldest first.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
-        backlog_reported_ms: when the receiver's backlog was reported last, monotonic.
-        jitter_seed: seeds the jitter of back-offs; differs between applications, so that their receivers do not retry
-            in step.
+        jitter_seed: differs between applications, so that their receivers do not retry in step.
     """
 
     stream_id: int
@@ -195,7 +181,7 @@ class ReceiverTrackingInfo:
     state: State = Waiting()
     epoch: int = 0
     pause_reasons: frozenset[str] = frozenset()
-    desired: UpdateRateLimit = _NO_LIMIT
+    desired: UpdateRateLimit = field(default=UpdateRateLimit(None, 0))
     sent: int = 0
     draining: frozenset[int] = frozenset()
     released: frozenset[int] = frozenset()
@@ -206,12 +192,11 @@ class ReceiverTrackingInfo:
     relaunches: int = 0
     failures_ms: tuple[float, ...] = ()
     unhealthy: bool = False
-    last_end: PastError = _NO_ERROR
+    last_end: PastError = field(default=PastError(-1, ""))
     recent_errors: tuple[PastError, ...] = ()
     last_log_lines: tuple[str, ...] = ()
     lost_blocks: int = 0
     lost_records: int = 0
-    backlog_reported_ms: float = -math.inf
     jitter_seed: str = ""
 
     @property
@@ -226,12 +211,10 @@ class ReceiverTrackingInfo:
 
     @property
     def is_active(self) -> bool:
-        """Whether the receiver is registered and receives."""
         return isinstance(self.state, Active | Moving | Stopping)
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the receiver is never relaunched because it failed too often."""
         return isinstance(self.state, GivenUp)
 
     @property
@@ -338,18 +321,11 @@ class ExecutorLost:
 
 @frozen
 class ProblemFound:
-    """A problem that listeners should see as an error of this receiver, such as blocks that tasks could not read."""
+    """A problem that listeners should see as an error of this receiver, such as blocks that are lost."""
 
     message: str
     lost_blocks: int = 0
     lost_records: int = 0
-
-
-@frozen
-class BacklogFull:
-    """The receiver pauses because of its host's backlog. Listeners see that as an error, at most once a minute."""
-
-    message: str
 
 
 @frozen
@@ -367,7 +343,7 @@ class Stop:
 
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound | BacklogFull
+LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
 
 # -- effects, carried out in their order by the tracker --
 

@@ -31,8 +31,6 @@ from penstock.wire.json_codec import Reply
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
-# Minimum time between two reports of a receiver's backlog to listeners.
-_REPORT_BACKLOG_MS = 60_000
 # The reason that a stop of the application gives to receivers.
 _APPLICATION_STOPS = "Stopped by driver"
 
@@ -93,10 +91,6 @@ class _Transition:
                 blocks, records = self.record.lost_blocks + event.lost_blocks, self.record.lost_records
                 self._set(lost_blocks=blocks, lost_records=records + event.lost_records)
                 self._note_error(event.message)
-            case lifecycle.BacklogFull():
-                if self.record.is_active and self._now_ms - self.record.backlog_reported_ms >= _REPORT_BACKLOG_MS:
-                    self._set(backlog_reported_ms=self._now_ms)
-                    self._note_error(event.message)
             case lifecycle.Tick():
                 self._tick(event.needed)
             case lifecycle.Stop():
@@ -156,7 +150,6 @@ class _Transition:
             self._accept(message, location, evolve(launch, survived_error=""))
 
     def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
-        """Why a registration is refused; empty when it is accepted."""
         state, launch = self.record.state, self.record.launch
         stops = isinstance(state, lifecycle.Stopping | lifecycle.Ending | lifecycle.Stopped)
         if stops and message.epoch == self.record.epoch:
@@ -344,7 +337,6 @@ class _Transition:
     # -- failures --
 
     def _fail(self, launch: lifecycle.Launch, message: str, error: str = "") -> None:
-        """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
         policy, name = self.record.policy, self.record.name

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from penstock.conf import Settings
@@ -32,7 +31,6 @@ from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_tracking_info import (
     BackingOff,
     GivenUp,
-    ReceiverTrackingInfo,
     Scheduled,
     Waiting,
     new_record,
@@ -62,19 +60,18 @@ class TrackedReceivers:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
-        self._records = {
+        #: The record of each receiver, by stream id; replaced on the loop, read on any thread.
+        self.records = {
             # Block ids contain the epoch: a recovered run must not use an epoch again.
             stream_id: new_record(
                 stream_id,
                 type(receiver).__name__,
                 settings,
-                epoch=blocks.last_epoch(stream_id),
+                epoch=blocks.state.epochs.get(stream_id, 0),
                 jitter_seed=launcher.run_id,
             )
             for stream_id, receiver in launcher.receivers.items()
         }
-        #: The record of each receiver, by stream id; replaced on the loop, read on any thread.
-        self.records: Mapping[int, ReceiverTrackingInfo] = MappingProxyType(self._records)
         # Notified of each new record.
         self._stepped = threading.Condition()
         self._blocks = blocks
@@ -98,8 +95,8 @@ class TrackedReceivers:
         )
         #: Changed on the loop only.
         self.rate_limits = RateLimits(settings, launcher.receivers)
-        # Jobs that have not ended, by stream id and epoch.
-        self._jobs: dict[tuple[int, int], ReceiverJob] = {}
+        #: Jobs that have not ended, by stream id and epoch. Changed on the loop, read on any thread.
+        self.jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
         # completed batch, which is written by the thread that completes it.
         self._started_ms = 0.0
@@ -127,18 +124,10 @@ class TrackedReceivers:
         self.loop.stop(5.0, drain=True)
         self._connections.close()
 
-    def job(self, stream_id: int, epoch: int) -> ReceiverJob | None:
-        """The job of a launch; ``None`` once it has ended."""
-        return self._jobs.get((stream_id, epoch))
-
-    def jobs(self) -> list[ReceiverJob]:
-        """The jobs that have not ended."""
-        return list(self._jobs.values())
-
     def await_end(self, stream_id: int, timeout_s: float) -> bool:
         """Wait until no launch of a receiver may hold records; say whether that is so."""
         with self._stepped:
-            return self._stepped.wait_for(lambda: self._records[stream_id].launch is None, timeout_s)
+            return self._stepped.wait_for(lambda: self.records[stream_id].launch is None, timeout_s)
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("tracker event failed", exc_info=error)
@@ -148,10 +137,10 @@ class TrackedReceivers:
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
         """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
         assert self.loop.is_exclusive_here, "a receiver's record changed outside of the tracker's loop"
-        before, answer, now_ms = self._records[stream_id], None, self._clock.monotonic_ms()
+        before, answer, now_ms = self.records[stream_id], None, self._clock.monotonic_ms()
         record, effects = step(before, event, now_ms, self._clock.now_ms())
         with self._stepped:
-            self._records[stream_id] = record
+            self.records[stream_id] = record
             self._stepped.notify_all()
         self._connections.note_released(stream_id, record.released)
         match record.state:
@@ -159,7 +148,7 @@ class TrackedReceivers:
                 on_end = partial(self._on_job_end, stream_id, launch.epoch)
                 job = self._launcher.make_job(stream_id, launch.epoch, candidates, on_end)
                 # The job must be known before its receiver can register.
-                self._jobs[stream_id, launch.epoch] = job
+                self.jobs[stream_id, launch.epoch] = job
                 job.start()
             case BackingOff(until_ms) if record.state is not before.state:
                 self.loop.post_later(until_ms - now_ms, partial(self._relaunch, stream_id, record.epoch))
@@ -169,7 +158,7 @@ class TrackedReceivers:
         for effect in effects:
             match effect:
                 case lifecycle.CancelJob():
-                    self._jobs[stream_id, effect.epoch].cancel()
+                    self.jobs[stream_id, effect.epoch].cancel()
                 case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, record.block_location, undelivered)
@@ -195,12 +184,11 @@ class TrackedReceivers:
 
     def step_all(self, event: lifecycle.LifecycleEvent) -> None:
         """Give an event to every record."""
-        for stream_id in self._records:
+        for stream_id in self.records:
             self.step(stream_id, event)
 
     def _end_all(self) -> None:
-        """Report receivers as stopped whose job has not ended, or whose end was not handled in time."""
-        for stream_id, record in self._records.items():
+        for stream_id, record in self.records.items():
             if record.is_active:
                 self.step(stream_id, lifecycle.Stop())
                 self.step(stream_id, lifecycle.JobEnded(record.epoch))
@@ -211,7 +199,7 @@ class TrackedReceivers:
 
         def ended() -> None:
             self._connections.end(stream_id, epoch)
-            self._jobs.pop((stream_id, epoch), None)
+            self.jobs.pop((stream_id, epoch), None)
             self.step(stream_id, lifecycle.JobEnded(epoch, *failed))
 
         self.loop.post(ended)
@@ -226,19 +214,19 @@ class TrackedReceivers:
     # -- launches; on the loop --
 
     def _launch_all(self) -> None:
-        waiting = [stream_id for stream_id, record in self._records.items() if isinstance(record.state, Waiting)]
+        waiting = [stream_id for stream_id, record in self.records.items() if isinstance(record.state, Waiting)]
         waited_ms = self._clock.monotonic_ms() - self._started_ms
         if waiting and self._launcher.placement.has_enough_executors(len(waiting), waited_ms):
             preferred = self._preferred(waiting)
             self._launch(self._launcher.placement.schedule(preferred), preferred)
 
     def _relaunch(self, stream_id: int, epoch: int) -> None:
-        record = self._records[stream_id]
+        record = self.records[stream_id]
         if not isinstance(record.state, BackingOff) or record.epoch != epoch:
             return
         preferred = self._preferred([stream_id])
         if preferred:
-            others = [other for other in self._records.values() if other is not record]
+            others = [other for other in self.records.values() if other is not record]
             goes_back = self.locations.awaits(record.block_location)
             candidates = self._launcher.placement.reschedule(record, others, preferred[stream_id], goes_back=goes_back)
             self._launch({stream_id: candidates}, preferred)
@@ -256,7 +244,7 @@ class TrackedReceivers:
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
-        self._blocks.note_launches({stream_id: self._records[stream_id].epoch + 1 for stream_id in candidates})
+        self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
         for stream_id, chosen in candidates.items():
             self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
 
@@ -264,16 +252,16 @@ class TrackedReceivers:
 
     def _tick(self) -> None:
         self._launch_all()
-        for stream_id in self._launcher.placement.lost(self._records.values()):
+        for stream_id in self._launcher.placement.lost(self.records.values()):
             self.step(stream_id, lifecycle.ExecutorLost())
         self.tick_all()
         now_ms = self._clock.monotonic_ms()
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
         # A receiver that is not active may wait for the slot that a draining launch occupies.
-        if is_due and all(record.is_active or record.is_given_up for record in self._records.values()):
+        if is_due and all(record.is_active or record.is_given_up for record in self.records.values()):
             self._serve_asked_ms = now_ms
             longer = StopReceiver("serve blocks longer", _SERVE_MS)
-            for stream_id, record in self._records.items():
+            for stream_id, record in self.records.items():
                 for epoch in record.draining:
                     self._send(stream_id, lifecycle.Send(epoch, longer, urgent=True))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
@@ -282,15 +270,15 @@ class TrackedReceivers:
 
     def tick_all(self) -> None:
         """Give every record a tick with its draining launches that are still needed."""
-        for stream_id, record in self._records.items():
+        for stream_id, record in self.records.items():
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
             needed = [epoch for epoch, to in connections.items() if to is not None and self.locations.needs(to)]
             self.step(stream_id, lifecycle.Tick(frozenset(needed)))
 
     def _rebalance(self) -> None:
-        stream_id = self._launcher.placement.to_move(self._records)
+        stream_id = self._launcher.placement.to_move(self.records)
         if stream_id is not None:
-            connection = self._connections.get(stream_id, self._records[stream_id].epoch)
+            connection = self._connections.get(stream_id, self.records[stream_id].epoch)
             serves = connection is not None and self.locations.needs(connection)
             self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
@@ -300,5 +288,5 @@ class TrackedReceivers:
 
     def _limit_rates(self, limits: Mapping[int, float | None]) -> None:
         for stream_id, limit in limits.items():
-            if limit != self._records[stream_id].desired.rate:
+            if limit != self.records[stream_id].desired.rate:
                 self.step(stream_id, lifecycle.RateLimit(limit))

@@ -24,12 +24,9 @@ _NOT_REACHED = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 
 
 class Client:
-    """Send messages to one endpoint, ``grpc://host:port``. Thread-safe.
+    """Sends messages to one endpoint, ``grpc://host:port``. Thread-safe.
 
-    Args:
-        timeout_ms: how long one ``ask`` may take, retries included.
-        retry: whether to retry while the endpoint cannot be reached.
-        advice: the remedy when the endpoint cannot be reached; ends the error.
+    ``timeout_ms`` limits one ``ask`` with its retries; ``advice`` ends the error when the endpoint cannot be reached.
     """
 
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True, advice: str = "") -> None:

@@ -1,9 +1,6 @@
-"""The authenticated Arrow Flight endpoint of a process: the driver's, or a receiver's.
+"""The authenticated Arrow Flight endpoint of a process: actions carry messages, DoGet streams of record batches.
 
-Owns the listening port, from construction until ``stop``. Actions carry messages, DoGet carries streams of record
-batches. A call without the application's token, or from another version of Penstock, is refused before its body is
-parsed; a message that does not fit its class is refused before its handler runs. Refusals are counted and logged.
-Handlers run on the server's threads.
+A call without the application's token, or from another version of Penstock, is refused before its body is parsed.
 """
 
 from __future__ import annotations
@@ -35,16 +32,9 @@ Handler = Callable[[Any], object]
 OpenStream = Callable[[str], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
 
 
-def _no_stream(_ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    raise WireError("this endpoint serves no streams")
-
-
 @frozen
 class Ports:
-    """The ports that an endpoint may listen on: ``first`` (0 for any), then up to ``retries`` following ones.
-
-    ``advice`` is the remedy when no port is free.
-    """
+    """The ports to try: ``first`` (0 for any), then up to ``retries`` following ones. ``advice`` ends the error."""
 
     first: int = 0
     retries: int = 0
@@ -98,12 +88,10 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
-    """Serve messages and streams of record batches; raises ``WireError`` if it cannot listen on ``host`` and a port.
+    """Listens from construction until ``stop``; raises ``WireError`` if it cannot listen on ``host`` and a port.
 
-    Args:
-        token: the token that callers must send, with its TLS files.
-        handlers: by message class, the handler; it returns the reply, or ``None`` for ``Reply()``.
-        open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
+    Handlers, by message class, run on the server's threads and return the reply, or ``None`` for ``Reply()``. Without
+    ``open_stream`` the endpoint serves messages only.
     """
 
     def __init__(
@@ -115,7 +103,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         ports: Ports = ANY_PORT,
     ) -> None:
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
-        self._open_stream = open_stream or _no_stream
+        self._open_stream = open_stream
         # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
         self._decoding = threading.Lock()
         # Authenticated calls without a valid message for this endpoint.
@@ -158,6 +146,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         try:
+            if self._open_stream is None:
+                raise WireError("this endpoint serves no streams")
             schema, batches = self._open_stream(ticket.ticket.decode("utf-8", "replace"))
         except StreamNotFoundError as error:
             raise flight.FlightServerError(str(error), NOT_FOUND) from None

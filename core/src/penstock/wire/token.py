@@ -1,7 +1,4 @@
-"""The token by which an application's processes authenticate each other, and the TLS files of its connections.
-
-No repr, log line or error contains the secret.
-"""
+"""The token by which an application's processes authenticate each other, and the TLS files of its connections."""
 
 from __future__ import annotations
 
@@ -30,13 +27,7 @@ _NEEDED = f"Each host needs valid files of one authority at the paths of {_PREFI
 
 @frozen
 class Tls:
-    """PEM files, at the same paths on every host.
-
-    Attributes:
-        certificate: this host's, valid for the address at which other hosts reach it.
-        authority: the certificate authority that signed every host's certificate.
-        mutual: whether callers must also present a certificate of the authority.
-    """
+    """PEM files, at the same paths on every host; if ``mutual``, callers also present one that the authority signed."""
 
     certificate: str
     key: str
@@ -97,7 +88,10 @@ class Tls:
 
 @frozen
 class Token:
-    """The bearer token that one application's driver and receivers share; without ``tls`` connections are plain."""
+    """The bearer token that one application's driver and receivers share; without ``tls`` connections are plain.
+
+    No repr, log line or error contains the secret.
+    """
 
     secret: str = field(repr=False)
     tls: Tls | None = None

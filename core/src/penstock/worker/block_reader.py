@@ -1,8 +1,6 @@
 """Reads blocks inside a task: from the block's file if this host can read it, otherwise by Arrow Flight.
 
-A block is lost only if the driver knows no host that serves it. Otherwise the task searches for some seconds, because a
-relaunched receiver may serve the block again, and then fails, so that Spark retries it. Modules that need structlog,
-Flight or cattrs are imported only to fetch a block: they slow down a worker's start.
+Modules that need structlog, Flight or cattrs are imported only to fetch a block: they slow down a worker's start.
 """
 
 from __future__ import annotations
@@ -40,14 +38,10 @@ R = TypeVar("R")
 
 @frozen
 class ReadBlocks:
-    """Partition function from block references to records.
-
-    Attributes:
-        driver_location: ``grpc://host:port`` of the tracker's endpoint, which knows the locations of blocks and gets
-            reports of lost ones; empty if there is none.
-    """
+    """Partition function from block references to records."""
 
     token: Token
+    # ``grpc://host:port`` of the tracker's endpoint, which knows the locations of blocks; empty if there is none.
     driver_location: str = ""
     skips_lost: bool = False
 
@@ -85,7 +79,10 @@ class ReadBlocks:
             return self._search(reference, error)
 
     def _search(self, reference: BlockReference, error: Exception) -> Iterator[pa.RecordBatch]:
-        """Ask the driver for the block's current location and fetch it from there, until the search times out."""
+        """Ask the driver for the block's location and fetch it from there: a relaunched receiver may serve it again.
+
+        Only a block that no host serves is lost. After a timeout the task fails, so that Spark retries it.
+        """
         from penstock.blocks.block_transfer import fetch_block
 
         asked = reference.source

@@ -1,7 +1,6 @@
 """The partition functions of operators on whole partitions, and small functions that other operators share.
 
-``functools.partial`` binds the program's function, the first argument. It is called inside generators only: there a
-StopIteration is an error, not a silent end of the partition.
+The program's function, the first argument, is called inside generators only: there a StopIteration is an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """``FusedChain``: the operators of a task as generated Python code.
 
-A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
-worker compiles it once per sequence of operators. A StopIteration of the program's functions is an error, not a silent
-end of the partition, because the generated functions are generators or generators call them.
+A run of operators becomes one function of plain loops, which a worker compiles once. A StopIteration of the program's
+functions is an error, because the generated functions are generators or generators call them.
 """
 
 from __future__ import annotations
@@ -144,11 +143,9 @@ def functions_of(run: Sequence[Step]) -> list[Callable[[Any], Any]]:
 
 @functools.lru_cache(maxsize=1000)
 def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
-    """The function for a sequence of operators and the kind of the step after them.
+    """The function for a sequence of operators and the kind of the step after them; ``source_of`` has its parameters.
 
-    For the ending ``yield`` it is a generator function, which takes the records, then the program's functions.
-    Otherwise it takes groups of records, the program's functions, a dictionary with the combiner of every key,
-    ``create``, ``merge``, ``with_memory_checks`` and the value that stands for a missing combiner.
+    For the ending ``yield`` it is a generator function.
     """
     source = source_of(operators, ending)
     name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"

@@ -1,7 +1,6 @@
 """The elements of the RDDs that carry state and windows from batch to batch.
 
-Checkpoints pickle these classes by their module and name. The errors of a partition are an element of their own, so
-that the states of all other keys are updated.
+Checkpoints pickle these classes by their module and name.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LONGEST = 1000
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition: their number, and the messages of the first ones."""
+    """The errors of a state function in one partition: an element, so that the states of other keys are updated."""
 
     count: int = 0
     messages: list[str] = field(factory=list)

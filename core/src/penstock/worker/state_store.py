@@ -1,9 +1,7 @@
 """``StateStore``: the states of one partition's keys, in a few immutable files.
 
-A version of the states is a list of segments: SQLite files of states and removals, the newer of which override the
-older. Every batch adds one segment with its changes, and segments of similar size are merged, so a batch costs its
-changes times the logarithm of all states. File names are derived from the contents: a recovered run that recomputes a
-batch from other records does not mistake an old file for its own.
+A version of the states is a list of segments, SQLite files of states and removals. Every batch adds one with its
+changes, and segments of similar size are merged, so a batch costs its changes times the logarithm of all states.
 """
 
 from __future__ import annotations
@@ -48,17 +46,14 @@ class Segment:
 
 @frozen
 class StateVersion:
-    """The states of a partition after one batch.
-
-    Attributes:
-        segments: oldest first.
-        timed_out_ms: older states have timed out.
-        retired: segments that were merged into others, with the time of the last version that needs them.
-    """
+    """The states of a partition after one batch."""
 
     time_ms: int
+    # Oldest first; a newer one overrides the older.
     segments: tuple[Segment, ...] = ()
+    # Older states have timed out.
     timed_out_ms: int | None = None
+    # Segments that were merged into others, with the time of the last version that needs them.
     retired: tuple[tuple[int, str], ...] = ()
 
 
@@ -119,10 +114,7 @@ class StateStore:
                 database.close()
 
     def older_than(self, version: StateVersion, before_ms: int) -> Iterator[Any]:
-        """Keys that were stored before a time and not before ``version.timed_out_ms``.
-
-        A key occurs once per segment that contains it, even if a newer segment overrides that state.
-        """
+        """Keys stored before a time, not before ``version.timed_out_ms``; also those that a newer segment overrides."""
         since_ms = -1 if version.timed_out_ms is None else version.timed_out_ms
         for segment in version.segments:
             with closing(self._open(segment.name)) as database:
@@ -136,7 +128,7 @@ class StateStore:
     def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, StoredState]]) -> StateVersion:
         """Add a batch's changes to the version before the batch, and return the version after it.
 
-        A recomputed batch writes the same files.
+        File names are derived from the contents: a recomputed batch writes the same files, from other records others.
         """
         rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
         segments = [*version.segments]

@@ -1,4 +1,4 @@
-"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for every new pair."""
+"""The partition functions of ``updateStateByKey``, ``reduceByKeyAndWindow`` with an inverse, and ``mapWithState``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
 from penstock.runtime.pickle_value import pickle_value
+from penstock.worker.combine import Combiner, merge_by_key
 from penstock.worker.state import MISSING, State
 from penstock.worker.state_elements import (
     MappedRecords,
@@ -19,9 +20,114 @@ from penstock.worker.state_elements import (
     Reported,
     StateHandle,
     StatePairs,
+    WindowPairs,
+    grouped,
     raising_errors,
 )
 from penstock.worker.state_store import StateStore, StateVersion, StoredState
+
+# Indices into a key's list of state and new values.
+_STATE, _VALUES = range(2)
+
+
+@frozen
+class UpdateState:
+    """Partition function from the previous states and new pairs to the new states, followed by the errors.
+
+    When the function fails, its key keeps its state, with the changes that the function has made in place.
+    """
+
+    time_ms: int
+    update: Callable[[Any, Any], Any]
+    memory_limit_mb: float
+    reported: Accumulator[Reported]
+
+    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[StatePairs | PartitionErrors]:
+        errors = PartitionErrors()
+        gathered = merge_by_key(_gather_state, self.memory_limit_mb, _state_by_key(elements))
+        yield from grouped(self.time_ms, self._updated(gathered, errors))
+        if errors.count:
+            self.reported.add({(self.time_ms, index): errors})
+            yield errors
+
+    def _updated(self, gathered: Iterable[tuple[Any, list[Any]]], errors: PartitionErrors) -> Iterator[tuple[Any, Any]]:
+        for key, (state, values) in gathered:
+            try:
+                updated = self.update(values, state)
+            except Exception as error:
+                errors.add(key, error)
+                updated = state
+            if updated is not None:
+                yield key, updated
+
+
+def _state_by_key(elements: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    for element in elements:
+        if isinstance(element, StatePairs):
+            for key, state in element.pairs:
+                yield key, [state, []]
+        elif not isinstance(element, PartitionErrors):
+            key, value = element
+            yield key, [None, [value]]
+
+
+def _gather_state(one: list[Any], other: list[Any]) -> list[Any]:
+    if one[_STATE] is None:
+        one[_STATE] = other[_STATE]
+    one[_VALUES].extend(other[_VALUES])
+    return one
+
+
+# Indices into a key's list of values: in the previous window, in the panes that left, in the panes that entered.
+_PREVIOUS, _OLD, _NEW = range(3)
+
+
+@frozen
+class SlideWindow:
+    """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
+
+    The window ends at ``time_ms``; ``inverse`` removes the values of panes up to ``begin_ms``.
+    """
+
+    time_ms: int
+    begin_ms: int
+    combiner: Combiner
+    inverse: Callable[[Any, Any], Any]
+    keep_pair: Callable[[tuple[Any, Any]], Any] | None
+
+    def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
+        gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
+        return grouped(self.time_ms, self._slid(gathered), WindowPairs)
+
+    def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
+        for element in elements:
+            pane = _OLD if element.time_ms <= self.begin_ms else _NEW
+            position = _PREVIOUS if isinstance(element, WindowPairs) else pane
+            for key, value in element.pairs:
+                values: list[Any] = [MISSING, MISSING, MISSING]
+                values[position] = value
+                yield key, values
+
+    def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
+        merge = self.combiner.mergeCombiners
+        for position in (_PREVIOUS, _OLD, _NEW):
+            if more[position] is not MISSING:
+                values[position] = (
+                    more[position] if values[position] is MISSING else merge(values[position], more[position])
+                )
+        return values
+
+    def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
+        merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
+        for key, (previous, old, new) in gathered:
+            value = previous
+            if previous is not MISSING and old is not MISSING:
+                value = inverse(previous, old)
+            if new is not MISSING:
+                value = new if value is MISSING else merge(value, new)
+            if value is not MISSING and (keep is None or keep((key, value))):
+                yield key, value
+
 
 # Records per group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
@@ -47,20 +153,17 @@ def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, An
 
 @frozen
 class MapWithState:
-    """Partition function from new pairs to the mapped records, the handle of the new states, and the errors.
-
-    Attributes:
-        timeout_ms: age at which states time out; ``None`` for never.
-        horizon_ms: no batch needs older versions of the states.
-        time: the batch's datetime if the function takes it.
-    """
+    """Partition function from new pairs to the mapped records, the handle of the new states, and the errors."""
 
     update: Callable[..., Any]
     time_ms: int
+    # Age at which states time out; ``None`` for never.
     timeout_ms: int | None
     home: str
+    # No batch needs older versions of the states.
     horizon_ms: int
     reported: Accumulator[Reported]
+    # If the function takes it.
     time: datetime | None = None
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
