@@ -13,7 +13,7 @@ from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, st
 from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS
 from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.conf import Settings
-from penstock.journal.frames import frame
+from penstock.journal.segment import frame
 from penstock.journal.write_ahead_log import LogState, WriteAheadLog
 from penstock.runtime.clock import SystemClock
 from penstock.storage.directory import Directory

@@ -15,7 +15,7 @@ from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError
-from penstock.journal.frames import frame
+from penstock.journal.segment import frame
 from penstock.storage.directory import LocalDirectory
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.checkpoint.samples import FakeProgram, total
 
 from penstock import StateSpec
-from penstock.checkpoint.stream_names import automatic, is_automatic
+from penstock.checkpoint.stream_names import is_automatic
 from penstock.errors import ConfigurationError
 
 
@@ -67,4 +67,3 @@ def test_set_name_refuses_anything_but_text(name: Any) -> None:
 )
 def test_automatic_names_are_recognized(name: str, result: bool) -> None:
     assert is_automatic(name, "map") is result
-    assert is_automatic(automatic("map", 3), "map")

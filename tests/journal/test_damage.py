@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
-from penstock.journal.frames import frame, read_frames
+from penstock.journal.segment import frame, read_frames
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:

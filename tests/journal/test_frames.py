@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
-from penstock.journal.frames import HEAD_BYTES, MAGIC, MAX_PAYLOAD_BYTES, frame, read_frames
+from penstock.journal.segment import HEAD_BYTES, MAGIC, MAX_PAYLOAD_BYTES, frame, read_frames
 
 PAYLOADS = [b'{"n":1}', b"", b"a longer one " * 5, b"\x00\xff\xf5", b"last"]
 BUFFER = b"".join(map(frame, PAYLOADS))

@@ -170,11 +170,7 @@ def write_table(table: pa.Table, sink: Any) -> None:
 
 
 def write_block_file(table: pa.Table, file: Any) -> tuple[int, int]:
-    """Write a block's table to an open binary file, Python's or Arrow's; does not close it.
-
-    Returns:
-        The number of bytes written, and their CRC-32.
-    """
+    """Write a block's table to an open binary file, Python's or Arrow's; return the bytes' number and CRC-32."""
     summed = _Summed(file)
     with pa.PythonFile(summed, mode="w") as sink:
         write_table(table, sink)
@@ -182,11 +178,7 @@ def write_block_file(table: pa.Table, file: Any) -> tuple[int, int]:
 
 
 def open_block_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileReader:
-    """Open a block's file for reading.
-
-    Args:
-        path: local path or URI.
-        checksum: expected CRC-32 of the file's bytes; ``None`` skips the verification.
+    """Open a block's file, a local path or URI; ``checksum`` is the expected CRC-32 of its bytes, if it is verified.
 
     Raises:
         BlockGoneError: the file does not exist.

@@ -13,12 +13,9 @@ T = TypeVar("T")
 
 @frozen
 class Packable(Generic[T]):
-    """A part of a batch that is not divided.
+    """A part of a batch that is not divided, and its size or its task's cost in bytes.
 
-    Attributes:
-        num_bytes: its size, or what its task costs in bytes.
-        host: where it is stored; parts of another host begin a new partition. Empty if the host does not matter.
-        share: number of its share of the batch; another share begins a new partition.
+    A part of another ``host`` or ``share`` begins a new partition; ``host`` is empty if it does not matter.
     """
 
     value: T
@@ -31,12 +28,7 @@ def pack(parts: Iterable[Packable[T]], *, max_bytes: float = math.inf, min_bytes
     """Group consecutive parts, in order, into partitions, none of them empty.
 
     A partition ends before a part of another share, before a part with which it would exceed the maximum, and before a
-    part on another host, unless the partition is below the minimum.
-
-    Args:
-        parts: the parts of the batch.
-        max_bytes: maximum size of a partition with more than one part.
-        min_bytes: size below which a partition continues with parts of another host.
+    part on another host, unless the partition is below the minimum. A single part may exceed the maximum.
     """
     partitions: list[list[T]] = []
     last: Packable[T] | None = None

@@ -91,9 +91,8 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
     def remove_unknown(self, known: Set[str], aside: str = "") -> list[str]:
         """Delete blocks whose files are not ``known``, or move them to the folder ``aside``; return the names.
 
-        A recovering driver calls this before it launches receivers, which store blocks that are not known yet. Unknown
-        blocks were never acknowledged, unless the driver write-ahead log is incomplete: then they are set aside in a
-        subdirectory, where nothing deletes them. Unfinished files are deleted.
+        A recovering driver calls this before it launches receivers. Unknown blocks were never acknowledged, unless the
+        driver write-ahead log is incomplete: then they are set aside. Unfinished files are deleted.
         """
         stream_id = self.directory.rpartition("/")[2]
         try:

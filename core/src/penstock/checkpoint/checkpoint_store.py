@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
-from penstock.journal.frames import frame, read_frames
+from penstock.journal.segment import frame, read_frames
 from penstock.runtime.log import get_logger
 from penstock.storage.directory import Directory, Durability
 

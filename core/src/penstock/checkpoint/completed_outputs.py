@@ -1,7 +1,7 @@
 """``CompletedOutputs``: the log of completed output operations, so that a recovered run does not repeat them.
 
-An output operation is logged before its batch can be complete. If the driver dies between the output and the log entry,
-the output runs again, which programs must tolerate. The job pool, the generator's loop and the writer's thread use it.
+If the driver dies between the output and the log entry, the output runs again, which programs must tolerate. The job
+pool, the generator's loop and the writer's thread use the log.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
     for stream in streams:
         name = stream.name
         while name is None:
-            name = automatic(stream.call_site.operation, counted[stream.call_site.operation])
+            name = f"{stream.call_site.operation}-{counted[stream.call_site.operation]}"
             counted[stream.call_site.operation] += 1
             name = None if name in taken else name
         if name in by_name:
@@ -50,13 +50,8 @@ def _pass_on(stream: Node, wanted: set[int]) -> None:
             waiting.extend(parent for parent in node.parents if parent.call_site == stream.call_site)
 
 
-def automatic(operation: str, number: int) -> str:
-    """The name of the ``number``-th unnamed stream of an operation, counted from 0."""
-    return f"{operation}-{number}"
-
-
 def is_automatic(name: str, operation: str) -> bool:
-    """Whether a name has the form of ``automatic``."""
+    """Whether a name has the form of an unnamed stream's: the operation and a number."""
     return name.startswith(f"{operation}-") and name[len(operation) + 1 :].isdecimal()
 
 

@@ -124,7 +124,8 @@ class _Reader:
         for number in reversed(numbers):
             segment = Segment.read(self._directory, number)
             if segment.run is None:
-                if segment.is_blank:
+                # A segment without any record was being begun when the driver died.
+                if not segment.state and not segment.events:
                     self._unfinished.append(segment)
                 else:
                     self._missing(segment, 0, "its header, without which nothing in it counts,")

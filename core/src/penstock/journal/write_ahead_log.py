@@ -21,9 +21,9 @@ from attrs import field, frozen
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
-from penstock.journal.frames import MAX_PAYLOAD_BYTES
 from penstock.journal.reader import Recovered, read_log
 from penstock.journal.segment import (
+    MAX_PAYLOAD_BYTES,
     STATE,
     Event,
     encoded,
@@ -112,9 +112,6 @@ class WriteAheadLog:
 
     def recover(self, state: LogState) -> Recovered:
         """Apply all events of the run to an empty state, which becomes the log's; see ``read_log``."""
-        where = self._directory.location()
-        # Without durability, a missing end is expected.
-        skips_end = self._skips_damage or self._durability is Durability.NONE
         recovered = read_log(
             self._directory,
             self._run,
@@ -122,10 +119,12 @@ class WriteAheadLog:
             self._checkpointed,
             self._substitute,
             skips_damage=self._skips_damage,
-            skips_end=skips_end,
+            # Without durability, a missing end is expected.
+            skips_end=self._skips_damage or self._durability is Durability.NONE,
         )
         if recovered.truncated_bytes:
-            log.warning("unfinished last write ignored", directory=where, num_bytes=recovered.truncated_bytes)
+            num_bytes = recovered.truncated_bytes
+            log.warning("unfinished last write ignored", directory=self._directory.location(), num_bytes=num_bytes)
         for damage in recovered.damages:
             log.error("damaged records skipped", damage=damage)
         self._next_number = recovered.last_number + 1

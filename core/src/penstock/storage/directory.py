@@ -36,10 +36,8 @@ class Durability(Enum):
 class Appender:
     """A file that is being written record by record, by one thread at a time.
 
-    Args:
-        file: open for writing.
-        errors: a context manager that turns the errors of the file system into OSErrors.
-        sync_name: returns when the disk has a local file's name; ``None`` for a remote file, which has no fsync.
+    ``errors`` turns the errors of the file system into OSErrors. ``sync_name`` returns when the disk has a local file's
+    name; ``None`` for a remote file, which has no fsync.
     """
 
     def __init__(
@@ -118,11 +116,8 @@ class Directory(ABC):
     def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
         """Write a whole file, which replaces one of the same name when the ``with`` block ends.
 
-        A local file appears whole or not at all. A remote one is a single put, deleted again if the block raises.
-
-        Args:
-            name: file name without a path.
-            sync: return only when the disk has a local file and its name. Remote files are durable once closed.
+        A local file appears whole or not at all; with ``sync`` the disk has it and its name. A remote one is a single
+        put, deleted again if the block raises, and durable once closed.
         """
 
     def write(self, name: str, data: bytes, *, sync: bool = False) -> None:

@@ -53,11 +53,7 @@ def is_remote(location: str) -> bool:
 
 @lru_cache(maxsize=256)
 def connect(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a URI, and the path in it. Connects once per process and URI.
-
-    Raises:
-        ConfigurationError: no file system answers to the URI.
-    """
+    """The file system of a URI, and the path in it; ``ConfigurationError`` if there is none. Connects once per URI."""
     import pyarrow as pa
     from pyarrow import fs
 
