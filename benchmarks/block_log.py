@@ -16,7 +16,6 @@ from pathlib import Path
 from penstock import Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_file import open_block_file
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver
@@ -101,7 +100,7 @@ def read(name, stored, *, checked, consume):
 
 def opened(reference):
     """Map a block without using its data."""
-    open_block_file(reference.path, reference.checksum)
+    arrow_form.open_block_file(reference.path, reference.checksum)
 
 
 def records(reference):

@@ -206,7 +206,12 @@ def core_modules() -> list[ModuleType]:
 
 
 def undocumented_methods(cls: type) -> list[str]:
-    """Public methods that say nothing: neither overrides, which inherit their documentation, nor properties."""
+    """Public methods that say nothing: neither overrides, which inherit their documentation, nor properties.
+
+    The class docstring of a protocol describes its methods.
+    """
+    if getattr(cls, "_is_protocol", False):
+        return []
     return [
         f"{cls.__module__}.{cls.__name__}.{name}"
         for name, member in vars(cls).items()

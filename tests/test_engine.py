@@ -14,8 +14,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST
 
 from penstock import engine as engine_module
-from penstock.checkpoint.checkpointer import Checkpointer
-from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
+from penstock.checkpoint.checkpointer import Checkpointer, FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.conf import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.blocks.block_file import open_block_file, write_block_file
+from penstock.blocks.arrow_form import open_block_file, write_block_file
 from penstock.errors import BlockGoneError, ConfigurationError, WireError
 from penstock.spi import BlockReference, BlockServer, read_block
 from penstock.wire.token import Tls

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import fs
 
 from penstock import Block, StoredBlock
-from penstock.blocks import block_file
+from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError
@@ -82,7 +82,7 @@ def damaged(
         home = f"mock:///{uuid.uuid4().hex}"
     if place.endswith("in pieces"):
         # A large remote file is checked piece by piece.
-        monkeypatch.setattr(block_file, "_IN_MEMORY_BYTES", 100)
+        monkeypatch.setattr(arrow_form, "_IN_MEMORY_BYTES", 100)
     records = {"typed": ["a", "b", "c"], "pickled": [1, None, "x"]}[content]
     return Damaged(WriteAheadLogBlockHandler(stream_directory(home, 0)), make_block(records))
 
@@ -117,7 +117,7 @@ def test_file_with_any_bit_flipped_is_refused(damaged: Damaged) -> None:
             os.pwrite(file.fileno(), bytes([byte ^ 1 << bit % 8]), bit // 8)
             # Called directly: reading through a task's function takes three times as long.
             with pytest.raises(BlockDamagedError):
-                block_file.open_block_file(path, checksum)
+                arrow_form.open_block_file(path, checksum)
             os.pwrite(file.fileno(), bytes([byte]), bit // 8)
 
 

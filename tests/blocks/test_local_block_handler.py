@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Block
 from penstock.blocks import arrow_form
-from penstock.blocks.block_file import open_block_file
+from penstock.blocks.arrow_form import open_block_file
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError
 

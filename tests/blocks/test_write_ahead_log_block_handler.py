@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock import Block, StoredBlock
-from penstock.blocks import arrow_form, block_file
+from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.errors import BlockGoneError, ConfigurationError, StoreError
@@ -67,7 +67,7 @@ def test_stored_records_are_read_back(log: WriteAheadLogBlockHandler, make_block
 def test_large_remote_files_are_not_held_in_memory(
     log: WriteAheadLogBlockHandler, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_file, "_IN_MEMORY_BYTES", 1000)
+    monkeypatch.setattr(arrow_form, "_IN_MEMORY_BYTES", 1000)
     block = [str(n) for n in range(40_000)]
     assert records(log.store(make_block(block))) == block
 
@@ -276,7 +276,7 @@ def test_failed_write_leaves_nothing(
 ) -> None:
     log.store(make_block(["before"], "input-0-1-9"))
     # The fault is injected below the writer of a block, after some of its bytes.
-    write = block_file._Summed.write
+    write = arrow_form._Summed.write
     calls = iter(range(10**6))
 
     def failing(self: Any, data: Any) -> None:
@@ -285,7 +285,7 @@ def test_failed_write_leaves_nothing(
             raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(block_file._Summed, "write", failing)  # the injected fault
+        patched.setattr(arrow_form._Summed, "write", failing)  # the injected fault
         with pytest.raises(type(error)) as caught:
             log.store(make_block([str(n) for n in range(40_000)]))
     assert getattr(caught.value, "errno", None) == getattr(error, "errno", None)

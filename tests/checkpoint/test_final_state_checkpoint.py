@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
+from penstock.checkpoint.checkpointer import FinalStateCheckpoint
 
 
 class Spark:

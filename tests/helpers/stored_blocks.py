@@ -11,7 +11,7 @@ from attrs import evolve
 from tests.helpers.functions import graph_of
 
 from penstock import DStream, StreamingContext
-from penstock.blocks import arrow_form, block_file
+from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.graph.input_dstreams import ReceiverInputDStream
 from penstock.spark.rdds import LocatedPartition
@@ -58,7 +58,7 @@ class StoredBlocks:
         table = arrow_form.from_columns(records) if isinstance(records, pa.Table) else arrow_form.encode(records)
         path = self._folder / f"{block_id}.arrow"
         with path.open("wb") as file:
-            block_file.write(table, file)
+            arrow_form.write_table(table, file)
         return BlockReference(block_id, str(path), len(records), "")
 
     def start(self, zero_ms: int) -> None:

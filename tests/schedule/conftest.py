@@ -15,8 +15,7 @@ from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
-from penstock.schedule.job_scheduler import JobScheduler
-from penstock.schedule.job_set import JobSet
+from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock_testing import ManualClock
 
 INTERVAL_MS = 100

@@ -16,7 +16,7 @@ from penstock.graph.call_site import CallSite
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
 from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.schedule.job_set import JobSet
+from penstock.schedule.job_scheduler import JobSet
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 from penstock import StreamInputInfo
 from penstock.graph.call_site import CallSite
 from penstock.graph.outputs import Job
-from penstock.schedule.job_set import JobSet
+from penstock.schedule.job_scheduler import JobSet
 
 
 @pytest.fixture

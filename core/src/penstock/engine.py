@@ -13,8 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.checkpointer import Checkpointer
-from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
+from penstock.checkpoint.checkpointer import Checkpointer, FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.graph.dstream_graph import GraphRuntime

@@ -11,9 +11,8 @@ from penstock._exports import lazy_exports as lazy_exports
 
 _NAMES = {
     "penstock._exports": "lazy_exports",
-    "penstock.blocks.arrow_form": "encode is_columnar is_pickled records",
+    "penstock.blocks.arrow_form": "encode is_columnar is_pickled open_block_file records write_block_file",
     "penstock.blocks.block": "BlockReference",
-    "penstock.blocks.block_file": "open_block_file write_block_file",
     "penstock.blocks.block_transfer": "BlockServer",
     "penstock.blocks.packing": "Packable pack",
     "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
@@ -63,10 +62,11 @@ if TYPE_CHECKING:
         encode as encode,
         is_columnar as is_columnar,
         is_pickled as is_pickled,
+        open_block_file as open_block_file,
         records as records,
+        write_block_file as write_block_file,
     )
     from penstock.blocks.block import BlockReference as BlockReference
-    from penstock.blocks.block_file import open_block_file as open_block_file, write_block_file as write_block_file
     from penstock.blocks.block_transfer import BlockServer as BlockServer
     from penstock.blocks.packing import Packable as Packable, pack as pack
     from penstock.blocks.received_block_handler import (

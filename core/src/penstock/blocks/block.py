@@ -1,8 +1,4 @@
-"""A block: the records that a receiver stored together.
-
-A ``Block`` contains the records and is not stored yet. A ``StoredBlock`` describes the stored block to the driver. A
-``BlockReference`` in a batch's partition contains the block's location for a task.
-"""
+"""A block: the records that a receiver stored together, before it is stored, for the driver and for a task."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Process:
 
 @frozen
 class _Note:
-    """A run's note: nobody needs ``directory`` when ``owner`` has ended and no file changed for ``grace_s``."""
+    """Nobody needs ``directory`` when ``owner`` has ended and no file changed for ``grace_s``."""
 
     directory: str
     owner: Process

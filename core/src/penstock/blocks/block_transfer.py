@@ -1,7 +1,4 @@
-"""Blocks over the wire: a host serves the files of its blocks, the tasks of other hosts fetch them.
-
-Also the messages by which a task asks the driver for a block's location, and reports lost blocks.
-"""
+"""Blocks over the wire: a host serves the files of its blocks, and the tasks of other hosts find and fetch them."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ class FindBlock:
 
 @frozen
 class BlockSource:
-    """The answer to ``FindBlock``: an endpoint that serves the block, ``grpc://host:port``; empty if there is none now.
-
-    ``is_gone``: no endpoint serves the block, and none will.
-    """
+    """The answer to ``FindBlock``: an endpoint, empty if none serves the block now; ``is_gone`` if none ever will."""
 
     source: str
     is_gone: bool = False
@@ -82,8 +76,8 @@ def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[
 def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
     """Yield a block's record batches from an endpoint on the host that stored it.
 
-    Raises ``BlockGoneError`` if the endpoint does not have the block. Raises ``BlockUnreachableError`` if it does not
-    answer, or belongs to another application by now.
+    Raises ``BlockGoneError`` if the endpoint does not have the block, and ``BlockUnreachableError`` if it does not
+    answer or belongs to another application by now.
     """
     try:
         yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)

@@ -1,8 +1,6 @@
-"""``ReceivedBlockHandler``: stores the blocks of receivers; with its two implementations.
+"""``ReceivedBlockHandler``: stores the blocks of receivers, each in an Arrow IPC file that appears whole or not at all.
 
-``WriteAheadLogBlockHandler`` is used if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is
-one Arrow IPC file, which appears whole or not at all. Both implement the ``store`` hook, after all plugins. Any thread
-may store; the endpoint's threads read.
+Both implementations implement the ``store`` hook, after all plugins. Any thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.blocks import block_file
+from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
@@ -34,13 +32,10 @@ _LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
 
 
 class ReceivedBlockHandler(Protocol):
-    """Stores the blocks of receivers, and deletes them when no batch needs them."""
+    """Stores a block, replacing one with the same id; after an OSError no part of it remains."""
 
-    def store(self, block: Block) -> StoredBlock | None:
-        """Store a block, replacing one with the same id; an OSError if it cannot be written: no part of it remains."""
-
-    def delete(self, block_ids: Iterable[str]) -> object:
-        """Delete blocks."""
+    def store(self, block: Block) -> StoredBlock | None: ...
+    def delete(self, block_ids: Iterable[str]) -> object: ...
 
 
 class LocalBlockHandler(ReceivedBlockHandler):
@@ -54,14 +49,14 @@ class LocalBlockHandler(ReceivedBlockHandler):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
-            block_file.write(block.table, sink)
+            arrow_form.write_table(block.table, sink)
         return block.stored(str(path), path.stat().st_size)
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
         """Map a block's file for reading, without a copy; raises ``BlockGoneError`` if this host does not have it."""
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
-        return block_file.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+        return arrow_form.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed."""
@@ -85,7 +80,7 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
     def store(self, block: Block) -> StoredBlock:
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
-            num_bytes, checksum = block_file.write_block_file(block.table, file)
+            num_bytes, checksum = arrow_form.write_block_file(block.table, file)
         return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:

@@ -1,8 +1,4 @@
-"""``CheckpointDirectory``: the checkpoint directory of one run.
-
-It holds the checkpoints, and a folder per run with the RDDs that Spark checkpoints. With the write-ahead log on it also
-holds the receivers' blocks and the driver's log of them.
-"""
+"""``CheckpointDirectory``: holds a run's checkpoints, checkpointed RDDs, and with the write-ahead log on the blocks."""
 
 from __future__ import annotations
 
@@ -44,10 +40,7 @@ class CheckpointDirectory:
 
     @classmethod
     def create(cls, sc: SparkContext, settings: Settings, name: str, setting: str) -> CheckpointDirectory:
-        """Create the directory if it is missing, and set it for RDD checkpoints.
-
-        ``setting`` is the argument or the configuration key that named it, for errors.
-        """
+        """Create the directory if it is missing, and set it for RDD checkpoints; errors name the ``setting``."""
         require_checkpoint_directory(name, setting)
         location = location_of_hadoop(qualified(sc, name, setting))
         if not is_remote(location):

@@ -1,7 +1,4 @@
-"""``Checkpoint``: the values that a run needs to recover from an earlier run, and their JSON format.
-
-Reading a checkpoint executes no code: the program's pickled functions are in a file of their own.
-"""
+"""``Checkpoint``: the values that a run needs to recover from an earlier run, in JSON. Reading executes no code."""
 
 from __future__ import annotations
 
@@ -27,11 +24,8 @@ COMPLETED_OUTPUTS = "completedOutputs"
 class SavedState:
     """The checkpointed state of one stateful stream.
 
-    Attributes:
-        name: the stream's name, see ``stream_names.assign``.
-        call_site: function, file and line of the call in the program.
-        files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
-        store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
+    ``files`` are its checkpointed RDDs by batch time in ms, and ``store`` is the folder of its state store, empty if it
+    has none. Both are relative to the checkpoint directory.
     """
 
     name: str
@@ -45,13 +39,7 @@ class SavedState:
 
 @frozen
 class SavedInput:
-    """One input stream.
-
-    Attributes:
-        name: the stream's name, see ``stream_names.assign``.
-        rate: the receiver's rate limit, records/s; ``None`` if it had none.
-        position: position of its source, JSON values; ``None`` if the source has none.
-    """
+    """One input stream, its receiver's rate limit in records/s, and the position of its source, if it has any."""
 
     name: str
     operation: str

@@ -1,7 +1,6 @@
-"""``CheckpointStore``: the checkpoint files of one directory.
+"""``CheckpointStore``: the checkpoint files of one directory, each one framed JSON document.
 
-A checkpoint is one framed JSON document, ``checkpoint-<number>``, written once. Pickled programs are separate files.
-The store keeps ten checkpoints, as Spark does. The program's thread uses it before the start, then the writer's thread.
+The program's thread uses the store before the start, then the writer's thread.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ class CheckpointStore:
         self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest sound checkpoint; ``None`` if there is none, an error if none of several is sound.
-
-        A damaged newer one is logged as an error.
-        """
+        """Read the newest sound checkpoint; ``None`` without files, an error if there are only damaged ones."""
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
             try:

@@ -7,6 +7,7 @@ waits. A younger one replaces it, because it covers everything in the older one.
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve
+from pyspark import SparkContext
 
 from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.program import Program
@@ -26,26 +28,20 @@ from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
+from penstock.spark import failure
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("checkpoint")
 
-# Attempts after the first (as Spark), and the delays before them.
+# Attempts after the first, as Spark.
 _RETRIES = 2
-_FIRST_DELAY_MS = 10
-_LONGEST_DELAY_MS = 100
 
 
 class Checkpointer:
     """Writes the checkpoints of a run.
 
-    Args:
-        run: all checkpoints share the constant values of its first one.
-        tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
-        listeners: functions that return the values to save, by listener name.
-        post: posts an event to the listeners; called on the writer's thread.
-        release_blocks: called on the writer's thread with a time in ms: no retained checkpoint needs blocks of batches
-            strictly older than it.
+    ``listeners`` are functions that return the values to save, by listener name. ``release_blocks`` is called on the
+    writer's thread with a time in ms: no retained checkpoint needs blocks of batches strictly older than it.
     """
 
     def __init__(
@@ -227,7 +223,7 @@ class Checkpointer:
         try:
             oldest = retry(
                 lambda: self._store.write(taken),
-                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
+                Backoff(first_ms=10, longest_ms=100),
                 retries=_RETRIES,
                 on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
             )
@@ -301,3 +297,62 @@ def _position(name: str, stream: Any) -> dict[str, Any] | None:
     # Without the position, a recovered run would read the source's data twice, or not at all.
     except Exception as error:
         raise CheckpointError(f"input stream {name} does not give its position: {summary_of(error)}") from error
+
+
+class FinalStateCheckpoint:
+    """Checkpoints the state of a program once, when a graceful stop has run every batch. Any thread may ``abandon``.
+
+    The next run then need not recompute the state from older checkpointed RDDs and input that may be gone. The thread
+    starts with the engine, because an interpreter at exit may start no thread.
+    """
+
+    def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
+        self._sc = sc
+        self._streams = streams
+        self._group = f"penstock-final-state-{secrets.token_hex(4)}"
+        # Set by a request to write or to end.
+        self._requested = threading.Event()
+        # Set when the thread has finished or is abandoned.
+        self._over = threading.Event()
+        self._is_done = False
+        self._thread = EngineThread("final-state-checkpoint", self._run)
+
+    def start(self) -> None:
+        """Start the thread if there are states; ``write`` or ``abandon`` ends it."""
+        if self._streams:
+            self._thread.start()
+
+    def write(self, deadline: float) -> None:
+        """Checkpoint all states; return when done, abandoned, or at the deadline (monotonic seconds)."""
+        if not self._streams:
+            return
+        self._requested.set()
+        self._over.wait(max(deadline - time.monotonic(), 0))
+        if not self._is_done:
+            log.warning("states not checkpointed before the deadline", effect="the next run recomputes them")
+            self.abandon()
+            self._sc.cancelJobGroup(self._group)
+
+    def abandon(self) -> None:
+        """End the wait and checkpoint no further state."""
+        self._over.set()
+        self._requested.set()
+
+    def _run(self) -> None:
+        self._requested.wait()
+        if self._over.is_set():
+            return
+        try:
+            self._sc.setJobGroup(self._group, "final state checkpoint")
+            for stream in self._streams:
+                if self._over.is_set():
+                    return
+                try:
+                    stream.checkpoint_newest()
+                # The next run recovers from an older RDD and recomputes the later states.
+                except Exception as error:
+                    operation, reason = stream.call_site.short, failure.reason(error)
+                    log.warning("state not checkpointed", operation=operation, reason=reason)
+            self._is_done = True
+        finally:
+            self._over.set()

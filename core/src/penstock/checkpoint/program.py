@@ -1,8 +1,6 @@
-"""``Program``: a streaming program and the parts that run it; and its pickled form, the saved program of a checkpoint.
+"""``Program``: a streaming program; and its pickled form, which refers to the contexts and the graph by name.
 
-The pickle refers to the StreamingContext, the SparkContext and the graph by name, and contains the streams as the
-program defined them. Loading executes code from the checkpoint directory, so only users who may run programs may write
-there.
+Loading executes code from the checkpoint directory, so only users who may run programs may write there.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ class Program:
 
 
 def save_program(program: Program) -> bytes:
-    """Pickle the streams of a program; the error names the operator that cannot be pickled, and the reason."""
+    """Pickle the streams of a program; the error names the operator that cannot be pickled."""
     graph = program.graph
     try:
         return _pickled((graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), program)

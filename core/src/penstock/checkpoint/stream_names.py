@@ -15,10 +15,7 @@ from penstock.graph.node import Node
 
 
 def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
-    """Name all streams, and return them by name, in their order; refuses two streams with the same name.
-
-    ``among`` are all streams that the program may have named.
-    """
+    """Name all streams, and return them by name; ``among`` are all streams that the program may have named."""
     streams = list(streams)
     for stream in among:
         if stream.name is not None:

@@ -36,12 +36,9 @@ class Frame:
 
 @frozen
 class Frames:
-    """The records of a buffer.
+    """The sound records of a buffer, and the byte ranges (from, to) without one that a sound record follows.
 
-    Attributes:
-        sound: the records whose checksums match, in order.
-        damages: byte ranges (from, to) without a sound record, each followed by one.
-        truncated_at: offset after which no sound record follows; ``None`` if the last one ends the buffer.
+    After the offset ``truncated_at`` no sound record follows; ``None`` if the last one ends the buffer.
     """
 
     sound: tuple[Frame, ...]

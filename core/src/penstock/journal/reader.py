@@ -28,13 +28,9 @@ _REMEDY = f"Restore the file, or continue without the lost records: {conf.key('o
 
 @frozen
 class Recovered:
-    """The condition of a log.
+    """The condition of a log: the number of its last event, one message per skipped damage, and the lost records.
 
-    Attributes:
-        last_number: number of the run's last event; 0 for none.
-        truncated_bytes: bytes after the last sound record of the last segment: the driver died during a write.
-        damages: one message per damage; empty unless damage is skipped.
-        lost: number of missing records.
+    ``truncated_bytes`` follow the last sound record of the last segment: the driver died during a write.
     """
 
     last_number: int
@@ -111,7 +107,6 @@ class _Reader:
         self._lost = 0
 
     def read(self) -> tuple[list[Event], Recovered]:
-        """The events of the state and those after it, and the condition of the log."""
         base, following = self._segments()
         chain = [base, *following] if base else following
         if not chain:

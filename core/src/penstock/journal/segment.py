@@ -1,7 +1,6 @@
-"""A segment: one file of the write-ahead log.
+"""A segment: one file of the write-ahead log. It consists of JSON records in frames.
 
-A segment consists of JSON records in frames: a header; the owner's state when the segment began, if the header says so;
-then numbered events.
+The first is a header. The owner's state when the segment began follows, if the header says so; then numbered events.
 """
 
 from __future__ import annotations
@@ -67,12 +66,8 @@ class NumberedEvent:
 class Segment:
     """The content of a segment's file: the sound state records, and the sound events in file order.
 
-    Attributes:
-        run: id of the run, from the header; ``None`` if the header cannot be read.
-        first: number of its first event.
-        num_state: number of state records before the events; ``None`` if the segment has no state.
-        damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
-        truncated_bytes: number of bytes after the last sound record.
+    ``run`` is ``None`` if the header cannot be read, and ``num_state`` if the segment has no state. ``damaged_at`` is
+    the offset of the first byte that belongs to no sound record. ``truncated_bytes`` follow the last sound record.
     """
 
     number: int

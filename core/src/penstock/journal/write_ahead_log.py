@@ -45,13 +45,13 @@ _ROLL_BYTES = 16 << 20
 
 
 class LogState(Protocol):
-    """The state that the events build. First the recovering thread calls it, then only the writer's thread."""
+    """The state that ``apply`` builds from committed events; ``events`` rebuild it from an empty one.
 
-    def apply(self, event: Event) -> None:
-        """Apply a committed event."""
+    First the recovering thread calls it, then only the writer's thread.
+    """
 
-    def events(self) -> list[Event]:
-        """Events that rebuild this state from an empty one."""
+    def apply(self, event: Event) -> None: ...
+    def events(self) -> list[Event]: ...
 
 
 @frozen
@@ -72,11 +72,7 @@ class _Pending:
 class WriteAheadLog:
     """The log of one run. Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
 
-    Args:
-        directory: contains only this log.
-        run: id of the run. Events of other runs are not recovered, and ``start`` deletes them.
-        checkpointed: as in ``read_log``.
-        substitute: as in ``read_log``.
+    Arguments as in ``read_log``. Events of other runs are not recovered, and ``start`` deletes them.
     """
 
     def __init__(

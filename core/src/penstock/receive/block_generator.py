@@ -85,7 +85,7 @@ class BlockGenerator:
         self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
         self._hold = hold
-        self._state = GeneratorState.Initialized
+        self.state = GeneratorState.Initialized
         #: Whether records may be stored now: the generator is active and refuses none.
         self.accepts_data = False
         self._buffer = _Block()
@@ -107,18 +107,13 @@ class BlockGenerator:
             EngineThread("BlockGenerator reporting", self._await_pushed_blocks),
         ]
         self._failure: BaseException | None = None
-        #: Number of records that are lost.
         self.dropped_records = 0
         #: Number of records accepted after the stop began.
         self.flushed_records = 0
 
-    @property
-    def state(self) -> GeneratorState:
-        return self._state
-
     def start(self) -> None:
         """Accept records and generate blocks."""
-        self._state = GeneratorState.Active
+        self.state = GeneratorState.Active
         self.accepts_data = True
         self._timer.start(self._timer.start_time_ms())
         for thread in self._threads:
@@ -153,7 +148,7 @@ class BlockGenerator:
     def refuse(self, refuses: bool) -> None:
         """Refuse new records for the time being, or accept them again."""
         with self._room:
-            self.accepts_data = self._state is GeneratorState.Active and not refuses
+            self.accepts_data = self.state is GeneratorState.Active and not refuses
             self._room.notify_all()
 
     def flush(self) -> None:
@@ -166,19 +161,19 @@ class BlockGenerator:
     def stop(self) -> None:
         """Refuse new records, push the buffered ones, return when they are accepted or lost. Idempotent."""
         with self._room:
-            is_active = self._state is GeneratorState.Active
-            self._state = GeneratorState.StoppedAddingData if is_active else GeneratorState.StoppedAll
+            is_active = self.state is GeneratorState.Active
+            self.state = GeneratorState.StoppedAddingData if is_active else GeneratorState.StoppedAll
             self.accepts_data = False
             self._room.notify_all()
         if not is_active:
             return
         self._timer.stop(interrupt=True)
         self._cut()
-        self._state = GeneratorState.StoppedGeneratingBlocks
+        self.state = GeneratorState.StoppedGeneratingBlocks
         self._blocks_for_pushing.put(None)
         for thread in self._threads:
             thread.finish()
-        self._state = GeneratorState.StoppedAll
+        self.state = GeneratorState.StoppedAll
 
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes
@@ -258,7 +253,7 @@ class BlockGenerator:
         left_out = {} if block.pushed is None else block.pushed.left_out
         if block.failure is not None:
             self.dropped_records += len(block.records)
-        elif self._state is not GeneratorState.Active:
+        elif self.state is not GeneratorState.Active:
             self.flushed_records += len(block.records) - len(left_out)
         for position, on_stored in block.callbacks:
             try:

@@ -33,7 +33,6 @@ R = TypeVar("R")
 
 # Errors that go away when somebody frees disk space.
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-# Delays between retries.
 _FIRST_MS, _LONGEST_MS = 50, 5000
 
 

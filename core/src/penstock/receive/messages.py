@@ -26,11 +26,9 @@ class RegisterReceiver:
     stream_id: int
     # Number of the launch.
     epoch: int
-    # Name of the receiver's class.
     receiver_type: str
-    # Port of the receiver's endpoint.
+    # Of the receiver's endpoint.
     port: int
-    # Address of that endpoint.
     host: str = "127.0.0.1"
     # Directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
     directory: str = ""
@@ -48,7 +46,6 @@ class UpdateRateLimit:
     rate: float | None
     # Grows with every change of the desired state.
     number: int
-    # Store nothing.
     paused: bool = False
 
 
@@ -77,7 +74,6 @@ class ReportError:
 
     stream_id: int
     epoch: int
-    # One line.
     message: str
     # The traceback; empty if there is none.
     error: str
@@ -91,17 +87,14 @@ class DeregisterReceiver:
 
     stream_id: int
     epoch: int
-    # Why it stopped.
     message: str
     # The traceback if an error was the reason; else empty.
     error: str
-    # Number of records that were buffered at the stop and are stored.
+    # Numbers of records that were buffered at the stop and are stored, or lost.
     flushed: int = 0
-    # Number of records that were buffered at the stop and are lost.
     dropped: int = 0
     # It does not restart by itself, and every record that it took is stored or lost.
     ended: bool = False
-    # The last lines of the process's log if an error was the reason, without secrets.
     log_lines: list[str] = field(factory=list)
 
 

@@ -19,11 +19,10 @@ _ROUNDING = 1e-6
 
 @define(eq=False)
 class _Request:
-    # Number of permits.
     count: int
     # Total of permits earned since the start at which the request passes.
     ticket: float
-    # Number of permits it got; 0 if the limiter was stopped first, ``None`` while it waits.
+    # Number of permits that it got; 0 if the limiter was stopped first, ``None`` while it waits.
     granted: int | None = None
 
 
@@ -121,7 +120,9 @@ class RateLimiter:
             while request.granted is None:
                 with self._lock:
                     self._earn()
-                    wait_ms = self._wait_ms(request)
+                    wait_ms = _LONGEST_WAIT_MS
+                    if self._rate is not None and not self._holds:
+                        wait_ms = (request.ticket - self._earned) / self._rate * 1000
                     changed = self._changed
                 if request.granted is None:
                     # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
@@ -138,11 +139,6 @@ class RateLimiter:
 
     def _burst(self, rate: float) -> float:
         return max(1.0, rate * self._burst_ms / 1000)
-
-    def _wait_ms(self, request: _Request) -> float:
-        if self._holds or self._rate is None:
-            return _LONGEST_WAIT_MS
-        return (request.ticket - self._earned) / self._rate * 1000
 
     def _resize(self, burst: int) -> None:
         """Reduce the waiting requests to the burst, which may have become smaller."""

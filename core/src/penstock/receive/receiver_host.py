@@ -51,7 +51,6 @@ class BlockSink(ReceivedBlockHandler, Protocol):
 
     def accept(self, blocks: Sequence[StoredBlock]) -> object:
         """Accept stored blocks: all, or none if it raises. One call at a time; a retry repeats the same blocks."""
-        ...
 
 
 class ReceiverHost(Generic[T]):

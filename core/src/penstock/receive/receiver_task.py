@@ -68,13 +68,11 @@ class Driver:
 class ReceiverTask:
     """One launch of a receiver, as it travels to the executor."""
 
-    # A pickled copy of the program's instance.
     receiver: Receiver[Any]
     stream_id: int
     epoch: int
     # Names the directory of the run's blocks; differs between contexts.
     run_id: str
-    # Reports of the receiver go there.
     driver: Driver
     settings: Settings = field(repr=False)
     # Path or URI of the stream's write-ahead log; empty to store blocks on this executor.

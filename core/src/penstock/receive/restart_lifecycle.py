@@ -11,13 +11,7 @@ from typing import Any
 from attrs import evolve
 
 from penstock import conf
-from penstock.errors import (
-    PenstockError,
-    ReceiverStoppedError,
-    ReceiverStuckError,
-    summary_of,
-    text_of,
-)
+from penstock.errors import PenstockError, ReceiverStoppedError, ReceiverStuckError, summary_of, text_of
 from penstock.rate.rate_limits import lowest
 from penstock.receive import restart_events as events
 from penstock.receive.messages import UpdateRateLimit

@@ -143,7 +143,6 @@ class Intake(enum.Enum):
     OPEN = enum.auto()
     #: Those that need not wait: the receiver is stopped, and ``onStop`` may store.
     WITHOUT_WAITING = enum.auto()
-    #: None.
     CLOSED = enum.auto()
 
 
@@ -162,15 +161,12 @@ class RunningReceiver:
     state: State = Created()
     # The driver has accepted this launch once.
     is_registered: bool = False
-    # What ``onStart`` raised.
     start_error: BaseException | None = None
-    # Records stored and accepted.
     stored_records: int = 0
     # Restarts with the default delay since a block was accepted: the exponent of the back-off.
     restarts: int = 0
     # Of the last desired state that was applied.
     desired_number: int = 0
-    # By the driver.
     is_paused: bool = False
     # Blocks that wait for disk space; the receiver pauses while there are any.
     disk_waits: int = 0

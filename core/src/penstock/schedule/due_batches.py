@@ -19,7 +19,6 @@ class DueBatches:
         # The first batch stays in the queue while it is being generated.
         self._due: deque[int] = deque()
         self._changed = threading.Condition()
-        #: Whether ``abandon`` was called.
         self.is_abandoned = False
         self._late_until_ms = -1
         self._late_max_pending = 0

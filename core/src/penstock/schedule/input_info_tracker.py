@@ -1,8 +1,4 @@
-"""``InputInfoTracker``: the input streams' reports about the data of every batch.
-
-The generator's loop, and jobs that retry a generation, write under the graph's lock. The generator's and the
-scheduler's loop read.
-"""
+"""``InputInfoTracker``: the input streams' reports about the data of every batch."""
 
 from __future__ import annotations
 
@@ -29,10 +25,7 @@ class InputInfoTracker:
         self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
-        """Report the data of a stream in a batch, once, before the records are read.
-
-        ``count`` returns the exact number of records when the batch's jobs have ended.
-        """
+        """Report the data of a stream in a batch; ``count`` gives the exact number of records after its jobs."""
         with self._lock:
             of_batch = self._reported.setdefault(batch_time_ms, {})
             if info.inputStreamId in of_batch:

@@ -1,8 +1,6 @@
-"""``JobGenerator``: generates a batch at every tick of the timer.
+"""``JobGenerator``: generates a batch at every tick of the timer, and cleans up after completed batches.
 
-Its loop handles batches as a whole, one event at a time: it allocates received blocks, asks the graph to generate the
-jobs, and cleans up after completed batches. The loop never runs a job and never blocks: a batch that has to wait stays
-among the due batches.
+Its loop never runs a job and never blocks: a batch that has to wait stays among the due batches.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
-from penstock.schedule.job_scheduler import JobScheduler
-from penstock.schedule.job_set import JobSet
+from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock.spark import failure
 
 log = get_logger("job_generator")
@@ -37,37 +34,28 @@ _THROTTLE_S = 60
 
 
 class ReceiverInput(Protocol):
-    """The blocks that receivers have stored, allocated to batches."""
+    """The blocks that receivers have stored, allocated to batches.
 
-    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Allocate all unallocated blocks to a batch."""
+    ``clean_up`` forgets the batches strictly older than a time, and with ``delete`` deletes their blocks. ``processed``
+    says that all batches up to a time are complete. ``last_allocated_ms`` is -1 before any batch got blocks.
+    """
 
-    def clean_up(self, before_ms: int, *, delete: bool) -> None:
-        """Forget the batches strictly older than a time; ``delete`` says whether to delete their blocks too."""
-
-    def processed(self, until_ms: int) -> None:
-        """Note that all batches up to a time are complete."""
-
-    def pause(self, paused: bool) -> None:
-        """Pause the receivers, or let them resume."""
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None: ...
+    def clean_up(self, before_ms: int, *, delete: bool) -> None: ...
+    def processed(self, until_ms: int) -> None: ...
+    def pause(self, paused: bool) -> None: ...
 
     @property
-    def has_unallocated_blocks(self) -> bool:
-        """Whether a block is not allocated to any batch yet."""
-
+    def has_unallocated_blocks(self) -> bool: ...
     @property
-    def last_allocated_ms(self) -> int:
-        """The last batch that blocks were allocated to; -1 for none."""
+    def last_allocated_ms(self) -> int: ...
 
 
 class Checkpoints(Protocol):
-    """The writer of checkpoints."""
+    """The writer of checkpoints; no batch needs blocks of batches strictly older than ``needed_ms``."""
 
-    def begin(self, zero_time_ms: int) -> None:
-        """Write a checkpoint with zero time, before the first batch is generated."""
-
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Queue a checkpoint for writing; no batch needs blocks of batches strictly older than ``needed_ms``."""
+    def begin(self, zero_time_ms: int) -> None: ...
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None: ...
 
 
 @frozen
@@ -86,10 +74,7 @@ class RecoveredBatches:
 
 
 class JobGenerator:
-    """Generates batches, and saves a checkpoint when one is generated or completes.
-
-    ``on_error`` is called with errors outside of a batch.
-    """
+    """Generates batches, and saves a checkpoint when one is generated or completes."""
 
     def __init__(
         self,

@@ -11,8 +11,10 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+
+from attrs import define, evolve, field
 
 from penstock import conf
 from penstock.conf import Settings
@@ -25,7 +27,9 @@ from penstock.listen.events import (
     BatchSubmitted,
     Event,
     OutputOperationCompleted,
+    OutputOperationInfo,
     OutputOperationStarted,
+    StreamInputInfo,
 )
 from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
@@ -33,7 +37,6 @@ from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.schedule.job_set import JobSet
 from penstock.spark import failure
 
 log = get_logger("job_scheduler")
@@ -46,12 +49,58 @@ _PICKLING_ADVICE = (
 JobProperties = Callable[[int, int], object]
 
 
-class JobScheduler:
-    """Runs jobs.
+@define
+class JobSet:
+    """The jobs of one batch. After the submission, only the scheduler's loop changes it.
 
-    ``set_properties`` is called on the job's thread, ``on_error`` with the error of every failed job, and
-    ``on_give_up`` with the reason when the program must stop.
+    ``final_info`` returns the input info when all jobs have ended. The scheduler's lock guards ``has_begun``.
     """
+
+    time_ms: int
+    jobs: Sequence[Job]
+    input_info: Mapping[int, StreamInputInfo]
+    submission_ms: int
+    final_info: Callable[[], Mapping[int, StreamInputInfo]] = field(default=dict)
+    has_begun: bool = field(default=False, init=False)
+    _start_ms: int | None = field(default=None, init=False)
+    _end_ms: int | None = field(default=None, init=False)
+    _operations: dict[int, OutputOperationInfo] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._operations = {
+            job.output_op_id: OutputOperationInfo(
+                self.time_ms, job.output_op_id, job.call_site.short, job.call_site.long
+            )
+            for job in self.jobs
+        }
+
+    def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
+        """Record the start of a job; the second result says whether it is the batch's first."""
+        first = self._start_ms is None
+        if first:
+            self._start_ms = now_ms
+        self._operations[output_op_id] = evolve(self._operations[output_op_id], startTime=now_ms)
+        return self._operations[output_op_id], first
+
+    def end_job(self, output_op_id: int, now_ms: int, reason: str | None) -> tuple[OutputOperationInfo, bool]:
+        """Record the end of a job; the second result says whether it was the batch's last."""
+        self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, failureReason=reason)
+        last = all(operation.endTime is not None for operation in self._operations.values())
+        if last:
+            self._end_ms = now_ms
+            # The final info of a late batch may have been cleaned up: the earlier info stays.
+            self.input_info = {**self.input_info, **self.final_info()}
+        return self._operations[output_op_id], last
+
+    def info(self) -> BatchInfo:
+        """The batch's current state for listeners."""
+        return BatchInfo(
+            self.time_ms, self.input_info, self.submission_ms, self._start_ms, self._end_ms, dict(self._operations)
+        )
+
+
+class JobScheduler:
+    """Runs jobs; ``on_error`` gets the error of every failed job, ``on_give_up`` the reason to stop the program."""
 
     def __init__(
         self,

@@ -1,8 +1,6 @@
 """``Directory``: a directory of files on any file system, local or through ``pyarrow.fs``.
 
-The checkpoint, both write-ahead logs and the plugins use it. It owns how a file becomes durable and appears whole, and
-creates a directory only when a file is written to it. Every method runs on the calling thread; different threads may
-write different files.
+A directory is created when a file is written to it. Different threads may write different files.
 """
 
 from __future__ import annotations

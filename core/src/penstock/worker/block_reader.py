@@ -17,7 +17,6 @@ from attrs import frozen
 
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_file import open_block_file
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
 from penstock.runtime.retry import Backoff, retry
 from penstock.storage.uri import is_remote
@@ -185,7 +184,7 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
     """
     if is_remote(reference.path) or Path(reference.path).exists():
         try:
-            reader = open_block_file(reference.path, reference.checksum)
+            reader = arrow_form.open_block_file(reference.path, reference.checksum)
         except BlockDamagedError as error:
             raise BlockDamagedError(f"{error}. {_WITHOUT_IT}") from None
         return map(reader.get_batch, range(reader.num_record_batches))

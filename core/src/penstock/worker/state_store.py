@@ -151,7 +151,11 @@ class StateStore:
         """Delete the files that no version since ``before_ms`` needs."""
         for last_ms, name in version.retired:
             if last_ms < before_ms:
-                self._delete(name)
+                (self.directory / name).unlink(missing_ok=True)
+                if self.remote is not None:
+                    system, home = self.remote
+                    with contextlib.suppress(FileNotFoundError):
+                        system.delete_file(f"{home}/{name}")
         return evolve(version, retired=tuple(old for old in version.retired if old[0] >= before_ms))
 
     def _open(self, name: str) -> sqlite3.Connection:
@@ -198,13 +202,6 @@ class StateStore:
             database.execute("DETACH one")
         if whole:
             database.execute("DELETE FROM state WHERE state IS NULL")
-
-    def _delete(self, name: str) -> None:
-        (self.directory / name).unlink(missing_ok=True)
-        if self.remote is not None:
-            system, home = self.remote
-            with contextlib.suppress(FileNotFoundError):
-                system.delete_file(f"{home}/{name}")
 
 
 _SCHEMA = """

@@ -1,8 +1,4 @@
-"""``Recovery``: restores an earlier run's program, state and logs before the start, on the program's thread.
-
-It finds the newest checkpoint, loads the saved program, checks that program and checkpoint match, restores the streams,
-and creates the run's first checkpoint.
-"""
+"""``Recovery``: restores an earlier run's program, state and logs before the start, on the program's thread."""
 
 from __future__ import annotations
 
@@ -47,13 +43,8 @@ class BatchAttempts:
     """The number of runs that have begun a batch, including this run.
 
     A batch's jobs may run before a checkpoint mentions the batch. Therefore every batch after the youngest one in the
-    checkpoint counts as begun if it was due when this run started: the number is never too low.
-
-    Attributes:
-        pending: attempts by batch time in ms, of the batches that were incomplete in the checkpoint.
-        after_ms: the youngest batch in the checkpoint.
-        until_ms: when this run started.
-        later: number of runs that may have begun a batch between these two times.
+    checkpoint counts as begun if it was due when this run started: the number is never too low. ``later`` is the number
+    of runs that may have begun a batch after ``after_ms``, the checkpoint's youngest batch, until this run started.
     """
 
     pending: Mapping[int, int] = field(factory=dict)
@@ -74,13 +65,10 @@ class BatchAttempts:
 
 @frozen
 class RecoveredRun:
-    """The state with which a run starts.
+    """The state with which a run starts; without ``checkpoint`` it starts fresh.
 
-    Attributes:
-        checkpoint: the checkpoint to recover from; ``None`` to start fresh.
-        batches: the batches to generate again; ``None`` if the earlier run had no batch.
-        obsolete: folders of a replaced earlier run, to delete when the first checkpoint is written.
-        block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
+    ``batches`` are to be generated again, and ``obsolete`` are folders of a replaced earlier run, to delete when the
+    first checkpoint is written. ``block_log`` is the driver write-ahead log, not recovered yet; ``None`` if it is off.
     """
 
     directory: CheckpointDirectory

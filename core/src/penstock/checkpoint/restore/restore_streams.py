@@ -125,12 +125,10 @@ def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str
 
 @frozen
 class RestorePoints:
-    """The restore points of a checkpoint's states.
+    """The checkpointed RDDs to use, by stream name and batch time in ms.
 
-    Attributes:
-        files: the checkpointed RDDs to use, by stream name and batch time in ms.
-        oldest_ms: states are recomputed for all batches after this one; ``None`` without state.
-        oldest_required_ms: the oldest batch that will be requested of a stream, by stream number.
+    States are recomputed for all batches after ``oldest_ms``; ``None`` without state. ``oldest_required_ms`` is the
+    oldest batch that will be requested of a stream, by stream number.
     """
 
     files: Mapping[str, Mapping[int, str]]

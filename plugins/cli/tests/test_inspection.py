@@ -7,47 +7,24 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from tests.checkpoint.samples import FIRST
+from tests.checkpoint.samples import FIRST, SavedInput, SavedState
+from tests.checkpoint.saved_runs import OfTheFuture, log_blocks, log_completed_output, stored, write_framed
 
-from penstock import Block, StoredBlock
-from penstock.blocks import arrow_form
-from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
-from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.checkpoint_store import CheckpointStore
-from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.conf import Settings
-from penstock.journal.frames import frame
-from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.runtime.clock import SystemClock
-from penstock.storage.directory import Directory
-from penstock.track.allocations import Allocations, batch_allocated, blocks_added
+from penstock.spi import Checkpoint, CheckpointStore, Directory
 from penstock_cli.inspection import inspect
-
-
-def stored(directory: Path, number: int) -> StoredBlock:
-    """A block of ten records in the log of stream 0."""
-    handler = WriteAheadLogBlockHandler(stream_directory(str(directory), 0))
-    table = arrow_form.encode([f"{number}-{record}" for record in range(10)])
-    return handler.store(Block(f"input-0-1-{number}", 0, 10, table))
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Checkpoint:
     """A run with the write-ahead log on: two checkpoints, a batch with one block, and a block in no batch yet."""
     directory = Directory.of(str(tmp_path))
-    wal = WriteAheadLog(directory.child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock())
-    wal.recover(Allocations())
-    wal.start()
-    wal.append(blocks_added([stored(tmp_path, 0)]))
-    wal.append(batch_allocated(1000, {0: ["input-0-1-0"]}))
-    wal.append(blocks_added([stored(tmp_path, 1)]))
-    wal.close()
+    logged_events = log_blocks(tmp_path, stored(tmp_path, 0), stored(tmp_path, 1), allocated=1)
     store = CheckpointStore(directory)
     # Not a pickle: nothing may open it.
     program = store.write_program(b"cos\nsystem\n")
     first = evolve(FIRST, program=program, inputs=[SavedInput("lines", "receiverStream", 0, 500.0)])
     store.write(first)
-    newest = evolve(first, number=2, last_time_ms=1000, pending={1000: 1}, logged_events=wal.last_number)
+    newest = evolve(first, number=2, last_time_ms=1000, pending={1000: 1}, logged_events=logged_events)
     store.write(newest)
     return newest
 
@@ -101,7 +78,7 @@ def test_older_checkpoint_is_used_when_the_newest_is_damaged(tmp_path: Path, run
 
 
 def test_checkpoints_of_another_format_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint-0000000001").write_bytes(frame(b'{"format":0}'))
+    write_framed(tmp_path / "checkpoint-0000000001", b'{"format":0}')
     found = inspect(str(tmp_path))
     assert found.verdict == "refused"
     assert "format version 0" in found.damage[0]
@@ -145,54 +122,31 @@ def test_damage_of_log_and_blocks_is_answered_in_the_order_of_a_recovery(tmp_pat
 
 
 def test_log_of_completed_outputs_is_described(tmp_path: Path) -> None:
-    directory = Directory.of(str(tmp_path))
-    wal = WriteAheadLog(directory.child("completedOutputs"), FIRST.run, Settings.parse({}), SystemClock())
-    outputs = CompletedOutputs(wal, {0: "pprint-0"})
-    outputs.start()
-    outputs.note(1000, 0)
-    outputs.close()
-    CheckpointStore(directory).write(FIRST)
+    log_completed_output(tmp_path)
+    CheckpointStore(Directory.of(str(tmp_path))).write(FIRST)
     found = inspect(str(tmp_path))
     assert [(log.name, log.events, log.lost) for log in found.logs] == [("completedOutputs", 1, 0)]
     assert (found.blocks, found.damage, found.verdict) == ([], [], "yes")
 
 
 def test_block_that_a_plugin_has_stored_elsewhere_is_not_missed(tmp_path: Path) -> None:
-    directory = Directory.of(str(tmp_path))
-    wal = WriteAheadLog(directory.child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock())
-    wal.recover(Allocations())
-    wal.start()
-    wal.append(blocks_added([evolve(stored(tmp_path, 0), path="/mirror/0")]))
-    wal.close()
+    logged_events = log_blocks(tmp_path, evolve(stored(tmp_path, 0), path="/mirror/0"))
     (tmp_path / "receivedData/0/input-0-1-0.arrow").unlink()
-    CheckpointStore(directory).write(evolve(FIRST, logged_events=wal.last_number))
+    CheckpointStore(Directory.of(str(tmp_path))).write(evolve(FIRST, logged_events=logged_events))
     found = inspect(str(tmp_path), verifies_blocks=True)
     assert [(each.blocks, each.missing) for each in found.blocks] == [(1, 0)]
     assert (found.damage, found.verdict) == ([], "yes")
 
 
 def test_log_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
-    (tmp_path / "receivedBlockMetadata/segment-0000000001").write_bytes(frame(b'{"version":99}'))
+    write_framed(tmp_path / "receivedBlockMetadata/segment-0000000001", b'{"version":99}')
     found = inspect(str(tmp_path))
     assert found.verdict == "refused"
     assert "was written by another version of Penstock" in found.damage[0]
 
 
 def test_event_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
-    wal = WriteAheadLog(
-        Directory.of(str(tmp_path)).child("receivedBlockMetadata"), FIRST.run, Settings.parse({}), SystemClock()
-    )
-
-    class AnyState:
-        def apply(self, event: object) -> None:
-            pass
-
-        def events(self) -> list[dict[str, object]]:
-            return [{"what": "of the future"}]
-
-    wal.recover(AnyState())
-    wal.start()
-    wal.close()
+    log_blocks(tmp_path, state=OfTheFuture())
     found = inspect(str(tmp_path))
     assert found.verdict == "refused"
     assert "unknown event of blocks: 'of the future'" in found.damage[0]
