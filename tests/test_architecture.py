@@ -2,7 +2,10 @@
 
 import ast
 import inspect
+import io
 import pkgutil
+import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
@@ -280,3 +283,104 @@ def test_a_line_sets_one_attribute() -> None:
 @pytest.mark.parametrize("source", ["self.a, self.b = 1, 2", "self.a = self.b = 1"])
 def test_the_search_sees_several_attributes_on_one_line(source: str) -> None:
     assert attributes_on_one_line(source) == [1]
+
+
+# Private names of PySpark and Py4J, whose public ones do not reach the JVM.
+PRIVATE_OF_SPARK = {*DOORS_TO_THE_JVM, "_conf", "_gateway_client", "_jconf", "_jrdd_deserializer", "_jrdd_val"}
+PRIVATE_OF_OTHERS = ("ctypes.", "os.", "pyspark.", "sys.")
+
+
+def comment_lines(source: str) -> set[int]:
+    """Lines with a comment that is more than an instruction to a tool."""
+    return {
+        token.start[0]
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and re.sub(r"# (type: ignore|noqa)[^#]*", "", token.string).strip("# ")
+    }
+
+
+def explained_lines(source: str) -> set[int]:
+    """Lines with a comment, and those after it up to an empty line."""
+    comments = comment_lines(source)
+    explained = set[int]()
+    for number, line in enumerate(source.splitlines(), 1):
+        if number in comments or (line.strip() and number - 1 in explained):
+            explained.add(number)
+    return explained
+
+
+def private_uses(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of every use of another object's private attribute that has no reason.
+
+    The reason is a comment at the use, above it in the same paragraph, or at the head of the function.
+    """
+    comments = comment_lines(source)
+    explained = explained_lines(source)
+
+    def search(node: ast.AST) -> Iterator[tuple[int, str]]:
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[1 if ast.get_docstring(node) and len(node.body) > 1 else 0]
+            if not comments.isdisjoint(range(node.lineno, first.lineno)):
+                return
+        if isinstance(node, ast.Attribute) and is_private_of_ours(node) and node.end_lineno not in explained:
+            yield node.lineno, ast.unparse(node)
+        for child in ast.iter_child_nodes(node):
+            yield from search(child)
+
+    return search(ast.parse(source))
+
+
+def is_private_of_ours(node: ast.Attribute) -> bool:
+    name = ast.unparse(node)
+    return (
+        node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in PRIVATE_OF_SPARK
+        and not name.startswith(PRIVATE_OF_OTHERS)
+        and name not in {f"self.{node.attr}", f"cls.{node.attr}"}
+    )
+
+
+def test_a_private_attribute_in_a_test_has_a_reason() -> None:
+    files = [*REPOSITORY.glob("tests/**/*.py"), *REPOSITORY.glob("plugins/*/tests/**/*.py")]
+    assert len(files) > 200
+    found = [
+        f"{file.relative_to(REPOSITORY)}:{line} {name}"
+        for file in files
+        for line, name in private_uses(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x._y = 1",
+        "self.x._y()",
+        "x._y  # type: ignore[attr-defined]",
+        "# another paragraph\n\nx._y",
+        "def f():\n    z()\n    # below the head\n    z()\n\n    x._y",
+        "def f():\n    # another function\n    z()\n\ndef g():\n    x._y",
+    ],
+)
+def test_the_search_sees_a_private_attribute_without_a_reason(source: str) -> None:
+    assert [name.removeprefix("self.") for _, name in private_uses(source)] == ["x._y"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x._y  # holds the race open",
+        "x._y  # type: ignore[attr-defined]  # holds the race open",
+        "# no public name for a leak\nz = [\n    x._y,\n]",
+        "def f():\n    # holds the race open\n    z()\n\n    def g():\n        x._y",
+        "def f():\n    '''Do it.'''\n    # holds the race open\n    z()\n\n    x._y",
+        "self._y = cls._y = x.__class__",
+        "os._exit(1)",
+        "sys._current_frames()",
+        "ctypes.CDLL(None)._exit(5)",
+        "sc._jvm.java",
+    ],
+)
+def test_the_search_accepts_a_reason_and_names_of_others(source: str) -> None:
+    assert list(private_uses(source)) == []

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import pytest
 from pyspark import SparkConf, SparkContext
+from tests import helpers
+from tests.helpers import graph_of
 
 from penstock import Receiver, StreamingContext, StreamingContextState, context as context_module
 from penstock.conf import Settings
@@ -72,14 +74,15 @@ def context(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strea
     """An active context."""
     monkeypatch.setattr(context_module, "Engine", FakeEngine)
     made = StreamingContext(spark, 1.0)
-    monkeypatch.setattr(made._graph, "validate", lambda: None)
+    monkeypatch.setattr(graph_of(made), "validate", lambda: None)
     made.start()
     yield made
     made.stop(stopSparkContext=False)
 
 
 def engine_of(context: StreamingContext) -> Any:
-    return context._engine
+    """The fake engine of a started context."""
+    return helpers.engine_of(context)
 
 
 def test_second_signal_during_the_stop_at_exit_stops_at_once(context: StreamingContext) -> None:
@@ -90,7 +93,7 @@ def test_second_signal_during_the_stop_at_exit_stops_at_once(context: StreamingC
         assert engine.stopped_at_once.wait(10)
 
     engine.on_stop = stop
-    context._on_exit()
+    context._on_exit()  # as atexit does, once per process
     assert [deadline is not None for deadline in engine.deadlines] == [True]
 
 
@@ -102,6 +105,7 @@ def test_signal_handlers_are_restored_when_the_context_ends(
     def own(number: int, _frame: object) -> None:
         received.append(number)
 
+    # Simulates a handler that the program has set before.
     before, context._signals._previous[signal.SIGTERM] = context._signals._previous[signal.SIGTERM], own
     stopping = threading.Thread(target=lambda: context.stop(stopSparkContext=False))
     stopping.start()
@@ -145,7 +149,7 @@ def test_spark_context_is_stopped_at_exit_if_a_listener_requests_it(
     context: StreamingContext, spark: FakeSpark
 ) -> None:
     engine_of(context).on_stop = lambda: on_engine_thread_do(context.stop)
-    context._on_exit()
+    context._on_exit()  # as atexit does, once per process
     assert spark.stops == 1
 
 
@@ -172,6 +176,7 @@ def test_spark_context_is_not_stopped_again_while_it_stops(context: StreamingCon
 def test_job_that_the_stop_of_spark_ends_is_no_error_of_the_program(
     context: StreamingContext, spark: FakeSpark
 ) -> None:
+    # Called as the engine does, which is fake here.
     spark.on_stop = lambda: context._on_error(RuntimeError("cancelled: SparkContext was stopped"))
     on_engine_thread_do(context.stop)
     assert context.awaitTermination(10)
@@ -189,6 +194,7 @@ def test_stop_after_a_graceful_stop_is_no_escalation(
 def test_exit_during_a_stop_waits_for_its_end(context: StreamingContext, monkeypatch: pytest.MonkeyPatch) -> None:
     may_end = threading.Event()
     engine_of(context).on_stop = lambda: may_end.wait(10)
+    # Holds the race open: `stop` returns only after this thread ends.
     stopping = context._request_stop(graceful=True, stop_spark=False)
     join = stopping.join
 
@@ -197,7 +203,7 @@ def test_exit_during_a_stop_waits_for_its_end(context: StreamingContext, monkeyp
         join()
 
     monkeypatch.setattr(stopping, "join", end_and_join)
-    context._on_exit()
+    context._on_exit()  # as atexit does, once per process
     assert context.getState() is StreamingContextState.STOPPED
     assert len(engine_of(context).deadlines) == 1
 
@@ -238,7 +244,7 @@ def test_failed_start_stops_the_context(spark: FakeSpark, monkeypatch: pytest.Mo
         context.start()
     assert context.getState() is StreamingContextState.STOPPED
     context = StreamingContext(spark, 1.0)
-    monkeypatch.setattr(context._graph, "validate", lambda: None)
+    monkeypatch.setattr(graph_of(context), "validate", lambda: None)
     with pytest.raises(ConfigurationError, match="too few cores"):
         context.start()
     assert engine_of(context).deadlines == [None]
@@ -341,7 +347,7 @@ def test_first_error_is_raised_by_await_termination(context: StreamingContext, m
     assert context.awaitTermination(0) is False
     first = ValueError("first")
     for error in (first, ValueError("second")):
-        context._on_error(error)
+        context._on_error(error)  # as the engine does, which is fake here
     with pytest.raises(ValueError, match="first"):
         context.awaitTermination(10)
 
@@ -349,7 +355,7 @@ def test_first_error_is_raised_by_await_termination(context: StreamingContext, m
 def test_reason_for_giving_up_is_raised_only_after_the_stop(context: StreamingContext) -> None:
     seen: list[bool] = []
     engine_of(context).on_stop = lambda: seen.append(context.awaitTermination(0))
-    context._on_give_up(ValueError("too many failures"))
+    context._on_give_up(ValueError("too many failures"))  # as the engine does, which is fake here
     with pytest.raises(ValueError, match="too many failures"):
         context.awaitTermination(10)
     assert seen == [False]

@@ -257,6 +257,7 @@ def test_immediate_stop_cancels_the_jobs_of_a_spark_that_runs(
 ) -> None:
     monkeypatch.setattr(cluster, "is_stopped", lambda _sc: is_gone)
     spark = SimpleNamespace(cancelAllJobs=lambda: parts.call("SparkContext.cancelAllJobs"))
+    # The fault is injected after construction: the other parts keep the fixture's Spark.
     engine._program = evolve(engine._program, sc=cast(Any, spark))
     engine.start({})
     engine.stop_at_once()

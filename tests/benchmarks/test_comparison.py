@@ -117,6 +117,7 @@ class SlowJobs:
 def test_bare_jobs_that_take_longer_than_an_interval_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = SlowJobs()
     monkeypatch.setattr(bare, "time", spark)
+    # The public way is the benchmark itself, which takes minutes.
     batches = bare._jobs(spark, Task("wordcount", batches=3, interval_s=0.1), [], Answers("wordcount"))
     assert [batch.scheduling_ms for batch in batches] == pytest.approx([0, 150, 300])
     assert [batch.processing_ms for batch in batches] == pytest.approx([250, 250, 250])

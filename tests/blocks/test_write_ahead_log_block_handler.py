@@ -23,6 +23,7 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.errors import BlockGoneError, ConfigurationError, StoreError
 from penstock.storage import uri
+from penstock.storage.directory import Directory
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks, read_block
 
@@ -41,7 +42,7 @@ def local(tmp_path: Path) -> WriteAheadLogBlockHandler:
 
 
 def names(log: WriteAheadLogBlockHandler) -> list[str]:
-    return log._files.names()
+    return Directory.of(log.directory).names()
 
 
 def reference(stored: StoredBlock) -> BlockReference:
@@ -193,7 +194,7 @@ def test_sweep_deletes_only_unknown_blocks_of_the_stream(log: WriteAheadLogBlock
         log.store(make_block([number], f"input-0-{number}-0"))
     others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", "input-0-1-7"]
     for name in others:
-        log._files.write(name, b"others'")
+        Directory.of(log.directory).write(name, b"others'")
     known = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
     assert log.remove_unknown(known) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
     assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
@@ -274,6 +275,7 @@ def test_failed_write_leaves_nothing(
     after: int,
 ) -> None:
     log.store(make_block(["before"], "input-0-1-9"))
+    # The fault is injected below the writer of a block, after some of its bytes.
     write = arrow_form._Summed.write
     calls = iter(range(10**6))
 
@@ -283,7 +285,7 @@ def test_failed_write_leaves_nothing(
             raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(arrow_form._Summed, "write", failing)
+        patched.setattr(arrow_form._Summed, "write", failing)  # the injected fault
         with pytest.raises(type(error)) as caught:
             log.store(make_block([str(n) for n in range(40_000)]))
     assert getattr(caught.value, "errno", None) == getattr(error, "errno", None)

@@ -111,12 +111,14 @@ class Writing:
         tracker = SimpleNamespace(rates=lambda: {0: 5.0}, blocks=SimpleNamespace(forget_streams=self._forget_streams))
         self.checkpointer = Checkpointer(program, run, cast(Any, tracker), listeners, self._post, self.cleanable.append)
         self._done = threading.Semaphore(0)
+        # Nothing public reports the end of a write that failed.
         write = self.checkpointer._write
 
         def counted(taken: Checkpoint | Exception) -> None:
             write(taken)
             self._done.release()
 
+        # Replaced to count the writes, also those that fail.
         self.checkpointer._write = counted  # type: ignore[method-assign]
 
     def _post(self, event: Event) -> None:
@@ -132,6 +134,12 @@ class Writing:
         """Save batch ``number``; return when that is written or has failed."""
         self.checkpointer.save(number * 1000, pending, number * 1000 - 1000)
         assert self._done.acquire(timeout=30)
+
+    @property
+    def files(self) -> dict[int, str]:
+        """The checkpointed RDDs of the state, by time."""
+        files: dict[int, str] = self.state._files  # only a job of Spark adds one by a public way
+        return files
 
     @property
     def state(self) -> Any:
@@ -220,7 +228,7 @@ def test_obsolete_folders_are_deleted_after_the_first_checkpoint_is_written() ->
 
 def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writing]) -> None:
     writing = make()
-    writing.state._files[2000] = "file:/somewhere/now/rdd-1"
+    writing.files[2000] = "file:/somewhere/now/rdd-1"
     writing.save(3, pending=(2000, 3000))
     newest = writing.newest
     assert (newest.last_time_ms, newest.pending, newest.needed_ms) == (3000, {2000: 3, 3000: 1}, 2000)
@@ -230,9 +238,9 @@ def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writi
 
 def test_rdd_is_deleted_when_no_retained_checkpoint_mentions_it(make: Callable[..., Writing]) -> None:
     writing = make()
-    writing.state._files[1000] = "file:/somewhere/now/rdd-1"
+    writing.files[1000] = "file:/somewhere/now/rdd-1"
     writing.save(1)
-    del writing.state._files[1000]
+    del writing.files[1000]
     writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
     for number in range(2, 20):
         files = [
@@ -287,7 +295,7 @@ def test_forgetting_streams_is_retried_at_the_next_checkpoint(make: Callable[...
 def test_blocks_needed_by_the_oldest_retained_checkpoint_are_not_released(make: Callable[..., Writing]) -> None:
     writing = make()
     for number in range(1, 13):
-        writing.state._files[number * 1000] = f"file:/somewhere/now/rdd-{number}"
+        writing.files[number * 1000] = f"file:/somewhere/now/rdd-{number}"
         writing.save(number)
     oldest_ms = (12 - 9) * 1000  # the tenth from the end
     remember_ms = writing.program.context.graph.max_input_remember_ms
@@ -296,7 +304,7 @@ def test_blocks_needed_by_the_oldest_retained_checkpoint_are_not_released(make: 
 
 def test_blocks_that_a_state_is_recomputed_from_are_not_released(make: Callable[..., Writing]) -> None:
     writing = make()
-    writing.state._files[1000] = "file:/somewhere/now/rdd-1"
+    writing.files[1000] = "file:/somewhere/now/rdd-1"
     for number in range(1, 30):
         writing.save(number)
     # The state has not been checkpointed since.

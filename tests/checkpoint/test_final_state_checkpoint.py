@@ -55,6 +55,10 @@ def started(spark: Spark, *streams: FakeStream) -> FinalStateCheckpoint:
     return made
 
 
+def thread_of(states: FinalStateCheckpoint) -> threading.Thread:
+    return states._thread  # no public name: only the end of the engine would wait for it
+
+
 def test_every_state_is_checkpointed_even_if_one_fails(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
     first, second = FakeStream(spark, fails=True), FakeStream(spark)
     started(spark, first, second).write(time.monotonic() + 30)
@@ -69,7 +73,7 @@ def test_deadline_cancels_the_job_and_starts_no_further_one(spark: Spark, caplog
     states.write(time.monotonic() + 0.05)
     assert spark.cancelled.is_set()
     assert "not checkpointed before the deadline" in caplog.text
-    states._thread.join(30)
+    thread_of(states).join(30)
     assert first.begun.is_set()
     assert not second.begun.is_set()
 
@@ -84,7 +88,7 @@ def test_abandon_ends_the_wait_and_cancels_the_job(spark: Spark) -> None:
     writing.join(30)
     assert not writing.is_alive()
     assert spark.cancelled.is_set()
-    states._thread.join(30)
+    thread_of(states).join(30)
     assert not second.begun.is_set()
 
 
@@ -104,8 +108,8 @@ def test_abandon_before_write_checkpoints_nothing(spark: Spark) -> None:
     stream = FakeStream(spark)
     states = started(spark, stream)
     states.abandon()
-    states._thread.join(30)
-    assert not states._thread.is_alive()
+    thread_of(states).join(30)
+    assert not thread_of(states).is_alive()
     assert not stream.begun.is_set()
 
 
@@ -114,4 +118,4 @@ def test_write_returns_at_once_without_states(spark: Spark, caplog: pytest.LogCa
     states.write(time.monotonic())
     states.abandon()
     assert not caplog.records
-    assert not states._thread.ident
+    assert not thread_of(states).ident

@@ -46,6 +46,7 @@ def newest(path: Path) -> Checkpoint:
 def begin(recovery: Recovery, run: RecoveredRun) -> None:
     """Start and stop the run's checkpointer, as the engine does."""
     tracker = SimpleNamespace(rates=dict, blocks=SimpleNamespace(forget_streams=do_nothing))
+    # The engine passes the same program to both, so the recovery publishes none.
     made = Checkpointer(recovery._program, run, cast(Any, tracker), {}, do_nothing, do_nothing)
     made.start()
     assert made.stop(10)
@@ -205,6 +206,7 @@ class Unreadable(CheckpointStore):
 
 def test_failing_disk_is_reported_with_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recovery = recovery_of(tmp_path)
+    # The fault is injected: no directory of the machine fails with this error.
     recovery._store = Unreadable(Directory.of(str(tmp_path)))
     with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: bad sector"):
         recovery.prepare()

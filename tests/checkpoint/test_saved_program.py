@@ -46,6 +46,7 @@ def test_a_grouped_stream_in_an_output_function_is_restored_around_the_restored_
     load_program(save_program(program_of(before)), program_of(after))
     (output,) = after.graph.outputs
     restored = cast(Any, output.function(cast(Any, None), cast(Any, None)))
+    # Only the parts of a grouped stream show what was restored; its operations need Spark.
     assert restored._columns == ("value",)
     assert node_of(restored._stream).parents == output.parents
 
@@ -59,6 +60,7 @@ def test_a_restored_join_has_as_many_partitions_as_the_new_run_has_free_slots() 
     load_program(save_program(program_of(before)), program_of(after))
     (joined,) = after.graph.outputs[0].parents
     pairs, others = MagicMock(), MagicMock()
+    # Called with mocks in place of RDDs: a join of RDDs needs Spark.
     cast(Any, joined)._function(None, pairs, others)
     pairs.mapValues().union().groupByKey.assert_called_once_with(8)
 

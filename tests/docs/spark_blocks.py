@@ -19,7 +19,7 @@ import pyspark
 import pytest
 from pyspark import SparkConf, SparkContext
 from tests.docs.pages import Block
-from tests.helpers import wait_for
+from tests.helpers import graph_of, wait_for
 from tests.helpers.frame_programs import FRUGAL
 from tests.helpers.own_conf import own_conf
 
@@ -99,6 +99,7 @@ class SparkBlocks:
     """
 
     def __init__(self, sc: SparkContext, folder: Path, prelude: str, patch: pytest.MonkeyPatch) -> None:
+        # `blocks` is this object, under the name that the functions below use for it.
         self._sc, self._folder, self._prelude, self._patch = sc, folder, prelude, patch
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self._completed: dict[StreamingContext, _Completed] = {}
@@ -166,10 +167,10 @@ class SparkBlocks:
     def _run_fragment(self, new: set[str]) -> None:
         ssc = self.names["ssc"]
         streams = [self.names[name] for name in sorted(new)]
-        for stream in [] if ssc._graph.outputs else streams:
+        for stream in [] if graph_of(ssc).outputs else streams:
             if isinstance(stream, DStream | DataFrameStream):
                 stream.pprint()
-        if ssc._graph.outputs:
+        if graph_of(ssc).outputs:
             ssc.start()
             ssc.awaitTermination()
 

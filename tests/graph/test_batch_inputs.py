@@ -117,4 +117,5 @@ def test_a_source_may_have_columns(context: FakeContext) -> None:
     assert node.batch_inputs(INTERVAL_MS) == (columns,)
     assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
     node.clear_metadata(2 * INTERVAL_MS, unpersist=True)
+    # No public name for a leak: columns of old batches.
     assert node._columns == {}

@@ -127,6 +127,7 @@ def test_source_errors_are_forgotten_with_their_batch(pulled: PulledInputDStream
         with pytest.raises(ConnectionError):
             pulled.get_or_compute(time_ms)
         pulled.clear_metadata(time_ms, unpersist=True)
+    # No public name for a leak: errors of old batches.
     assert len(pulled._failed) == 1
 
 
@@ -144,6 +145,7 @@ def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> Non
     second.run()
     assert seen == [[1]]
     context.graph.clear_metadata(200, unpersist=True)
+    # No public name for a leak: items of old batches.
     assert stream._taken == {}
     assert list(items) == [[2]]
 

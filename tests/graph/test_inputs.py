@@ -170,6 +170,7 @@ def test_a_large_partition_is_not_reduced_in_one_stage(
     lines.foreachRDD(print)
     context.graph.start(0)
     rdd = received.get_or_compute(100)
+    # Both ways give the same counts. They differ in the number of stages, which the fakes do not have.
     assert counts._is_single(rdd) is is_single
 
 

@@ -21,6 +21,7 @@ BATCHES, SLIDE_S = 1_000, 0.1
 
 
 def remembered(streams: set[Node]) -> int:
+    # No public name for a leak: remembered RDDs and partial results.
     nodes = sum(len(stream._nodes) for stream in streams if isinstance(stream, TreeWindowDStream))
     return nodes + sum(len(stream._generated) for stream in streams)
 

@@ -254,6 +254,7 @@ def test_tree_nodes_that_no_window_reaches_are_forgotten(program: Callable[..., 
     batches: list[Batch] = [[[("a", "x")]] for _ in range(100)]
     made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
     made.run()
+    # No public name for a leak: partial results that no window reaches.
     nodes = made.stream._nodes
     assert 0 < len(nodes) <= 20
     assert all((number + 1) << level > 90 for level, number in nodes)
@@ -262,19 +263,24 @@ def test_tree_nodes_that_no_window_reaches_are_forgotten(program: Callable[..., 
 # -- what is kept --
 
 
+def level(stream: DStream[Any]) -> StorageLevel | None:
+    # A public name would have no other user: a stream persists its own RDDs.
+    return node_of(stream)._storage_level
+
+
 def test_persisting_a_window_persists_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input()
     window = parent.window(seconds(2))
     assert isinstance(node_of(window), WindowedDStream)
-    assert (node_of(window)._storage_level, parent.node._storage_level) == (None, StorageLevel.MEMORY_ONLY)
+    assert (level(window), level(parent)) == (None, StorageLevel.MEMORY_ONLY)
     assert window.persist(StorageLevel.DISK_ONLY) is window
-    assert (node_of(window)._storage_level, parent.node._storage_level) == (None, StorageLevel.DISK_ONLY)
+    assert (level(window), level(parent)) == (None, StorageLevel.DISK_ONLY)
 
 
 def test_window_does_not_change_the_storage_level_of_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input().persist(StorageLevel.DISK_ONLY)
     parent.window(seconds(2))
-    assert parent.node._storage_level == StorageLevel.DISK_ONLY
+    assert level(parent) == StorageLevel.DISK_ONLY
 
 
 def test_nested_windows_extend_the_remember_durations_of_their_parents(make_input: Callable[..., FakeInput]) -> None:
@@ -289,7 +295,9 @@ def test_nested_windows_extend_the_remember_durations_of_their_parents(make_inpu
         node_of(outer).get_or_compute(number * SLIDE_MS)
         node_of(outer).clear_metadata(number * SLIDE_MS, unpersist=True)
     outer_times, inner_times, mapped_times = (
-        {time_ms // SLIDE_MS for time_ms in node_of(stream)._generated} for stream in (outer, inner, mapped)
+        # No public name for a leak: remembered RDDs.
+        {time_ms // SLIDE_MS for time_ms in node_of(stream)._generated}
+        for stream in (outer, inner, mapped)
     )
     assert {10, 8} <= outer_times
     assert 6 not in outer_times
@@ -310,6 +318,7 @@ def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Call
     for number in range(1, 11):
         node_of(states).get_or_compute(number * SLIDE_MS)
         node_of(states).clear_metadata(number * SLIDE_MS, unpersist=True)
+    # No public name for a leak: remembered RDDs.
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
 
 
@@ -329,8 +338,9 @@ def test_map_with_state_is_checkpointed_every_ten_slides(
         view = node_of(stream)
         assert isinstance(view, stateful.StateView)
         view.initialize(0)
-        assert view._checkpoint_ms is None
-        assert view.state._checkpoint_ms == (explicit or every_ms)
+        # A checkpointed stream remembers two intervals, any other one batch.
+        assert view.remember_ms == batch_ms
+        assert view.state.remember_ms == 2 * (explicit or every_ms)
 
 
 def test_mapped_records_do_not_keep_the_partitioning_of_their_states(make_input: Callable[..., FakeInput]) -> None:

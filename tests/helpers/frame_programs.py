@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.helpers import wait_for
+from tests.helpers import graph_of, wait_for
 from tests.helpers.stored_blocks import StoredBatch, StoredBlocks, stored_stream
 
 from penstock import DStream, StreamingContext
@@ -52,7 +52,7 @@ class Run:
         program(ssc, *streams)
         ssc.addStreamingListener(self)
         ssc.start()
-        zero_ms = ssc._graph.zero_time_ms
+        zero_ms = graph_of(ssc).zero_time_ms
         assert zero_ms is not None
         self._zero_ms, self._interval_ms = zero_ms, round(interval_s * 1000)
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 if TYPE_CHECKING:
     from penstock import StreamingContext
     from penstock.engine import Engine
+    from penstock.graph.dstream_graph import DStreamGraph
 
 R = TypeVar("R")
 
@@ -43,5 +44,12 @@ def run_in_background(function: Callable[[], R]) -> Future[R]:
 
 def engine_of(ssc: StreamingContext) -> Engine:
     """The engine of a context that was started."""
+    # The engine of a program is no public name: a program has no use for it.
     assert ssc._engine is not None
     return ssc._engine
+
+
+def graph_of(ssc: StreamingContext) -> DStreamGraph:
+    """The graph of a context, as a factory of input streams gets it."""
+    # No public name: a program has no use for it.
+    return ssc._graph

@@ -14,6 +14,7 @@ from penstock.wire import endpoint
 
 def trace_flight_threads() -> None:
     """Trace what an endpoint does on Flight's threads, too."""
+    # Flight calls the check of the token on a thread of its own; nothing else names it.
     for owner, names in ((endpoint.Endpoint, ("do_action", "do_get")), (endpoint._TokenCheck, ("start_call",))):
         for name in names:
             setattr(owner, name, _traced(getattr(owner, name)))

@@ -17,6 +17,7 @@ from typing import Any
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
+from tests.helpers.functions import engine_of, graph_of
 
 from penstock import DStream, StreamingContext
 from penstock.graph.dstream_graph import DStreamGraph
@@ -44,7 +45,7 @@ class Numbered(InputDStream):
 
 def numbered(context: StreamingContext, batches: Callable[[int], list[Any]]) -> DStream[Any]:
     """A stream of a Numbered source."""
-    return DStream(Numbered(context._graph, batches), context)
+    return DStream(Numbered(graph_of(context), batches), context)
 
 
 class Completed:
@@ -75,6 +76,7 @@ def stop_while_it_ticks(timer: Any, clock: ManualClock, stop: Callable[[], objec
     stop_requested, timer_stop = threading.Event(), timer.stop
 
     def announce(**how: Any) -> Any:
+        # Holds the race open: the timer sees the request before its next tick.
         timer._stopped = True
         stop_requested.set()
         return timer_stop(**how)
@@ -110,10 +112,11 @@ class Run:
         self.context.stop(stopSparkContext=False)
 
     def stop_gracefully(self) -> None:
-        assert self.context._engine is not None
-        assert self.context._engine.generator is not None
+        generator = engine_of(self.context).generator
+        assert generator is not None
         stop_while_it_ticks(
-            self.context._engine.generator._timer,
+            # Its stop is delayed, to hold the race open.
+            generator._timer,
             self._clock,
             lambda: self.context.stop(stopSparkContext=False, stopGracefully=True),
         )

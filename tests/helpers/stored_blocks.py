@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from attrs import evolve
+from tests.helpers.functions import graph_of
 
 from penstock import DStream, StreamingContext
 from penstock.blocks import arrow_form
@@ -86,7 +87,7 @@ class StoredInput(ReceiverInputDStream):
     """A stream of received blocks without its receiver."""
 
     def __init__(self, ssc: StreamingContext, blocks: StoredBlocks, batches: Sequence[StoredBatch]) -> None:
-        super().__init__(ssc._graph, None)
+        super().__init__(graph_of(ssc), None)
         self._blocks = blocks
         blocks.put(self.id, batches)
 

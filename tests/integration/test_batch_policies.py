@@ -71,10 +71,9 @@ class Completed:
 
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
-    assert ssc._engine is not None
-    return bool(ssc._engine.tracker._tracked.records[0].pause_reasons) and bool(
-        ssc._engine.tracker.blocks.state.known()
-    )
+    tracker = engine_of(ssc).tracker
+    # No event reports a pause.
+    return bool(tracker._tracked.records[0].pause_reasons) and bool(tracker.blocks.state.known())
 
 
 def fail(_rdd: Any) -> None:
@@ -182,8 +181,7 @@ def test_receivers_pause_while_batches_pile_up_and_resume_without_loss(
     # under way, and the command to pause also takes its time.
     threading.Event().wait(0.6)
     assert numbers.accepted() - before <= 100 * 20
-    assert ssc._engine is not None
-    assert len(ssc._engine.scheduler.pending_batches) == 2
+    assert len(engine_of(ssc).scheduler.pending_batches) == 2
     before = numbers.accepted()
     held.released.set()
     wait_for(lambda: len(held.seen) > before + 1000, "the receiver to resume")

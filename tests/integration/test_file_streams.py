@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import pytest
 from pyspark import SparkContext
 from pyspark.accumulators import _accumulatorRegistry
+from tests.helpers import graph_of
 
 from penstock import DStream, StreamingContext, StreamingListener
 from penstock.errors import BatchFailedError
@@ -66,7 +67,7 @@ class Steps(StreamingListener):
         self.collected.clear()
         seen = len(self.infos)
         self.clock.await_waiters()
-        self.clock.advance(self.ssc._graph.batch_interval_ms)
+        self.clock.advance(graph_of(self.ssc).batch_interval_ms)
         with self._completed:
             assert self._completed.wait_for(lambda: len(self.infos) > seen, 60.0)
         return sorted(self.collected.get(0, []))
@@ -255,6 +256,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
     for number in range(20):
         put(folder / str(number), "x\n")
         assert steps.step() == ["x"]
+    # No public name for a leak: record counts of old batches.
     source: Any = node_of(stream)._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
     assert len(source._record_counts._batches) < 5

@@ -24,6 +24,7 @@ from penstock import (
     Receiver,
     StopProgress,
     StreamingContext,
+    StreamingContextState,
     StreamingListener,
     StreamingStarted,
 )
@@ -262,8 +263,7 @@ def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program.start()
-    engine = program.ssc._engine
-    assert engine is not None
+    engine = engine_of(program.ssc)
     stop, begun, going = engine.stop, threading.Semaphore(0), threading.Event()
 
     def slowly(deadline: float | None) -> None:
@@ -272,6 +272,7 @@ def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
         stop(deadline)
 
     monkeypatch.setattr(engine, "stop", slowly)
+    # `atexit` calls `_on_exit`, once per process.
     threads = [threading.Thread(target=program.ssc._on_exit), threading.Thread(target=program.stop)]
     threads[0].start()
     assert begun.acquire(timeout=30)
@@ -280,7 +281,7 @@ def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
     for thread in threads:
         thread.join(30)
     assert not begun.acquire(blocking=False), "the engine was stopped a second time"
-    assert program.ssc._state.value == "stopped"
+    assert program.ssc.getState() is StreamingContextState.STOPPED
 
 
 def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..., None]) -> None:
@@ -299,6 +300,7 @@ def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..
     program.clock.await_waiters()
     program.clock.advance(1000)
     assert reached.wait(30)
+    # A real signal would end the process of the tests: this context installs no handler.
     program.ssc._on_signal(signal.SIGTERM)
     wait_for(lambda: "batches" in phases(), "the wait for the batch")
     assert program.ssc.awaitTermination(0.1) is False
@@ -334,9 +336,8 @@ def test_a_batch_that_fails_because_spark_is_gone_is_not_complete(
     with pytest.raises(StreamingStateError, match="the SparkContext was stopped"):
         program.ssc.awaitTermination(30)
     stopping.join(30)
-    assert program.ssc._engine is not None
     # A recovered run generates it again.
-    assert program.ssc._engine.scheduler.pending_batches == [1000]
+    assert engine_of(program.ssc).scheduler.pending_batches == [1000]
 
 
 class Outputs:

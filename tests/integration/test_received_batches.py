@@ -192,8 +192,8 @@ def test_contexts_of_one_application_do_not_share_blocks(
         ssc.receiverStream(AtOnce(["a"])).foreachRDD(lambda rdd, seen=seen: seen.extend(rdd.collect()))
         ssc.start()
         wait_for(lambda seen=seen: seen, "the record")
-        assert ssc._engine is not None
-        tracker = ssc._engine.tracker
+        tracker = engine_of(ssc).tracker
+        # Blocks are in files by an internal layout; only the tracker knows their folder.
         (directory,) = tracker._locations._directories
         paths.append(directory)
         ssc.stop(stopSparkContext=False)
@@ -205,6 +205,5 @@ def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: C
     batches = collect(ssc.receiverStream(AtOnce(range(10))))
     ssc.start()
     wait_for(lambda: len(batches.records) >= 10, "ten numbers")
-    assert ssc._engine is not None
-    tracker = ssc._engine.tracker
+    tracker = engine_of(ssc).tracker
     wait_for(lambda: not tracker.blocks.state.known(), "the batch to be cleaned up")

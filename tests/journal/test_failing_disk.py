@@ -199,6 +199,7 @@ def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Mem
     assert blocked.wait(10)
     for thread in threads[1:]:
         thread.start()
+    # Holds the race open until all events are queued.
     with kept.log._changed:
         assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 4, 10)
     go_on.set()

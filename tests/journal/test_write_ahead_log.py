@@ -187,6 +187,7 @@ def test_pending_events_are_written_and_committed_together(keep: Keep, memory: M
     for number in range(1, 20):
         threads.append(threading.Thread(target=kept.add, args=(number,)))
         threads[-1].start()
+    # Holds the race open until all events are queued.
     with kept.log._changed:
         assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 19, 10)
     assert kept.state.applied == []
@@ -290,6 +291,7 @@ def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:
     assert blocked.wait(10)
     for thread in threads[1:]:
         thread.start()
+    # Holds the race open until all events are queued.
     with kept.log._changed:
         assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 2, 10)
     # The disk does not respond: after the timeout the write in progress fails, too.
@@ -301,6 +303,7 @@ def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:
     ] * 2
     assert "whether it has this event is unknown" in str(outcomes[0])
     go_on.set()
+    # The thread has no public name; the test waits for its end.
     assert kept.log._thread.finish(10)
 
 
@@ -324,6 +327,7 @@ def test_close_waits_for_the_write_in_progress(keep: Keep, memory: Memory) -> No
     closing.join(10)
     thread.join(10)
     assert kept.state.numbers == [1]
+    # No public name for a leak: the thread of a closed log.
     assert not kept.log._thread.is_alive()
 
 

@@ -42,6 +42,7 @@ class WaitsInStart(MemoryReceiver):
 
     def onStart(self) -> None:
         source = MemorySource.find(self.address)
+        # The mutant waits for a state of the test source that nothing else waits for.
         with source._changed:
             source._changed.wait_for(lambda: source._state != "paused")
         super().onStart()

@@ -26,6 +26,7 @@ class Unlimited(MemoryReceiver):
         return self._Receiver__supervisor  # type: ignore[attr-defined]  # private: nobody should
 
     def store_unlimited(self, records: Sequence[str]) -> None:
+        # The mutant stores without the rate limit, which no public method does.
         self.supervisor._pusher.push_table(arrow_form.encode(list(records)), len(records), None, 0).await_accepted()
 
     def take(self, connection: MemoryConnection, entries: _Entries) -> None:
@@ -82,6 +83,7 @@ class RemembersRate(Unlimited):
 
     def on_rate_change(self, rate: float | None) -> None:
         if rate is not None:
+            # The mutant ignores the new rate, which no public method does.
             self.supervisor._limiter.update(200)
 
     def ignores(self, entries: _Entries) -> bool:

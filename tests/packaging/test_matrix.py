@@ -56,4 +56,5 @@ def test_table_names_what_ran_what_failed_and_what_was_not_tried() -> None:
 
 def test_failed_command_says_how_it_ended(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"^one \| two \| three$"):
+        # The public way builds every distribution.
         matrix._run([sys.executable, "-c", "raise SystemExit('zero\\none\\ntwo\\nthree')"], tmp_path)

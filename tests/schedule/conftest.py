@@ -185,6 +185,7 @@ class Engine:
 
     def settle(self) -> None:
         """Return when the scheduler's loop, and then the generator's, have handled everything posted so far."""
+        # No public method waits until a loop has handled its events: the engine never does.
         loops: list[Any] = [self.scheduler._loop, *([self.generator._loop] if self.generator else [])]
         for loop in loops:
             handle, handled = loop._on_receive, threading.Event()

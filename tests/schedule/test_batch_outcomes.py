@@ -118,6 +118,7 @@ def test_batch_that_fails_after_abandon_stays_pending(engine: Engine) -> None:
 
 def test_batch_whose_failure_causes_abandon_is_complete(make_engine: MakeEngine) -> None:
     engine = make_engine(max_failed=1)
+    # The fault is injected: the engine abandons the scheduler while it reports the failure.
     engine.scheduler._on_give_up = lambda _error: engine.scheduler.abandon()
     engine.start_scheduler()
     engine.submit(1, fail)
@@ -162,6 +163,7 @@ def test_graceful_stop_does_not_wait_for_batches_without_jobs(engine: Engine, cl
     assert engine.completed == [400, 800]
 
     def advance() -> None:
+        # Holds the race open until the stop is requested.
         wait_for(lambda: generator._timer._stopped, "the timer stops", poll_s=0.001)
         clock.advance(10_000)
 

@@ -282,6 +282,7 @@ def test_stop_starts_no_further_job_and_waits_for_the_running_one(engine: Engine
     assert gate.reached.wait(10)
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(engine.scheduler.stop, 10)
+        # Holds the race open until the stop is requested.
         wait_for(lambda: engine.scheduler._stopped, "stop is requested")
         gate.open()
         stopping.result(timeout=10)

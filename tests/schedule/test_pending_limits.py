@@ -34,6 +34,7 @@ def stop_gracefully(engine: Engine, clock: ManualClock, gate: Gate) -> bool:
     assert engine.generator is not None
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(engine.generator.stop, time.monotonic() + 30)
+        # Holds the race open until the stop is requested.
         wait_for(lambda: engine.generator is None or engine.generator._timer._stopped, "the timer stops", poll_s=0.001)
         clock.advance(1000)
         gate.open()
@@ -243,6 +244,7 @@ def test_dropped_batches_leave_nothing_behind_while_a_batch_hangs(make_engine: M
     for batch in range(1, 1000):
         engine.submit(batch, do_nothing, do_nothing)
     assert engine.scheduler.pending_batches == [0, 998, 999]
+    # No public name for a leak: jobs of dropped batches.
     assert len(engine.scheduler._jobs) == 4
     gate.open()
     engine.log.await_count(("complete", 999))

@@ -250,6 +250,7 @@ def test_graceful_stop_waits_for_late_batches(recovering: Callable[..., Recoveri
     generator = run.engine.generator
     assert generator is not None
     done: list[bool] = []
+    # Holds the race open: the timer ticks while it stops.
     stop_while_it_ticks(generator._timer, run.clock, lambda: done.append(generator.stop(time.monotonic() + 30)))
     assert done == [True]
     assert run.generated[:10] == list(range(600, 1501, 100))

@@ -109,16 +109,17 @@ def test_jvm_that_was_killed_is_no_request_to_stop(jvm: Jvm) -> None:
     shutdown = JvmShutdown(reported.set)
     jvm.java.util.concurrent.CountDownLatch = BrokenLatch
     shutdown.install(context(jvm), 30)
+    # Runs on its own thread, whose failure would be invisible here.
     shutdown._await()
     assert not reported.is_set()
 
 
 @pytest.mark.parametrize("own_first", [True, False])
 def test_signal_to_both_is_reported_once_and_a_second_one_again(own_first: bool) -> None:
+    # Without a JVM, and without a signal to the process of the tests, whose receivers have no fixed order.
     reported: list[int] = []
     requests = StopRequests(reported.append)
     receivers = ("process", "jvm") if own_first else ("jvm", "process")
-    # Without a JVM, and without a signal to the process of the tests.
     requests._receive(signal.SIGTERM, *receivers)
     requests._receive(signal.SIGTERM, *reversed(receivers))
     assert reported == [signal.SIGTERM]

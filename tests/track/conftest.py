@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -36,6 +36,7 @@ from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
 from penstock.track import receiver_launcher
+from penstock.track.batch_partitions import Located
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
@@ -90,7 +91,7 @@ class FakeProcess:
             dict.fromkeys(kinds, self._on_message),
             partial(open_block, store.open) if store else None,
         )
-        self._driver = Client(self.task.driver.location, self.task.driver.token, 10_000)
+        self.driver = Client(self.task.driver.location, self.task.driver.token, 10_000)
 
     def _on_message(self, message: object) -> Reply:
         self.received.add(message)
@@ -98,7 +99,7 @@ class FakeProcess:
         return Reply()
 
     def register(self, epoch: int | None = None, stream_id: int | None = None) -> Registered:
-        return self._driver.ask(
+        return self.driver.ask(
             RegisterReceiver(
                 self.task.stream_id if stream_id is None else stream_id,
                 self.task.epoch if epoch is None else epoch,
@@ -121,14 +122,14 @@ class FakeProcess:
         own = self.task.stream_id
         of = self.task.epoch if epoch is None else epoch
         blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
-        return self._driver.ask(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+        return self.driver.ask(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
 
     def store(self, *numbers: int) -> list[str]:
         """Store blocks of one record, their own name, and report them; returns the names."""
         ids = [f"input-{self.task.stream_id}-{self.task.epoch}-{n}" for n in numbers]
         store = LocalBlockHandler(Path(self.directory))
         blocks = [store.store(Block(each, self.task.stream_id, 1, arrow_form.encode([each]))) for each in ids]
-        assert self._driver.ask(AddBlocks(self.task.stream_id, self.task.epoch, blocks), Reply).accepted
+        assert self.driver.ask(AddBlocks(self.task.stream_id, self.task.epoch, blocks), Reply).accepted
         return ids
 
     @property
@@ -137,18 +138,18 @@ class FakeProcess:
         return f"grpc://{self.address}:{self.endpoint.port}"
 
     def report(self, message: str, error: str = "Traceback …") -> Reply:
-        return self._driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
+        return self.driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
 
     def deregister(
         self, message: str = "done", error: str = "", epoch: int | None = None, *, ended: bool = False
     ) -> Reply:
         of = self.task.epoch if epoch is None else epoch
-        return self._driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error, ended=ended), Reply)
+        return self.driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error, ended=ended), Reply)
 
     def close(self) -> None:
         """Die."""
         self.endpoint.stop()
-        self._driver.close()
+        self.driver.close()
 
 
 class FakeSparkContext:
@@ -189,8 +190,9 @@ class Tracked:
         self.executors = [self.place]
         self.application_errors: list[BaseException] = []
         self._launches, self.processes = EventLog(), list[FakeProcess]()
+        self.sc = cast(SparkContext, FakeSparkContext(master))
         self.tracker = ReceiverTracker(
-            cast(SparkContext, FakeSparkContext(master)),
+            self.sc,
             dict(enumerate(receivers)),
             Settings.parse(conf),
             clock,
@@ -248,11 +250,22 @@ class Tracked:
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:
         """The newest connection to a receiver."""
-        return [each for each in self.tracker._locations.connections.serving() if each.stream_id == stream_id][-1]
+        return [each for each in self.connections() if each.stream_id == stream_id][-1]
+
+    def connections(self) -> list[ReceiverConnection]:
+        """The connections to receivers that serve blocks."""
+        # Connections stay inside the tracker: the engine only sends through it.
+        return list(self.tracker._locations.connections.serving())
+
+    def located(self, blocks: Iterable[StoredBlock]) -> list[Located]:
+        """Host, size and reference of each block."""
+        # The public `partitions` cuts the blocks into partitions, without their sizes.
+        return self.tracker._locations.references(blocks)
 
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""
         done = threading.Event()
+        # No public method waits until the loop has handled its events: the engine never does.
         self.tracker._tracked.loop.post(done.set)
         assert done.wait(10)
 

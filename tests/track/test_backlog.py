@@ -223,7 +223,7 @@ def test_buffers_of_active_receivers_and_arrivals_of_batches_are_known(
         for number, size in enumerate(sizes):
             id_, epoch = process.task.stream_id, process.task.epoch
             block = StoredBlock(f"input-{id_}-{epoch}-{number}", id_, 1, 10, "/b", arrival_ms=1000 - size)
-            assert process._driver.ask(AddBlocks(id_, epoch, [block], size), Reply).accepted
+            assert process.driver.ask(AddBlocks(id_, epoch, [block], size), Reply).accepted
     assert tracked.tracker.buffered_bytes() == 73
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     ids = [process.task.stream_id for process in processes]

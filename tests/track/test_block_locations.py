@@ -23,7 +23,7 @@ def test_location_of_a_block_is_where_it_was_stored(make_tracker: Callable[..., 
     second = tracked.registered(2, address="127.0.0.2")
     second.add(0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    found = tracked.tracker._locations.references(tracked.tracker.blocks.blocks_of_batch(100, 0))
+    found = tracked.located(tracked.tracker.blocks.blocks_of_batch(100, 0))
     assert [(host, reference.block_id) for host, _size, reference in found] == [
         ("host-a", "input-0-1-0"),
         ("host-b", "input-0-2-0"),
@@ -41,7 +41,7 @@ def test_relaunched_receiver_serves_older_blocks_of_its_host(make_tracker: Calla
     tracked.relaunch()
     second = tracked.registered(2)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    ((host, _size, reference),) = tracked.tracker._locations.references(tracked.tracker.blocks.blocks_of_batch(100, 0))
+    ((host, _size, reference),) = tracked.located(tracked.tracker.blocks.blocks_of_batch(100, 0))
     assert (host, reference.source) == ("host-a", f"grpc://127.0.0.1:{second.endpoint.port}")
     tracked.tracker.clean_up(200, delete=True)
     assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])

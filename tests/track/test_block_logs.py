@@ -18,6 +18,7 @@ from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
+from penstock.storage.directory import Directory
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
@@ -42,17 +43,17 @@ def add(process: FakeProcess, *numbers: int, records: int = 2) -> list[StoredBlo
     blocks = [
         log.store(Block(f"input-{task.stream_id}-{task.epoch}-{n}", task.stream_id, records, table)) for n in numbers
     ]
-    assert process._driver.ask(AddBlocks(task.stream_id, task.epoch, blocks), Reply).accepted
+    assert process.driver.ask(AddBlocks(task.stream_id, task.epoch, blocks), Reply).accepted
     return blocks
 
 
 def files(directory: str, stream_id: int = 0) -> list[str]:
-    return sorted(WriteAheadLogBlockHandler(stream_directory(directory, stream_id))._files.names())
+    return sorted(Directory.of(stream_directory(directory, stream_id)).names())
 
 
 def allocated(tracked: Tracked, time_ms: int) -> list[Any]:
     tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
-    return tracked.tracker._locations.references(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
+    return tracked.located(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
 
 
 # -- where it is --
@@ -104,7 +105,7 @@ def test_blocks_are_read_without_their_receiver_and_its_host(make_tracker: MakeT
     tracked.place = TaskLocation("host-b", "2")
     tracked.relaunch()
     tracked.registered(2)
-    ((_host, _size, again),) = tracked.tracker._locations.references([block])
+    ((_host, _size, again),) = tracked.located([block])
     assert again == reference
     assert list(tracked.tracker.reader(0, [(again,)])) == ["x" * 100] * 2
 

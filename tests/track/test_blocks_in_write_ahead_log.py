@@ -38,6 +38,7 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     return {
         time_ms: {
             stream_id: sum(block.num_records for block in blocks)
+            # No public name lists the streams of a batch.
             for stream_id, blocks in tracker.state._allocated[time_ms].items()
         }
         for time_ms in sorted(tracker.state.times)
@@ -46,6 +47,7 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
 
 def recovered(tracker: ReceivedBlockTracker) -> dict[int, int]:
     """The number of recovered records that belong to no batch yet, by stream."""
+    # The number has no public name: only a log message reports it.
     heads = {stream_id: tracker.state.unallocated(stream_id)[:n] for stream_id, n in tracker._recovered_counts.items()}
     return {stream_id: sum(block.num_records for block in head) for stream_id, head in heads.items()}
 
@@ -80,6 +82,7 @@ def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) 
     def fail(_event: dict[str, Any]) -> None:
         raise WriteAheadLogError("the write-ahead log cannot be written")
 
+    # The fault is injected into a log that was opened without error.
     monkeypatch.setattr(tracker._write_ahead_log, "append", fail)
 
 
@@ -414,6 +417,7 @@ def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.Monkey
     tracker = live()
     tracker.add_blocks(blocks(1))
     tracker.allocate_blocks_to_batch(100)
+    # Holds the race open: the commit is blocked below the public `append`.
     write_ahead_log = tracker._write_ahead_log
     assert write_ahead_log is not None
     blocked, go_on, commit = threading.Event(), threading.Event(), write_ahead_log._commit

@@ -37,6 +37,7 @@ def fail(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], l
 
 def undelivered(tracked: Tracked) -> bool:
     """Whether the tracker knows that its last message did not arrive."""
+    # Holds the race open: no event reports a lost message.
     return tracked.tracker._tracked.records[0].sent == 0
 
 

@@ -108,7 +108,7 @@ def test_speculation_of_receiver_tasks_is_refused(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], refused: bool
 ) -> None:
     tracked = make_tracker()
-    monkeypatch.setattr(tracked.tracker._sc, "conf", conf, raising=False)
+    monkeypatch.setattr(tracked.sc, "conf", conf)
     if refused:
         with pytest.raises(ConfigurationError, match=r"threshold=60s Spark would run a second copy of each receiver"):
             tracked.tracker.start()

@@ -225,8 +225,8 @@ def test_expected_executors(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], count: int
 ) -> None:
     tracked = make_tracker(master=master)
-    monkeypatch.setattr(tracked.tracker._sc, "conf", conf, raising=False)
-    assert cluster.expected_executors(tracked.tracker._sc) == count
+    monkeypatch.setattr(tracked.sc, "conf", conf)
+    assert cluster.expected_executors(tracked.sc) == count
 
 
 def test_receiver_of_an_executor_that_is_gone_is_relaunched_elsewhere_at_the_next_tick(

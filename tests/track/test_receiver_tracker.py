@@ -107,7 +107,7 @@ def test_on_other_machines_executors_reach_the_driver_by_its_name(
 ) -> None:
     tracked = make_tracker(master="spark://host:7077")
     driver = {"spark.driver.host": "127.0.0.9", "spark.driver.bindAddress": "127.0.0.1"}
-    monkeypatch.setattr(tracked.tracker._sc, "conf", driver, raising=False)
+    monkeypatch.setattr(tracked.sc, "conf", driver)
     tracked.tracker.start()
     assert tracked.launch().task.driver.location.startswith("grpc://127.0.0.9:")
 

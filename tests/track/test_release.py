@@ -52,7 +52,7 @@ def test_draining_stop_asks_receivers_to_serve_blocks(drained: tuple[Tracked, Fa
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
     stored = tracked.tracker.blocks.blocks_of_batch(1000, 0)
-    ((_host, _bytes, reference),) = tracked.tracker._locations.references(stored)
+    ((_host, _bytes, reference),) = tracked.located(stored)
     assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
 
 
@@ -79,7 +79,6 @@ def test_stop_without_drain_asks_nobody_to_serve(tracked: Tracked) -> None:
 def test_receiver_that_does_not_stop_leaves_time_for_the_batches(
     tracked: Tracked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert 0 < receiver_tracker._FLUSH_SHARE < 1
     monkeypatch.setattr(receiver_tracker, "_FLUSH_SHARE", 0.001)
     process = tracked.registered()
     deadline = time.monotonic() + 100
@@ -134,6 +133,7 @@ def test_stop_waits_for_a_restarting_receiver_to_flush(tracked: Tracked) -> None
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         process.received.await_one(StopReceiver)
         tracked.settle()
+        # Holds the race open: no event reports that the tracker still waits.
         assert not tracked.tracker._tracked.await_end(0, 0)
         assert process.add(1).accepted
         process.deregister("Stopped by driver", ended=True)
@@ -150,6 +150,7 @@ def test_end_of_an_earlier_launch_does_not_end_the_current_one(tracked: Tracked)
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         second.received.await_one(StopReceiver)
         tracked.settle()
+        # Holds the race open: no event reports that the tracker still waits.
         assert not tracked.tracker._tracked.await_end(0, 0)
         second.launch.end()
         stopping.result(timeout=10)

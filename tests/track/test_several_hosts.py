@@ -71,7 +71,7 @@ class Hosts:
         """Those of a batch, for a task that finds no file."""
         tracker = self.tracked.tracker
         tracker.blocks.allocate_blocks_to_batch(time_ms)
-        found = tracker._locations.references(tracker.blocks.blocks_of_batch(time_ms, stream_id))
+        found = self.tracked.located(tracker.blocks.blocks_of_batch(time_ms, stream_id))
         return [evolve(reference, path="/not/on/this/host.arrow") for _host, _size, reference in found]
 
     def read(self, references: list[BlockReference]) -> list[Any]:
@@ -190,7 +190,7 @@ def test_another_directory_is_another_location(make_tracker: MakeTracker, silent
     one.store(0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     blocks = tracked.tracker.blocks.blocks_of_batch(100, one.task.stream_id)
-    ((_host, _size, reference),) = tracked.tracker._locations.references(blocks)
+    ((_host, _size, reference),) = tracked.located(blocks)
     assert reference.source == one.source
 
 
@@ -224,6 +224,7 @@ def test_task_waits_for_a_receiver_that_is_being_relaunched(
     hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two, asked = hosts(), list[object]()
+    # Holds the race open: the test sees each question of the task.
     locations = two.tracked.tracker._locations
     find = locations.find
 
@@ -355,6 +356,7 @@ def test_undeleted_blocks_of_a_host_without_executors_are_forgotten(hosts: Calla
     two.lose(first, A)
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
+    # No public name for a leak: blocks to delete on a host that is gone.
     assert two.tracked.tracker._locations._undeleted == {}
 
 
@@ -457,6 +459,7 @@ def test_undelivered_move_is_tried_again(hosts: Callable[..., Hosts], monkeypatc
     monkeypatch.setattr(client, "ask", ask)
     two.tick(5000)
     assert failed.wait(10)
+    # Holds the race open: no event reports a move that was not delivered.
     wait_for(lambda: isinstance(two.tracked.tracker._tracked.records[0].state, Active), "the move to be forgotten")
     two.tick(5000)
     assert first.received.await_one(StopReceiver).message == "moves to another executor"
@@ -481,7 +484,7 @@ def test_undelivered_release_is_sent_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, failed = two.tracked.tracker._locations.connections.serving()[0].client, threading.Event()
+    client, failed = two.tracked.connections()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
@@ -495,7 +498,7 @@ def test_undelivered_release_is_sent_again(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
     assert failed.wait(10)
-    wait_for(lambda: len(two.tracked.tracker._locations.connections.serving()) == 2, "the release to be forgotten")
+    wait_for(lambda: len(two.tracked.connections()) == 2, "the release to be forgotten")
     two.tick()
     first.received.await_one(ReleaseReceiver)
 

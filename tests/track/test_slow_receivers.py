@@ -80,6 +80,7 @@ def test_slow_receiver_gets_the_newest_update_only(
         tracked.tracker.send_rate_update(0, float(rate))
         tracked.tracker.pause(rate % 2 == 0)
     tracked.settle()
+    # No public name for a leak: messages to a slow receiver.
     assert len(tracked.connection()._queue._heap) <= 1
     gate.set()
     newest = slow.received.await_one(UpdateRateLimit, 2)

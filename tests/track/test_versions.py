@@ -75,6 +75,7 @@ def test_executor_without_the_plugin_is_reported_with_plugin_host_and_remedy(tra
 
 
 def test_executor_without_another_module_is_reported_with_its_name(tracked: Tracked) -> None:
+    # A launch that fails once with this error is relaunched; only the launcher words the reason.
     launcher = tracked.tracker._launcher
     reason = launcher.reason(0, RuntimeError(MISSING.format("paho.mqtt")))
     assert reason.startswith("the Python of executor 2 on 10.0.0.7 lacks the module 'paho.mqtt': install it there")

@@ -355,6 +355,7 @@ def test_a_large_message_is_refused_before_it_is_parsed(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoints, "from_json", lambda *_: pytest.fail("it was parsed"))
+    # The limit is no setting, so it has no public name.
     size = endpoints._MAX_MESSAGE_BYTES + 1
     with pytest.raises(flight.FlightServerError, match=f"a message of {size} bytes is larger than {size - 1} bytes"):
         call(served, "UpdateRateLimit", bytes(size), served.token.headers()[0])

@@ -18,6 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def main() -> None:
     ensure_java()
     with Lines() as screen:
+        # The command draws the same batches on the terminal, and cannot return them.
         batches = list(demo._batches(screen, 10, 1.0, ("synthetic", {"rate": 10_000, "shape": "lines"}), verbose=False))
     console = Console(
         record=True, file=StringIO(), force_terminal=True, width=82, markup=False, highlight=False, _environ={}

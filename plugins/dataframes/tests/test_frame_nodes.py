@@ -42,6 +42,7 @@ def test_dataframes_are_prepared_if_an_output_needs_them(lines: DStream[Any], mo
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
     frames = SourceFrames(node_of(lines), None)
     mb = 1 << 20
+    # Spark would be needed to see the combined inputs in a DataFrame.
     first, second = (BlocksInput((payload,), ((),), mb, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
     assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2 * mb, Reader())]  # type: ignore[arg-type]
     (found,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
@@ -59,6 +60,7 @@ def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: Fak
 def test_functions_of_partitions_are_not_united(lines: DStream[Any]) -> None:
     node = initialized(lines.mapPartitionsWithIndex(lambda index, records: [index]))
     inputs = [node.get_or_compute(time_ms) for time_ms in (INTERVAL_MS, 3 * INTERVAL_MS)]
+    # Spark would be needed to see the combined inputs in a DataFrame.
     assert list(SourceFrames(node, None)._combined(inputs)) == inputs
 
 
@@ -140,6 +142,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
 
 
 def schema_of(node: SourceFrames, *inputs: Any) -> Any:
+    # Spark would be needed to see the schema in a DataFrame.
     found = node._schema(inputs)
     return None if found is None else found.struct.simpleString()
 
@@ -246,6 +249,7 @@ def test_old_frames_are_forgotten(frames: Frames) -> None:
     frames.frame(INTERVAL_MS)
     frames.frame(3 * INTERVAL_MS)
     frames.clear_metadata(3 * INTERVAL_MS, unpersist=True)
+    # No public name for a leak: DataFrames of old batches.
     assert list(frames._frames) == [3 * INTERVAL_MS]
     assert frames.program_state()["_frames"] == {}
 

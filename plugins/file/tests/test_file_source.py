@@ -80,6 +80,7 @@ def test_batch_has_records_and_description(make: Make, tmp_path: Path) -> None:
     assert names(batch) == ["new"]
     assert batch.num_records == 0
     assert batch.count is not None
+    # Tasks report counts through an accumulator, which needs Spark.
     source._record_counts.merge({2000: {0: 2}})
     assert batch.count() == 2
     source.clean_up(2001)
@@ -141,6 +142,7 @@ def test_looking_at_a_recent_file_again_is_not_a_slow_listing(
     go_on, again = threading.Event(), DirectoryPattern.again
     monkeypatch.setattr(DirectoryPattern, "again", lambda place, paths: (go_on.wait(60), again(place, paths))[1])
     source, _ = make()
+    # The timeout changes between batches, which no setting does.
     source._listing_timeout_s = 0.5
     (tmp_path / "a").write_text("x")
     assert names(source.compute(1000)) == []

@@ -84,6 +84,7 @@ class Rotating(RuleBasedStateMachine):
     @rule()
     def look(self) -> None:
         self.watch.scan()
+        # Calls the steps of the receiver's thread in turn, on the thread of the test.
         self.receiver._save_offsets(self.watch)
         self.receiver._read_all(self.watch)
 

@@ -165,6 +165,7 @@ def test_the_directory_of_another_receiver_is_refused(directory: BlockDirectory)
 def test_the_receiver_is_compared_once_more_when_the_lock_was_awaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Holds the race open: another process gets the lock first.
     locked = block_directory._locked
 
     def after_another(path: Path) -> IO[str]:
@@ -308,6 +309,7 @@ def test_hidden_files_of_others_are_foreign_in_a_new_directory_and_left_alone_in
 
 
 def test_batches_of_a_hundred_thousand_blocks_are_planned_in_a_moment(directory: BlockDirectory) -> None:
+    # The public way writes a file per block, which is slow for this many.
     directory._blocks += [NumberedBlock(number, 1, 10, 0, directory.path) for number in range(100_000)]
     directory.next_number = 100_000
     began = time.process_time()
@@ -323,6 +325,7 @@ def test_two_threads_that_delete_never_note_the_smaller_number_last(
 ) -> None:
     for number in range(3):
         add(directory, number, "a")
+    # Holds the race open between two deletions.
     note, other = directory._note_consumed, threading.Thread(target=directory.delete_before, args=(2,))
 
     def slowly(number: int) -> bool:
@@ -337,6 +340,6 @@ def test_two_threads_that_delete_never_note_the_smaller_number_last(
     other.join(30)
     directory.close()
     again = BlockDirectory(directory.path, "socket")
-    assert (directory.path / block_directory._CONSUMED).read_text() == "2"
+    assert (directory.path / block_directory._CONSUMED).read_text() == "2"  # nothing else reads the file
     assert again.first_number == 2
     again.close()

@@ -64,6 +64,7 @@ def test_blocked_thread_ends_when_it_wakes() -> None:
     harness = ReceiverHarness(Blocks())
     receiver: Any = harness.receiver
     with ReceiverWorkers(receiver, can_end=True) as workers, harness:
+        # Holds the race open: `threading` does not say how many threads wait.
         harness.until(lambda: receiver.arrived._cond._waiters)
         workers.end_threads()
         receiver.arrived.set()

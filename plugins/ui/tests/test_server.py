@@ -245,13 +245,14 @@ def test_client_that_stops_reading_is_disconnected_and_delays_nobody(
     monkeypatch.setattr(web_module, "_CLIENT_TIMEOUT_S", 0.2)
     source.state = state_of([run[0], *(event for n in range(1000) for event in batch_events(n, failure="x" * 9000))])
     server, disconnected = serve(), threading.Event()
+    # The client reads nothing, so only the handler shows the disconnection.
     disconnect = web_module._Handler._disconnect
 
-    def noted(handler: web_module._Handler) -> None:
+    def noted(handler: Any) -> None:
         disconnect(handler)
         disconnected.set()
 
-    monkeypatch.setattr(web_module._Handler, "_disconnect", noted)
+    monkeypatch.setattr(web_module._Handler, "_disconnect", noted)  # the only place that shows it
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect(address(server))

@@ -95,6 +95,7 @@ def test_jobs_that_come_before_or_after_their_batch_leave_nothing_behind() -> No
         [n, 200 + n] for n in range(90, 100)
     ]
     assert all(batch.num_operations == 1 for batch in state.completed)
+    # No public name for a leak: jobs without a batch.
     assert len(store._early_jobs) <= 10
 
 

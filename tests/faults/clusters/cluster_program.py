@@ -97,6 +97,7 @@ if __name__ == "__main__":
         words = numbers.map(lambda number: (to_word(number), 1)).reduceByKey(add, 4)
         words.mapPartitions(at_its_place).foreachRDD(count)
     ssc.start()
+    # The token is a secret: no public name shows it.
     token: str = ssc._engine.tracker._launcher.token.secret  # type: ignore[union-attr]
     shown = [path for path in Path("/proc").glob("[0-9]*/cmdline") if token in path.read_text(errors="replace")]
     print("started", flush=True)

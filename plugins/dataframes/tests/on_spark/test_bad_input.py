@@ -132,6 +132,7 @@ def cut_in_two(stream: DStream[Any]) -> None:
 def stored_partitions(stream: DStream[Any]) -> list[list[LocatedPartition]]:
     """The partitions of each batch, which may be replaced."""
     node: Any = node_of(stream)
+    # The fault is injected into the stored blocks of the test's own stream.
     batches: list[list[LocatedPartition]] = node._blocks._batches[node.id]
     return batches
 
@@ -140,6 +141,7 @@ def stored_partitions(stream: DStream[Any]) -> list[list[LocatedPartition]]:
 def test_a_lost_block_fails_the_batch_or_is_left_out(
     run: Run, monkeypatch: pytest.MonkeyPatch, skips: bool, rows: list[int]
 ) -> None:
+    # The fault is injected: the block is lost after it was written.
     write, found = StoredBlocks._write, list[int]()
 
     def lose(blocks: StoredBlocks, block_id: str, records: Any) -> Any:
@@ -150,6 +152,7 @@ def test_a_lost_block_fails_the_batch_or_is_left_out(
 
     def program(_ssc: StreamingContext, lines: DStream[Any]) -> None:
         stored: Any = node_of(lines)
+        # The reader of a stream of stored blocks takes no setting from the context.
         stored._blocks.reader = evolve(stored._blocks.reader, skips_lost=skips)
         lines.foreachDataFrame(lambda df: found.append(df.count()))
 

@@ -31,6 +31,7 @@ def test_a_restored_program_has_its_operators_and_expressions(run: Run, tmp_path
         known = words.join(lambda: session_of(words).createDataFrame([("to", 1)], "word string, known int"), "word")
         counted = known.where(F.col("known") > 0).groupBy("word").agg(F.count("*").alias("n"))
         counted.foreachBatch(lambda df, _batch_id: df.write.mode("append").json(out))
+        # Saves and loads within one context; the public way needs a run and its recovery.
         saved = save_program(ssc._program)
         ssc._graph.outputs.clear()
         load_program(saved, ssc._program)
@@ -59,6 +60,7 @@ def test_what_cannot_be_saved_is_named_with_its_operator(
         ssc = make_ssc()
         use(ssc.queueStream([["a"]]).toDF("value string")).pprint()
         with pytest.raises(ConfigurationError, match=rf"{operation} at test_checkpoints\.py:\d+: .*not serializable"):
+            # A checkpoint of the context also names the operator, but needs a start.
             save_program(ssc._program)
 
 
