@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +68,21 @@ def test_other_reference_receivers_pass_every_receiver_check(
     report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
     assert report.ok, report.text()
     assert report.failed == []
+
+
+def test_clock_that_a_callback_of_the_collector_reads_is_not_the_estimators() -> None:
+    def callback(_phase: str, _info: dict[str, int]) -> None:
+        time.perf_counter()
+
+    before = gc.get_threshold()
+    gc.callbacks.append(callback)
+    gc.set_threshold(1)
+    try:
+        report = run_checks("rate-estimator", SteadyEstimator, only=["RE-19"], capabilities=rate_estimator.RESTORES)
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(callback)
+    assert report["RE-19"].outcome == "passed", report.text()
 
 
 def test_receiver_that_says_how_many_records_it_drops_passes() -> None:

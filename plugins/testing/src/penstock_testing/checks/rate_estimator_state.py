@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import json
 import os
 import random
@@ -156,12 +157,16 @@ def _recorded(function: Callable[[], object]) -> list[str]:
         if called in _CLOCKS or is_now or is_random:
             calls.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
 
-    was = sys.getprofile()
+    was, collects = sys.getprofile(), gc.isenabled()
+    # Callbacks of a collection run on this thread, and may read a clock: those of Hypothesis do.
+    gc.disable()
     sys.setprofile(profile)
     try:
         function()
     finally:
         sys.setprofile(was)
+        if collects:
+            gc.enable()
     return calls
 
 
