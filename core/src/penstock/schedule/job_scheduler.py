@@ -184,7 +184,8 @@ class JobScheduler:
 
     @property
     def oldest_needed(self) -> int | None:
-        """The oldest batch whose data may still be read, also by the next batch if it was dropped; ``None`` for none."""
+        """The oldest batch whose data may still be read; ``None`` if there is none."""
+        # The next batch computes a dropped batch's part of windows and state.
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
 
