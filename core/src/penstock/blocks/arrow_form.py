@@ -170,7 +170,7 @@ def write_table(table: pa.Table, sink: Any) -> None:
 
 
 def write_block_file(table: pa.Table, file: Any) -> tuple[int, int]:
-    """Write a block's table to an open binary file, Python's or Arrow's; return the bytes' number and CRC-32."""
+    """Write a block's table to an open binary file, Python's or Arrow's; return its size and CRC-32."""
     summed = _Summed(file)
     with pa.PythonFile(summed, mode="w") as sink:
         write_table(table, sink)

@@ -75,10 +75,7 @@ def executor_process() -> Process:
 
 
 def claim(directory: Path, driver: Process | None) -> None:
-    """Note that a run uses ``directory``, ``…/penstock/<run id>``, for its blocks. Idempotent; a failure is logged.
-
-    The owner is ``driver``, or if that is not on this machine, the executor's process.
-    """
+    """Note that a run uses a directory for its blocks; without ``driver`` on this machine the executor owns it."""
     try:
         owner = driver or executor_process()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

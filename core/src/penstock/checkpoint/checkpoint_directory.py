@@ -99,12 +99,8 @@ def _why_not_writable(path: Path) -> str:
 
 
 def use_directory_of_spark(program: Program) -> None:
-    """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``, if the program has no checkpoint directory.
-
-    As in Spark, that suffices for state and windows, but the program is not recoverable.
-    """
-    folder = checkpoint_folder(program.sc) if program.graph.checkpoint_directory is None else None
-    if folder is not None:
+    """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``; as in Spark the program is not recoverable."""
+    if program.graph.checkpoint_directory is None and (folder := checkpoint_folder(program.sc)) is not None:
         # Another context may have used the same folder before.
         state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
         program.graph.set_checkpoint_directory(folder.uri, state_home)

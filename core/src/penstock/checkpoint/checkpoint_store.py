@@ -56,16 +56,13 @@ class CheckpointStore:
         return None
 
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write a checkpoint, delete all but the newest ten, and return the oldest retained one.
-
-        Failed deletions are retried after the next write. A failed write deletes nothing.
-        """
+        """Write a checkpoint, then delete all but the newest ten; return the oldest of these."""
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
         self.retained = [*self.retained, checkpoint][-_RETAINED:]
         try:
             self._delete_old()
-        # The checkpoint itself has been written.
+        # The checkpoint itself has been written; the next write tries again.
         except OSError as error:
             log.warning("old checkpoints not deleted", written=name, reason=str(error))
         return self.retained[0]

@@ -1,9 +1,8 @@
 """``WriteAheadLog``: events of a run, committed to disk before anybody acts on them.
 
-Owns the segments of one directory and the thread that writes them. The thread writes all pending events at once,
-commits them, applies them to the owner's state in that order, and then acknowledges them. Appending has no timeout:
-appenders wait, so their number bounds the pending events. The same events build the state in a running and in a
-recovered run, and every base segment begins with it.
+A thread writes all pending events at once, commits them, applies them to the owner's state in that order, and then
+acknowledges them. Appending has no timeout: appenders wait, so their number bounds the pending events. The same events
+build the state in a running and in a recovered run, and every base segment begins with it.
 """
 
 from __future__ import annotations

@@ -31,10 +31,7 @@ class DueBatches:
         self._due.append(time_ms)
 
     def add_late(self, times_ms: Iterable[int], until_ms: int, max_pending: int, skippable: Iterable[int]) -> None:
-        """Add the late batches of a recovered run, oldest first, up to the time ``until_ms``.
-
-        No late batch is generated while ``max_pending`` batches are pending. Skippable ones are skipped without data.
-        """
+        """Add the late batches of a recovered run, oldest first, up to a time; skippable ones need not be generated."""
         self._due.extend(times_ms)
         self._late_until_ms = until_ms
         self._late_max_pending = max_pending

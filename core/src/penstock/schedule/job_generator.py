@@ -187,10 +187,8 @@ class JobGenerator:
         return done
 
     def _tick_for_remaining_blocks(self, last_ms: int) -> int:
-        """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms.
-
-        Such blocks exist if the clock was set back, or if the write-ahead log could not be written.
-        """
+        """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms."""
+        # Such blocks exist if the clock was set back, or if the write-ahead log could not be written.
         interval_ms = self._graph.batch_interval_ms
         until_ms = max(self._due.generated_ms, self._batch_input.last_allocated_ms)
         if self._batch_input.has_unallocated_blocks:

@@ -184,10 +184,8 @@ class JobScheduler:
 
     @property
     def oldest_needed(self) -> int | None:
-        """The oldest batch whose data may still be read; ``None`` if there is none.
-
-        It may be a dropped batch, whose part of windows and state the next batch computes.
-        """
+        """The oldest batch whose data may still be read; ``None`` if there is none."""
+        # The next batch computes a dropped batch's part of windows and state.
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
 
@@ -280,9 +278,9 @@ class JobScheduler:
     def _complete(self, job_set: JobSet) -> None:
         # A batch that failed after `abandon` is not complete: a recovered run generates it again. Decided here, because
         # a callback below may call `abandon` as a consequence of this batch.
-        is_complete = not self._abandoned or bool(job_set.info().succeeded)
+        info = job_set.info()
+        is_complete = not self._abandoned or bool(info.succeeded)
         try:
-            info = job_set.info()
             log.info(
                 "batch completed",
                 batch_time=job_set.time_ms,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_format import Checkpoint, SavedState
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.graph.input_dstreams import PulledInputDStream
@@ -60,7 +60,11 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
             store = f"{location_of_hadoop(folder.uri)}/{saved.store}" if saved.store else ""
             stream.recover(files, saved.num_partitions, store)
-    _restore_ids(graph, checkpoint, sources)
+    # The stream ids are in the names of blocks; new inputs get ids that no input has had.
+    new_ids = count(max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)]))
+    ids = {stream.number: saved.stream_id for saved, stream in sources}
+    for stream in graph.inputs:
+        stream.id = ids[stream.number] if stream.number in ids else next(new_ids)
     for saved_input, stream in sources:
         if saved_input.position is not None and isinstance(stream, PulledInputDStream):
             stream.recover_from(saved_input.position)
@@ -99,14 +103,6 @@ def _match(
             else:
                 matched.append((entry, stream))
     return matched
-
-
-def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
-    """Restore the stream ids that are in the names of blocks; new inputs get ids that no input has had."""
-    new_ids = count(max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)]))
-    ids = {stream.number: saved.stream_id for saved, stream in sources}
-    for stream in graph.inputs:
-        stream.id = ids[stream.number] if stream.number in ids else next(new_ids)
 
 
 def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
