@@ -479,6 +479,7 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
             assert process.deregister("Stopped by driver").accepted
         processes[0].launch.end()
         tracked.settle()
+        # Holds the race open: no event reports that the tracker still waits.
         ended = [tracked.tracker._tracked.await_end(each.task.stream_id, 0) for each in processes]
         assert ended == [True, False]
         assert not stopping.done()
@@ -538,6 +539,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        # Holds the race open: no event reports the begin of the stop.
         assert tracked.tracker._stopping.wait(10)
         refused = process.register()
         process.launch.end()

@@ -74,12 +74,20 @@ def test_executor_without_the_plugin_is_reported_with_plugin_host_and_remedy(tra
     assert "penstock pack" in message
 
 
-def test_executor_without_another_module_is_reported_with_its_name(tracked: Tracked) -> None:
-    # A launch that fails once with this error is relaunched; only the launcher words the reason.
-    launcher = tracked.tracker._launcher
-    reason = launcher.reason(0, RuntimeError(MISSING.format("paho.mqtt")))
-    assert reason.startswith("the Python of executor 2 on 10.0.0.7 lacks the module 'paho.mqtt': install it there")
-    assert launcher.reason(0, RuntimeError("disk full")) == "RuntimeError: disk full"
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            MISSING.format("paho.mqtt"),
+            "the Python of executor 2 on 10.0.0.7 lacks the module 'paho.mqtt': install it there",
+        ),
+        ("disk full", "RuntimeError: disk full"),
+    ],
+)
+def test_executor_without_another_module_is_reported_with_its_name(tracked: Tracked, error: str, reason: str) -> None:
+    tracked.launch().end(RuntimeError(error))
+    tracked.settle()
+    assert reason in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
 
 
 def test_class_of_a_plugin_is_recognized_by_its_package() -> None:
