@@ -188,7 +188,7 @@ class SparkBlocks:
             (each / ".lines.txt").rename(each / "lines.txt")
         found = self._completed[ssc].num_records
         # A queue does not count its records, and has one batch of them.
-        few = 5 if all(type(each).__name__ == "QueueInputDStream" for each in ssc._graph.inputs) else 10**6
+        few = 5 if all(type(each).__name__ == "QueueInputDStream" for each in graph_of(ssc).inputs) else 10**6
         wait_for(
             lambda: any(found) or len(found) >= few or self._wait_unpatched(ssc, 0),
             "a batch with records has completed",

@@ -126,7 +126,7 @@ def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
     ssc.start()
     wait_for(lambda: rdds and stored.exists(), "a batch of all")
     pid, local = stored.read_text().split()
-    # What an executor would take along.
+    # An executor would take this directory along. No public name shows the identifier of the run.
     kept = list((Path(local) / engine_of(ssc).tracker._launcher.run_id).rglob("*.arrow"))
     assert kill(int(pid))
     wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].active is False, "its end is known")

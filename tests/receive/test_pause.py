@@ -196,7 +196,7 @@ def test_a_new_rate_does_not_end_a_pause(clock: ManualClock, rate: float | None)
         clock.await_waiters()
         limiter.update(rate)
         clock.advance(10_000)
-        # The call that changes the limiter grants the permits.
+        # The call that changes the limiter grants the permits; no public name shows who waits.
         assert [request.granted for request in limiter._requests] == [None]
         limiter.pause(False)
         assert waiting.result(timeout=10) == 1

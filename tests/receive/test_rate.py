@@ -99,6 +99,7 @@ def test_rate_limit_holds_every_form_of_store(
     storing = background(lambda: store_a_hundred(receiver))
     while not storing.done():
         # The limiter, and the block generator's timer; the timer alone if the last record was stored meanwhile.
+        # The public `await_waiters` cannot also wait for the end of the call.
         wait_for(lambda: storing.done() or len(clock._waits) == 2, "the limiter holds the caller")
         # One at the start, a burst of a tenth of a second, and a hundred a second.
         assert supervisor.state.stored_records <= 1 + 10 + clock.now_ms() / 10

@@ -168,7 +168,7 @@ def test_callers_pass_in_order_of_arrival() -> None:
         clock.await_waiters(waiting)
     for _ in range(30):
         clock.advance(10)
-        # Who has got its permits says so before the next one can.
+        # A caller with permits notes it before the next caller gets any. The public `await_waiters` counts no notes.
         wait_for(lambda: len(clock._waits) + len(order) == 3, "each waits or has its permits", poll_s=0.001)
     for thread in threads:
         thread.join(10)

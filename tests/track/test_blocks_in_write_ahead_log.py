@@ -132,6 +132,7 @@ def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) 
     # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
     original_before = live()
     original_before.add_blocks(blocks(1))
+    # Holds the race open: the event is appended below the public `add_blocks`.
     write_ahead_log = original_before._write_ahead_log
     assert write_ahead_log is not None
     write_ahead_log.append({"what": "blocks added", "blocks": [_json(block(2))]})

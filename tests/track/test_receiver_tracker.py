@@ -343,6 +343,7 @@ def test_errors_of_the_loops_are_logged_and_the_loops_continue(
         raise ZeroDivisionError
 
     process = tracked.registered()
+    # The faults are injected: no public method fails on the loop.
     tracked.connection().send(object())  # no message: it has no JSON
     tracked.tracker._tracked.loop.post(fail)
     tracked.tracker.send_rate_update(0, 70)

@@ -308,7 +308,8 @@ def test_fetch_without_an_endpoint_is_an_error() -> None:
 
 def test_a_port_in_use_is_followed_by_the_next(served: Served) -> None:
     taken = served.endpoint.port
-    # Below the ports that the system chooses from, nobody takes the next one meanwhile.
+    # Below the ports that the system chooses from, nobody takes the next one meanwhile. No public name checks
+    # whether a port is free.
     with socket.socket() as blocker:
         first = next(port for port in range(20_000, 30_000) if endpoints._why_not("127.0.0.1", port) == "")
         blocker.bind(("127.0.0.1", first))

@@ -173,6 +173,7 @@ class FakeProgram:
 
 
 def completed(program: FakeProgram, count: int, patience_s: float = 10.0) -> Iterator[ViewedBatch]:
+    # The command draws the batches on the terminal, and cannot return them.
     return demo_module._completed(program, count, time.monotonic() + patience_s)  # type: ignore[arg-type]  # a fake
 
 

@@ -84,7 +84,7 @@ def test_batch_has_records_and_description(make: Make, tmp_path: Path) -> None:
     source._record_counts.merge({2000: {0: 2}})
     assert batch.count() == 2
     source.clean_up(2001)
-    # A batch that is not counted any more takes nothing.
+    # A batch that is not counted any more takes nothing. Tasks report through an accumulator, which needs Spark.
     source._record_counts.merge({2000: {1: 5}})
     assert batch.count() == 0
 

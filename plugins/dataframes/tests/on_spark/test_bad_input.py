@@ -114,7 +114,7 @@ def make_distinct(stream: DStream[Any]) -> None:
     blocks = [evolve(block, block_id=f"{n}", path=f"{block.path}-{n}") for n in range(NUM_TINY)]
     for each in blocks:
         os.link(block.path, each.path)
-    # Too large to travel with each task.
+    # Too large to travel with each task. The limit is no setting, so it has no public name.
     assert len(pickle.dumps(tuple(blocks))) > batch_input._SENT_WITH_TASKS_BYTES
     batches[0] = [LocatedPartition(tuple(blocks))]
 
