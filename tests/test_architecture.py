@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 import penstock
+from penstock import spi
 
 CORE = Path(__file__).parents[1] / "core/src/penstock"
 DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
@@ -208,9 +209,9 @@ def core_modules() -> list[ModuleType]:
 def undocumented_methods(cls: type) -> list[str]:
     """Public methods that say nothing: neither overrides, which inherit their documentation, nor properties.
 
-    The class docstring of a protocol describes its methods.
+    The class docstring of an internal protocol describes its methods.
     """
-    if getattr(cls, "_is_protocol", False):
+    if getattr(cls, "_is_protocol", False) and cls.__name__ not in {*dir(penstock), *dir(spi)}:
         return []
     return [
         f"{cls.__module__}.{cls.__name__}.{name}"
