@@ -18,10 +18,6 @@ def extra_listeners(names: Iterable[str], plugins: Collection[str], context: obj
     """Import or create the listeners; ``context`` goes to classes and functions that take an argument.
 
     The listeners of ``plugins``, whose names have no dot, are on the bus already.
-
-    Raises:
-        ConfigurationError: an object cannot be imported or created, or is no listener, or no plugin offers listeners
-            under a name.
     """
     listeners = []
     for name in dict.fromkeys(names):

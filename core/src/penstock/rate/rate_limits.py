@@ -20,13 +20,7 @@ class RateLimits:
     """The rate limits of an application's receivers. Not thread-safe.
 
     Changes reach receivers one by one: until all have obeyed, together they may exceed the application's maximum.
-
-    Args:
-        settings: the initial rate and the maxima.
-        stream_ids: the receivers.
-
-    Attributes:
-        estimates: the last estimate for each receiver that has one.
+    ``estimates`` has the last estimate for each receiver that has one.
     """
 
     def __init__(self, settings: Settings, stream_ids: Iterable[int]) -> None:
