@@ -100,19 +100,19 @@ class ConfigurationKeys:
     partition_min_bytes: PositiveBytes = _inputs(
         "spark.penstock.partition.minBytes",
         "1m",
-        "A batch of a receiver stream has as many partitions as slots are free of receivers, but none smaller than "
-        "this. A batch below twice this size is one partition, which reductions need not shuffle.",
+        "Minimum partition size. A batch of a receiver stream gets one partition per slot that no receiver occupies, "
+        "unless they would be smaller. A batch below twice this size is one partition, which reductions do not shuffle.",
     )
     partition_max_bytes: PositiveBytes = _inputs(
         "spark.penstock.partition.maxBytes",
         "128m",
-        "Above this size of a partition a batch has a multiple of the free slots as its number of partitions.",
+        "Maximum partition size. A batch that needs more partitions than free slots gets a multiple of the free slots.",
     )
     partition_number: Count = _inputs(
         "spark.penstock.partition.number",
         "0",
-        "Number of partitions of each batch of a receiver stream, if it has that many blocks, or pieces of blocks of "
-        "the minimum size. 0: by its size.",
+        "Fixed number of partitions for each batch of a receiver stream. A batch with few blocks gets fewer: "
+        "no block is cut into pieces below the minimum size. 0: by the size of the batch.",
     )
     max_unprocessed: DiskLimit = _inputs(
         "spark.penstock.blocks.maxUnprocessed",
@@ -209,8 +209,8 @@ class ConfigurationKeys:
     max_total_rate_per_s: RatePerS = _rate(
         "spark.penstock.maxTotalRate",
         "0",
-        "Maximum records/s of all receivers of the application together, in equal shares. What a slower receiver does "
-        "not need goes to the others. 0 or less: no limit.",
+        "Maximum records/s of all receivers of the application together, in equal shares. The unused "
+        "share of a slower receiver goes to the others. 0 or less: no limit.",
     )
     burst_ms: PositiveDurationMs = _rate(
         "spark.penstock.receiver.burst",
@@ -222,7 +222,7 @@ class ConfigurationKeys:
     concurrent_jobs: PositiveCount = _batches(
         "spark.streaming.concurrentJobs",
         "1",
-        "Number of output operations that run at the same time. More than 1 gives up their order.",
+        "Number of output operations that run at the same time. With more than 1 they run in no fixed order.",
     )
     graceful_stop_timeout_ms: DurationMs = _batches(
         "spark.streaming.gracefulStopTimeout",
