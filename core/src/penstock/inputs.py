@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, plugin_distribution, shown
+from penstock.errors import ConfigurationError, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
@@ -258,7 +258,7 @@ class StreamBuilder:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: "
-                f"pip install {plugin_distribution(plugin)}"
+                f"{self._plugins.remedy(plugin)}"
             )
 
     def _stream(self, node: Node) -> DStream[Any]:

@@ -46,7 +46,7 @@ from penstock.plugins.specs import (
 )
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
-from penstock.version import __version__
+from penstock.version import check_core_version
 
 log = get_logger("plugins")
 
@@ -62,10 +62,6 @@ KINDS: dict[str, type[Spec]] = {
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
 _LIST = "`penstock plugins list` shows those that are"
-# A requirement of one version of the core; its marker.
-_PINNED_CORE = re.compile(
-    r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
-)
 
 
 @define
@@ -186,13 +182,12 @@ class Plugins:
         try:
             return self._specs[hook][name]
         except KeyError:
+            # Estimators come together with the controller that calls them.
+            plugin = "rate" if hook == "rate_estimators" else name
+            is_near = bool(get_close_matches(name, self._specs[hook], cutoff=0.5))
             advice = [f"It is set by {key}."] * bool(key)
-            if not get_close_matches(name, self._specs[hook], cutoff=0.5):
-                # Estimators come together with the controller that calls them.
-                plugin = "rate" if hook == "rate_estimators" else name
-                is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
-                remedy = f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
-                advice.append(f"Its plugin is not installed, or not loaded: {remedy}")
+            if remedy := self.remedy(plugin, name, left_out_only=is_near):
+                advice.append(f"No plugin offers it: {remedy}")
             raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
@@ -212,16 +207,31 @@ class Plugins:
         """Call a hook that one plugin answers.
 
         Raises:
-            ConfigurationError: no plugin answers; names the distribution of the hook's name.
+            ConfigurationError: no plugin answers; says why.
         """
         answer = getattr(self.manager.hook, hook)(**arguments)
         if answer is not None:
             return answer
-        record = next((record for record in self.loaded if record.name == hook), None)
-        if record is None:
-            raise ConfigurationError(f"no installed plugin offers {hook}: pip install {plugin_distribution(hook)}")
-        reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
-        raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
+        raise ConfigurationError(f"no plugin offers {hook}: {self.remedy(hook)}")
+
+    def remedy(self, plugin: str, name: str = "", *, left_out_only: bool = False) -> str:
+        """Say why no plugin offers a name, or how to install the plugin that does.
+
+        Args:
+            plugin: the plugin that should offer it.
+            name: what it should offer; may contain the plugin's name, as ``raw-socket`` does.
+            left_out_only: answer only if an installed plugin was left out.
+        """
+        names = {plugin, *re.split("[-_]", name)}
+        names |= set(map(plugin_distribution, names))
+        for record in sorted(self.loaded, key=lambda candidate: candidate.is_working):
+            if names & {record.name, record.distribution} and not (left_out_only and record.is_working):
+                reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault
+                return f"the plugin {record.origin} " + (f"was left out: {reason}" if reason else "does not offer it")
+        if left_out_only:
+            return ""
+        is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
+        return f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Return the names of working plugins' options by the prefix of their keys, with its dot.
@@ -295,7 +305,7 @@ class Plugins:
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
-        _check_core_version(entry_point.dist)
+        check_core_version(entry_point.dist)
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
@@ -349,22 +359,6 @@ class Plugins:
                 if not optional:
                     known = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
                     raise UnknownNameError("hook", caller.name, known)
-
-
-def _check_core_version(distribution: importlib.metadata.Distribution | None) -> None:
-    """Refuse a plugin that needs another version of the core, before any of it is imported."""
-    requires: list[str] = []
-    # Metadata that cannot be read pins nothing.
-    with contextlib.suppress(Exception):
-        requires = list(distribution.requires or ()) if distribution is not None else []
-    for match in filter(None, map(_PINNED_CORE.fullmatch, requires)):
-        version, marker = match.groups()
-        if version != __version__ and "extra" not in (marker or ""):
-            assert distribution is not None
-            raise PluginError(
-                f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
-                f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
-            )
 
 
 def _check_made_from_options(spec: Spec) -> None:
