@@ -245,8 +245,9 @@ def test_unknown_name_of_a_plugin_that_was_left_out_has_the_reason(
     zoo.add(plugin, "raise OSError('no disk')", distribution=distribution, version="0.2.0")
     with pytest.raises(UnknownNameError) as error:
         zoo.load([plugin] if disable is None else disable).spec(hook, name)
+    install = "pip install penstock-spark, which has the common plugins, or penstock-pid; " if name == "pid" else ""
     assert str(error.value).endswith(
-        f"'{name}'. Known: none. No plugin offers it: the plugin {plugin} ({distribution} 0.2.0) was left out: {reason}"
+        f"Known: none. No plugin offers it: {install}the plugin {plugin} ({distribution} 0.2.0) was left out: {reason}"
     )
 
 

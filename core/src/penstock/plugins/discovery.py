@@ -3,7 +3,7 @@
 A plugin that does not load is logged with its distribution and version, and left out. What the import of a plugin
 changes in the process, such as ``sys.path`` or signal handlers, is restored. Used on the driver when a context is made,
 and on executors when a receiver starts. An import that ends the process or never returns does the same to the program:
-``penstock plugins check`` finds such a plugin, and ``spark.penstock.plugins.disable`` skips it without importing it.
+``spark.penstock.plugins.disable`` skips such a plugin without importing it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.errors import (
     PenstockError,
     PluginError,
     UnknownNameError,
+    how_to_install,
     plugin_distribution,
     shown,
     summary_of,
@@ -61,7 +62,6 @@ KINDS: dict[str, type[Spec]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
-_LIST = "`penstock plugins list` shows those that are"
 
 
 @define
@@ -102,6 +102,12 @@ class LoadedPlugin:
     def is_working(self) -> bool:
         """Whether it was loaded."""
         return not self.fault and not self.disabled
+
+    @property
+    def absence(self) -> str:
+        """Why it does not offer what a program looks for."""
+        reason = "spark.penstock.plugins.disable names it" if self.disabled else self.fault
+        return f"the plugin {self.origin} " + (f"was left out: {reason}" if reason else "does not offer it")
 
     @property
     def origin(self) -> str:
@@ -182,12 +188,9 @@ class Plugins:
         try:
             return self._specs[hook][name]
         except KeyError:
-            # Estimators come together with the controller that calls them.
-            plugin = "rate" if hook == "rate_estimators" else name
-            is_near = bool(get_close_matches(name, self._specs[hook], cutoff=0.5))
             advice = [f"It is set by {key}."] * bool(key)
-            if remedy := self.remedy(plugin, name, left_out_only=is_near):
-                advice.append(f"No plugin offers it: {remedy}")
+            if self._reason(name, left_out_only=True) or not get_close_matches(name, self._specs[hook], cutoff=0.5):
+                advice.append(f"No plugin offers it: {self.remedy(name)}")
             raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
@@ -212,26 +215,21 @@ class Plugins:
         answer = getattr(self.manager.hook, hook)(**arguments)
         if answer is not None:
             return answer
-        raise ConfigurationError(f"no plugin offers {hook}: {self.remedy(hook)}")
+        remedy = self._reason(hook) or f"pip install {plugin_distribution(hook)}"
+        raise ConfigurationError(f"no plugin offers {hook}: {remedy}")
 
-    def remedy(self, plugin: str, name: str = "", *, left_out_only: bool = False) -> str:
-        """Say why no plugin offers a name, or how to install the plugin that does.
+    def remedy(self, name: str) -> str:
+        """Why the plugin of a name does not offer it; else what to install, and which plugins were left out."""
+        left_out = (record.absence for record in self.loaded if not record.is_working)
+        return self._reason(name) or "; ".join([how_to_install(name), *left_out])
 
-        Args:
-            plugin: the plugin that should offer it.
-            name: what it should offer; may contain the plugin's name, as ``raw-socket`` does.
-            left_out_only: answer only if an installed plugin was left out.
-        """
-        names = {plugin, *re.split("[-_]", name)}
+    def _reason(self, name: str, *, left_out_only: bool = False) -> str:
+        """Why the plugin or distribution of a name, or of a part such as that of ``raw-socket``, does not offer it."""
+        names = {name, *re.split("[-_]", name)}
         names |= set(map(plugin_distribution, names))
-        for record in sorted(self.loaded, key=lambda candidate: candidate.is_working):
-            if names & {record.name, record.distribution} and not (left_out_only and record.is_working):
-                reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault
-                return f"the plugin {record.origin} " + (f"was left out: {reason}" if reason else "does not offer it")
-        if left_out_only:
-            return ""
-        is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
-        return f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
+        matches = (record for record in self.loaded if names & {record.name, record.distribution})
+        reasons = [record.absence for record in matches if not (left_out_only and record.is_working)]
+        return "; ".join(reasons)
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Return the names of working plugins' options by the prefix of their keys, with its dot.
