@@ -196,9 +196,8 @@ class ConfigurationKeys:
 
     rate_estimator: str = _rate(
         "spark.streaming.backpressure.rateEstimator",
-        "pid",
-        "Name of the rate estimator, from any installed plugin (`penstock plugins list`). Needs "
-        "`spark.streaming.backpressure.enabled`.",
+        "pid",  # Spark's default
+        "Name of the rate estimator, from any installed plugin. Needs `spark.streaming.backpressure.enabled`.",
     )
     initial_rate_per_s: RatePerS = _rate(
         "spark.streaming.backpressure.initialRate",

@@ -3,7 +3,7 @@
 A plugin that does not load is logged with its distribution and version, and left out. What the import of a plugin
 changes in the process, such as ``sys.path`` or signal handlers, is restored. Used on the driver when a context is made,
 and on executors when a receiver starts. An import that ends the process or never returns does the same to the program:
-``penstock plugins check`` finds such a plugin, and ``spark.penstock.plugins.disable`` skips it without importing it.
+``spark.penstock.plugins.disable`` skips such a plugin without importing it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.errors import (
     PenstockError,
     PluginError,
     UnknownNameError,
+    how_to_install,
     plugin_distribution,
     shown,
     summary_of,
@@ -61,7 +62,6 @@ KINDS: dict[str, type[Spec]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
-_LIST = "`penstock plugins list` shows those that are"
 # A requirement of one version of the core; its marker.
 _PINNED_CORE = re.compile(
     r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
@@ -188,11 +188,7 @@ class Plugins:
         except KeyError:
             advice = [f"It is set by {key}."] * bool(key)
             if not get_close_matches(name, self._specs[hook], cutoff=0.5):
-                # Estimators come together with the controller that calls them.
-                plugin = "rate" if hook == "rate_estimators" else name
-                is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
-                remedy = f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
-                advice.append(f"Its plugin is not installed, or not loaded: {remedy}")
+                advice.append(f"Its plugin is not installed, or not loaded: {how_to_install(name)}")
             raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
