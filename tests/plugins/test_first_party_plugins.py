@@ -216,7 +216,7 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_says_how_to_ins
         with pytest.raises(UnknownNameError) as raised:
             Plugins(entry_points=[]).spec(hook, name, given)
         whole = "pip install penstock-spark, which has the common plugins"
-        assert str(raised.value) == f"{unknown}{said} Its plugin is not installed, or not loaded: {whole}{advice}"
+        assert str(raised.value) == f"{unknown}{said} No plugin offers it: {whole}{advice}"
 
 
 def test_misspelt_name_is_no_reason_to_install_anything() -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, how_to_install, shown
+from penstock.errors import ConfigurationError, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
@@ -257,7 +257,7 @@ class StreamBuilder:
     def _check_offered(self, method: str, hook: str, name: str) -> None:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: {how_to_install(name)}"
+                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: {self._plugins.remedy(name)}"
             )
 
     def _stream(self, node: Node) -> DStream[Any]:

@@ -52,6 +52,7 @@ _NAMES = {
     "penstock.storage.uri": "absolute_location connect is_remote",
     "penstock.track.allocations": "Allocations",
     "penstock.wire.token": "Token",
+    "penstock.version": "check_core_version",
     "penstock.worker.block_reader": "read_block",
     "penstock.worker.conform": "conform describe_schema require_values",
 }
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
     from penstock.storage.directory import Appender as Appender, Directory as Directory, Durability as Durability
     from penstock.storage.uri import absolute_location as absolute_location, connect as connect, is_remote as is_remote
     from penstock.track.allocations import Allocations as Allocations
+    from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
     from penstock.worker.conform import (

@@ -4,9 +4,12 @@ It is also a plugin of pytest. ``throttle`` is that of repeated log events (``th
 name is imported when it is first used, as in ``penstock``.
 """
 
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING
 
-from penstock.spi import lazy_exports
+from penstock.spi import check_core_version, lazy_exports
+
+check_core_version(next(iter(distributions(name="penstock-testing")), None))
 
 _NAMES = {
     "penstock.spi": "throttle",
