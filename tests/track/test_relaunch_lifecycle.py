@@ -370,6 +370,8 @@ def test_error_that_was_reported_before_ends_the_receiver_without_a_second_repor
     assert (lifecycle.posted, lifecycle.answer) == (["ReceiverError"], Reply())
     lifecycle.take(deregister("Restarting: lost", "Traceback: lost"))
     assert (lifecycle.posted, len(lifecycle.record.failures_ms)) == (["ReceiverStopped"], 1)
+    lifecycle.take(Registration(REGISTER, A), deregister("another one", "Traceback: another"))
+    assert (lifecycle.posted, len(lifecycle.record.failures_ms)) == (["ReceiverError", "ReceiverStopped"], 2)
 
 
 def test_death_is_reported_though_the_receiver_had_survived_an_error() -> None:

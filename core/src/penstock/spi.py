@@ -56,7 +56,14 @@ _NAMES = {
     "penstock.worker.block_reader": "read_block",
     "penstock.worker.conform": "conform describe_schema require_values",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "Lines": "use split_lines and LineRules",
+    "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
+    "keys": "use KEYS",
+    "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
+    "receiver_spec": 'use Plugins(...).spec("receivers", name)',
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (
