@@ -61,7 +61,7 @@ class Process:
 
 @frozen
 class _Note:
-    """Nobody needs ``directory`` when ``owner`` has ended and no file changed for ``grace_s``."""
+    """Whether ``directory`` is unused: ``owner`` has ended and no file changed for ``grace_s``."""
 
     directory: str
     owner: Process
