@@ -125,7 +125,7 @@ class TrackedReceivers:
         self._connections.close()
 
     def await_end(self, stream_id: int, timeout_s: float) -> bool:
-        """Wait until no launch of a receiver may hold records; return whether that is reached."""
+        """Wait until no launch of a receiver may hold records; return ``False`` after the timeout."""
         with self._stepped:
             return self._stepped.wait_for(lambda: self.records[stream_id].launch is None, timeout_s)
 
