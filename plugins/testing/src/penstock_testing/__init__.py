@@ -4,10 +4,11 @@ It is also a plugin of pytest. ``throttle`` is that of repeated log events (``th
 name is imported when it is first used, as in ``penstock``.
 """
 
+from importlib import import_module
 from importlib.metadata import distributions
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.spi import check_core_version, lazy_exports
+from penstock.spi import check_core_version
 
 check_core_version(next(iter(distributions(name="penstock-testing")), None))
 
@@ -37,7 +38,19 @@ _NAMES = {
     "penstock_testing.workload_run": "MakeEstimator SimulatedBatch WorkloadRun simulate",
     "penstock_testing.workload_svg": "draw",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+__all__ = sorted(" ".join(_NAMES.values()).split())  # computed
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _NAMES.items():
+        if name in names.split():
+            return globals().setdefault(name, getattr(import_module(module), name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 if TYPE_CHECKING:
     from penstock.spi import throttle as throttle
