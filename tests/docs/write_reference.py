@@ -190,6 +190,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "Listeners": ("HOOK_OF", "Event", "register"),
         "The process": ("Clock", "EngineThread", "GlobalState"),
+        "Public names": ("lazy_exports",),
         "Checkpoint directories": (
             "CheckpointStore",
             "Checkpoint",

@@ -7,9 +7,10 @@ changelog. Nothing in the core imports this module.
 
 from typing import TYPE_CHECKING
 
-from penstock._exports import lazy_exports
+from penstock._exports import lazy_exports as lazy_exports
 
 _NAMES = {
+    "penstock._exports": "lazy_exports",
     "penstock.blocks.arrow_form": "encode is_columnar is_pickled open_block_file records write_block_file",
     "penstock.blocks.block": "BlockReference",
     "penstock.blocks.block_transfer": "BlockServer",
@@ -55,7 +56,14 @@ _NAMES = {
     "penstock.worker.block_reader": "read_block",
     "penstock.worker.conform": "conform require_values",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "Lines": "use split_lines and LineRules",
+    "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
+    "keys": "use KEYS",
+    "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
+    "receiver_spec": 'use Plugins(...).spec("receivers", name)',
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (
