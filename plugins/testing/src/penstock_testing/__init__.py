@@ -37,7 +37,17 @@ _NAMES = {
     "penstock_testing.workload_run": "MakeEstimator SimulatedBatch WorkloadRun simulate",
     "penstock_testing.workload_svg": "draw",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "BlockStore": "return an object with the hook store from BlockStoreSuite.make",
+    "HttpFeeder": "derive a class from Feeder",
+    "PLANTS": "use WORKLOADS",
+    "Plant": "use Workload",
+    "PlantReport": "use WorkloadReport",
+    "PlantRun": "use WorkloadRun",
+    "Subject": "derive a class from a suite, or call run_checks",
+    "run_subject": "use run_suite",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from penstock.spi import throttle as throttle
