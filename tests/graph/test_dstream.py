@@ -266,6 +266,12 @@ def test_transform_may_return_none_and_nothing_but_an_rdd_else(make_input: MakeI
         run(make_input().transform(lambda rdd: [1]), 100)  # type: ignore[arg-type, return-value]
 
 
+@pytest.mark.parametrize("method", ["transform", "foreachRDD"])
+def test_a_function_of_another_number_of_arguments_is_refused(make_input: MakeInput, method: str) -> None:
+    with pytest.raises(AssertionError, match="func should take one or two arguments"):
+        getattr(make_input(), method)(lambda a, b, c: None)
+
+
 def test_nothing_can_be_added_once_the_context_was_started(make_input: MakeInput, context: FakeContext) -> None:
     stream = make_input()
     context.refuses = "after starting a context is not supported"
