@@ -112,7 +112,7 @@ class MemoryAppender(Appender):
             raise
         file += data
 
-    def commit(self, durability: Durability) -> None:
+    def commit(self, durability: Durability = Durability.FLUSH) -> None:
         self._directory.note("commit", self._name)
         if durability is not Durability.NONE:
             self._directory.committed[self._name] = len(self._directory.files[self._name])
