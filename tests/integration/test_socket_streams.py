@@ -157,8 +157,9 @@ def test_a_converter_that_cannot_be_called_is_refused_at_once(ssc: StreamingCont
 
 
 @pytest.mark.parametrize("method", ["socketTextStream", "socketStream", "rawSocketStream"])
-def test_a_missing_socket_plugin_is_named_in_the_error(make_ssc: Callable[..., StreamingContext], method: str) -> None:
+def test_a_disabled_socket_plugin_is_named_in_the_error(make_ssc: Callable[..., StreamingContext], method: str) -> None:
     ssc = make_ssc(conf={"spark.penstock.plugins.disable": "socket"})
     arguments = (pairs,) if method == "socketStream" else ()
-    with pytest.raises(ConfigurationError, match=f"{method} needs the receiver .* pip install penstock-spark"):
+    reason = r"the plugin socket .* was left out: spark\.penstock\.plugins\.disable names it"
+    with pytest.raises(ConfigurationError, match=f"{method} needs the receiver .*{reason}"):
         getattr(ssc, method)("127.0.0.1", 1, *arguments)
