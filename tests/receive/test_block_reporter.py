@@ -13,8 +13,8 @@ from penstock.blocks import arrow_form
 from penstock.conf import Settings
 from penstock.errors import StoreError
 from penstock.receive.block_pusher import BlockPusher, PushedBlock
+from penstock.receive.lifecycle_events import BlocksAccepted, Event
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, Event
 from penstock.wire.json_codec import Reply
 from penstock_testing import ManualClock
 

@@ -1,4 +1,4 @@
-"""``ReceiverHost`` with a function: relaunches, restart budget, rates, stops."""
+"""``ReceiverHost`` with a function: relaunches, failure budget, rates, stops."""
 
 from __future__ import annotations
 

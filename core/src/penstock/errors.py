@@ -131,7 +131,7 @@ class ReceiverStuckError(PenstockError):
 
 
 class ReceiverFailedError(PenstockError):
-    """A receiver used up its restart budget, and ``spark.penstock.receiver.onFailure`` is ``fail-application``."""
+    """A receiver used up its failure budget, and ``spark.penstock.receiver.onFailure`` is ``fail-application``."""
 
 
 class StoreError(PenstockError):

@@ -233,7 +233,7 @@ def test_plugin_for_another_version_is_refused_by_name_and_version(
     if is_refused:
         level, remedy = finding(result, f"penstock-core {__version__} is installed, but acme-well 1.2 needs 0.2.0: ")
         assert (level, remedy) == ("fail", "pip install --upgrade penstock-core acme-well")
-        assert result.stdout.endswith("\n2 to mend before programs run here\n")
+        assert result.stdout.endswith("\n2 to fix before programs run here\n")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class ReceiverHost(Generic[T]):
     ``receive`` restarts it with back-off, a stop flushes the buffer. A ``with`` block starts and stops the receiver.
 
     An instance runs once. Given a function, the host calls it for another instance whenever one has ended, with
-    back-off, as the driver relaunches receivers. When the restart budget is exceeded, the receiver is given up, and
+    back-off, as the driver relaunches receivers. When the failure budget is exceeded, the receiver is given up, and
     ``failure`` says why, unless ``spark.penstock.receiver.onFailure`` is ``restart``.
 
     Example::
@@ -179,17 +179,17 @@ class ReceiverHost(Generic[T]):
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
         self._rate = rate
-        self._desire()
+        self._send_desired_state()
 
     def pause(self, reason: str = "") -> None:
         """Make every store of the receiver wait until ``resume`` is called with the same reason."""
         self._pauses.add(reason)
-        self._desire()
+        self._send_desired_state()
 
     def resume(self, reason: str = "") -> None:
         """End the pause for this reason."""
         self._pauses.discard(reason)
-        self._desire()
+        self._send_desired_state()
 
     @property
     def supervisor(self) -> ReceiverSupervisor:
@@ -254,7 +254,7 @@ class ReceiverHost(Generic[T]):
 
     # -- the driver of a sink --
 
-    def _desire(self) -> None:
+    def _send_desired_state(self) -> None:
         with self._lock:
             self._desired = UpdateRateLimit(self._rate, self._desired.number + 1, bool(self._pauses))
             desired, supervisor = self._desired, self._supervisor

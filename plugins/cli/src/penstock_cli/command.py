@@ -80,7 +80,7 @@ class _PenstockGroup(click.Group):
 _EPILOG = "\n\n".join(
     [
         examples(
-            ("doctor", "can this machine run Penstock? If not, what mends it?"),
+            ("doctor", "can this machine run Penstock? If not, what fixes it?"),
             ("demo", "watch a stream at work"),
             ("run --receivers 1 app.py", "run your own program"),
             ("plugins list", "which receivers are installed"),

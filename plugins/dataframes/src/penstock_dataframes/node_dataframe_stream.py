@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from penstock import ConfigurationError, DataFrameStream, DStream, GroupedDataFrameStream
-from penstock.spi import ResultTypeError, node_of, require_callable, shown, with_time
+from penstock.spi import ResultTypeError, node_of, shown, with_time
 from penstock_dataframes import jvm_frames
 from penstock_dataframes.frame_nodes import (
-    DerivedFrames,
-    ForEachFrame,
-    FrameDStream,
+    DataFrameDStream,
+    DataFrameRowsDStream,
+    ForEachDataFrame,
     FrameSchema,
     PrintFrame,
-    RowsOfFrames,
-    SourceFrames,
+    ToDataFrameDStream,
+    TransformedDataFrameDStream,
 )
 from penstock_dataframes.schemas import parse_schema, undeclared
 
@@ -36,7 +36,7 @@ class NodeDataFrameStream(DataFrameStream):
         ssc: the context that the stream belongs to.
     """
 
-    def __init__(self, node: FrameDStream, ssc: StreamingContext) -> None:
+    def __init__(self, node: DataFrameDStream, ssc: StreamingContext) -> None:
         self._node = node
         self._ssc = ssc
 
@@ -47,9 +47,11 @@ class NodeDataFrameStream(DataFrameStream):
         if schema is None:
             if not node.has_columns:
                 raise ConfigurationError(undeclared(node.call_site.short, "Python objects"))
-            return cls(SourceFrames(node, None), stream.context())
+            return cls(ToDataFrameDStream(node, None), stream.context())
         struct, is_value = parse_schema(schema)
-        return cls(SourceFrames(node, FrameSchema(struct, is_declared=True, are_values=is_value)), stream.context())
+        return cls(
+            ToDataFrameDStream(node, FrameSchema(struct, is_declared=True, are_values=is_value)), stream.context()
+        )
 
     # -- operators --
 
@@ -98,23 +100,23 @@ class NodeDataFrameStream(DataFrameStream):
         return self.derive(_Query(query))
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
-        return self.derive(require_callable("func", func))
+        return self.derive(_require_callable(func))
 
     # -- output operations --
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        ForEachFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
+        ForEachDataFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def foreachBatch(self, func: Callable[[DataFrame, int], object]) -> None:
-        ForEachFrame(self._node, require_callable("func", func), by_id=True)
+        ForEachDataFrame(self._node, _require_callable(func), by_id=True)
 
     def pprint(self, n: int = 10) -> None:
         if not isinstance(n, int) or isinstance(n, bool):
             raise TypeError(f"pprint takes a number of rows, not {shown(n)}")
-        ForEachFrame(self._node, PrintFrame(n))
+        ForEachDataFrame(self._node, PrintFrame(n))
 
     def rows(self) -> DStream[Row]:
-        return DStream(RowsOfFrames(self._node), self._ssc)
+        return DStream(DataFrameRowsDStream(self._node), self._ssc)
 
     # -- internal --
 
@@ -123,9 +125,9 @@ class NodeDataFrameStream(DataFrameStream):
             _require_column(method, column)
         return self.derive(_Call(method, arguments))
 
-    def derive(self, function: Callable[..., Any], *others: FrameDStream) -> DataFrameStream:
+    def derive(self, function: Callable[..., Any], *others: DataFrameDStream) -> DataFrameStream:
         """The stream of a function's results for the batches of this stream and of other nodes."""
-        return NodeDataFrameStream(DerivedFrames((self._node, *others), function), self._ssc)
+        return NodeDataFrameStream(TransformedDataFrameDStream((self._node, *others), function), self._ssc)
 
 
 class NodeGroupedDataFrameStream(GroupedDataFrameStream):
@@ -221,3 +223,9 @@ class _JoinStatic:
         if not isinstance(other, DataFrame):
             raise ResultTypeError(f"the function given to join returned {type(other).__name__}, not a DataFrame")
         return frame.join(other, self.on, self.how)
+
+
+def _require_callable(func: Callable[..., Any]) -> Callable[..., Any]:
+    if not callable(func):
+        raise TypeError(f"func must be a function, not {shown(func)}")
+    return func
