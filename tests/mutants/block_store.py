@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -220,22 +219,6 @@ class LeavesOpen(Stores):
         return super().store(block)
 
 
-class Prints(Observes):
-    """Prints the path of each block."""
-
-    def answer(self, _block: Block, stored: StoredBlock) -> StoredBlock:
-        print(stored.path)
-        return stored
-
-
-class PrintsWarnings(Observes):
-    """Prints the id of each block on standard error."""
-
-    def answer(self, block: Block, stored: StoredBlock) -> StoredBlock:
-        print("stores", block.block_id, file=sys.stderr)
-        return stored
-
-
 def _mutant(check: str, words: str, make: Any, *also: str, because: str = "") -> Mutant:
     return Mutant(check=check, words=words, kind="block-store", make=make, also=also, because=because)
 
@@ -285,6 +268,4 @@ MUTANTS = [
     _mutant("BS-06", "no file is at", RelativePath),
     _mutant("BS-07", "50 of 50 blocks are in memory", KeepsBlocks),
     _mutant("BS-08", "store/open, is open", LeavesOpen),
-    _mutant("BS-08", "' was printed to standard output", Prints),
-    _mutant("BS-08", "' was printed to standard error", PrintsWarnings),
 ]

@@ -6,6 +6,7 @@ Pure: no thread, no Spark, no clock. Order of a stop: ``onStop``, flush, ``on_dr
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 from attrs import evolve
@@ -33,6 +34,7 @@ from penstock.receive.running_receiver import (
     Stopping,
     Terminated,
 )
+from penstock.runtime.retry import delay_ms_after
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
@@ -153,7 +155,7 @@ class _Transition:
             return
         delay_ms = event.delay_ms
         if delay_ms is None:
-            delay_ms = self.receiver.back_off_ms()
+            delay_ms = restart_back_off_ms(self.receiver)
             self._set(restarts=self.receiver.restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
@@ -307,6 +309,13 @@ class _Transition:
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(events.Log(level, event, context))
+
+
+def restart_back_off_ms(receiver: RunningReceiver) -> float:
+    """Return the delay before a restart: it doubles with each restart until a block is accepted."""
+    first_ms, longest_ms = receiver.settings.receiver_restart_delay_ms, receiver.settings.max_receiver_back_off_ms
+    jitter = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
+    return delay_ms_after(receiver.restarts, first_ms, longest_ms, jitter)
 
 
 def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
