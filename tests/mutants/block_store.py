@@ -168,7 +168,8 @@ class SharesBuffer(Stores):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._first_two, self._meeting = iter(range(2)), threading.Barrier(2)
+        self._first_two = iter(range(2))
+        self._meeting = threading.Barrier(2)
 
     @hookimpl
     def store(self, block: Block) -> StoredBlock | None:

@@ -28,7 +28,9 @@ SERVER = {"host": "h", "port": "1"}
 
 
 def load(plugin: str) -> Plugins:
-    own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == plugin]
+    own = [
+        entry_point for entry_point in importlib.metadata.entry_points(group="penstock") if entry_point.name == plugin
+    ]
     return Plugins(strict=True, entry_points=own)
 
 

@@ -99,7 +99,7 @@ def test_tracker_agrees_with_a_simple_model(steps: list[tuple[str, object]]) -> 
             assert isinstance(value, int)
             old = [batch for batch in sorted(batches) if batch < value]
             expected = [number for batch in old for number in batches.pop(batch)]
-            assert [each.num_records for each in tracker.clean_up_batches(value)] == expected
+            assert [clean_up_batch.num_records for clean_up_batch in tracker.clean_up_batches(value)] == expected
         assert tracker.has_unallocated_blocks == bool(waiting)
         for batch in range(21):
             assert [each.num_records for each in tracker.blocks_of_batch(batch, 1)] == batches.get(batch, [])

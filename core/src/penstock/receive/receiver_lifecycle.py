@@ -190,7 +190,7 @@ class _Transition:
                 self._become(evolve(state, then=stop))
 
     def _stop_run(self, then: Restart | Stop) -> None:
-        """Call ``onStop``. A restart does so on a thread of its own, because nobody may wait for it."""
+        """Call ``onStop``. A restart does so on a thread of its own, because the caller must not wait for it."""
         self._become(Stopping(then))
         if isinstance(then, Stop):
             self._do(events.Call("onStop"))
@@ -337,5 +337,5 @@ def with_error(message: str, error: object) -> str:
 
 
 def _as_error(error: object) -> BaseException | None:
-    """An exception for whatever a receiver passed as an error."""
+    """The exception for an error value of any type."""
     return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))
