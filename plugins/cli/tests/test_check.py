@@ -174,7 +174,7 @@ def onBatchStarted(batchStarted):
             "fails",
         ),
         (_LISTENER.format(body="threading.Event().wait(10)"), "", "listener", "LI-01", "time limit of 2 s", ""),
-        (_ON_HOOK, "", "listener", "LI-01", "onBatchStarted raised RuntimeError: no", "fails"),
+        (_ON_HOOK, "", "listener", "LI-01", " cli_bare.onBatchStarted raised RuntimeError: no", "fails"),
     ],
     ids=["store loses blocks", "listener raises", "listener blocks", "hook raises"],
 )
@@ -205,6 +205,11 @@ def store(block):
 
 
 @hookimpl
+def dataframes(stream, schema):
+    raise OSError("no disk")
+
+
+@hookimpl
 def input_streams():
     return [InputStreamSpec("cli_pulled", list)]
 
@@ -212,14 +217,17 @@ def input_streams():
 @hookimpl
 def receivers""",
     ).replace("import ReceiverSpec", "import InputStreamSpec, ReceiverSpec")
-    with installed_files(distribution("cli_whole", offers_more)):
+    groups = "[penstock]\n{name} = {name}\n[penstock.commands]\ncli-whole-show = {name}:show"
+    with installed_files(distribution("cli_whole", offers_more, entry_points=groups)):
         result = cli("plugins", "check", "cli_whole", "--json")
     assert result.exit_code == 0, result.output
     receiver, store = json.loads(result.stdout)
     assert (receiver["kind"], receiver["grade"]) == ("receiver", "loads")
-    assert receiver["untested"] == ["nothing that needs data was tested: give a suite with a feeder"]
+    live = "6 live checks not run: pass --live, or set live=True"
+    assert receiver["untested"] == ["nothing that needs data was tested: give a suite with a feeder", live]
     assert (store["kind"], store["grade"]) == ("block-store", "hardened")
-    assert store["untested"] == ["the input stream 'cli_pulled' was not tested"]
+    pulled, hook = "the input stream 'cli_pulled' was not tested", "the hook 'dataframes' was not tested"
+    assert store["untested"] == [live, pulled, hook, "the command 'cli-whole-show' was not tested"]
 
 
 def test_packaging_alone_gives_no_better_grade_than_loads(cli: Cli) -> None:

@@ -8,12 +8,13 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.helpers.forked import run_module
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
+from penstock import hookimpl
 from penstock_testing import (
     ConformanceSuite,
     MemoryFeeder,
@@ -259,3 +260,42 @@ def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool 
 )
 def test_grade_says_what_was_tested(report: Report, words: str) -> None:
     assert words in report.summary()
+
+
+def test_grade_says_that_live_checks_have_not_run() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator)
+    assert "6 live checks not run: pass --live, or set live=True" in report.untested
+    assert "6 live checks not run: pass --live, or set live=True); seed" in report.summary()
+
+
+class RaisingListener:
+    def onBatchCompleted(self, batchCompleted: object) -> None:
+        raise RuntimeError("boom")
+
+
+class RaisingStore:
+    @hookimpl
+    def store(self, block: object) -> None:
+        raise RuntimeError("boom")
+
+
+def _raise(*_arguments: object) -> NoReturn:
+    raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [
+        ("listener", lambda _context: RaisingListener()),
+        ("listener", _raise),
+        ("block-store", lambda _folder: RaisingStore()),
+        ("rate-estimator", _raise),
+        ("receiver", _raise),
+    ],
+)
+def test_advice_after_an_exception_of_the_plugin_is_to_fix_it(kind: Kind, make: Callable[..., Any]) -> None:
+    own = [check.id for check in checks_for(kind) if check.kind == kind]
+    failed = [result for result in run_checks(kind, make, only=own).failed if "RuntimeError: boom" in result.seen]
+    assert failed
+    advice = {result.change.rpartition(" ")[0] for result in failed}
+    assert advice == {"fix the cause of the RuntimeError, raised in test_suites.py, line"}

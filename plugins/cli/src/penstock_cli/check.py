@@ -20,7 +20,7 @@ import attrs
 import click
 
 from penstock import ConfigurationError
-from penstock.spi import GROUP, HOOK_OF, SUITES_GROUP, UnknownNameError, options_of, summary_of
+from penstock.spi import COMMANDS_GROUP, GROUP, HOOK_OF, KINDS, SUITES_GROUP, UnknownNameError, options_of, summary_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.java import ensure_java
 from penstock_cli.shared import examples, option_pairs
@@ -34,6 +34,8 @@ _EXIT_CODES = {"may": 0, "should": 3, "must": 4}
 _PROBE_LIMIT_S = 15.0
 # Kind of a spec as plugins are listed → kind of its checks.
 _KINDS = {"receiver": "receiver", "rate estimator": "rate-estimator"}
+# The hooks without specs that suites test.
+_TESTED_HOOKS = {"listeners", "store", *HOOK_OF.values()}
 
 
 def _testable() -> list[str]:
@@ -124,6 +126,7 @@ def _suites(name: str) -> tuple[list[_Suite], list[str]]:
     offers = [offer for fact in facts for offer in fact.offers if fact is plugin or offer[1] == name]
     targets = [*((_KINDS.get(kind, ""), offered) for kind, offered in offers), *_hooked(plugin)]
     beside = [f"the {kind} {offered!r}" for kind, offered in offers if kind not in _KINDS]
+    beside += [] if plugin is None else _without_checks(plugin)
     names = dict.fromkeys([name, *(offered for _, offered in targets)])
     suites = [
         _loaded(entry.value, entry.name)
@@ -146,6 +149,14 @@ def _hooked(plugin: Facts | None) -> Iterable[tuple[str, str]]:
         yield "listener", plugin.name
     if plugin is not None and "store" in plugin.hooks:
         yield "block-store", plugin.name
+
+
+def _without_checks(plugin: Facts) -> Iterable[str]:
+    """The hooks and subcommands of a plugin that no suite of any kind tests."""
+    yield from (f"the hook {hook!r}" for hook in plugin.hooks if hook not in {*KINDS, *_TESTED_HOOKS})
+    for entry in importlib.metadata.entry_points(group=COMMANDS_GROUP):
+        if entry.dist is not None and entry.dist.name == plugin.distribution:
+            yield f"the command {entry.name!r}"
 
 
 def _default(kind: str, name: str) -> _Suite:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import Block, StoredBlock, hookimpl
 from penstock.spi import BlockReference, LocalBlockHandler, Plugins, Token, encode, read_block, records
-from penstock_testing.check import fail
+from penstock_testing.check import fail, fail_raised
 from penstock_testing.subject import Subject, encode_a_block
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class BlockStoreSubject(Subject):
         try:
             stored = store.call(block)
         except Exception as error:
-            fail(f"store raised {type(error).__name__}: {error}", description)
+            fail_raised("store", error, description)
         if not isinstance(stored, StoredBlock):
             fail(f"store returned {stored!r}: the block is lost", description, change="return a StoredBlock")
         for name in ("block_id", "stream_id", "num_records", "metadata"):

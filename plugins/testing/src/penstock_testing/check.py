@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import inspect
 import os
+import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar
 
 import pytest
 from attrs import frozen
+
+from penstock.spi import summary_of
 
 Kind = Literal["plugin", "receiver", "rate-estimator", "listener", "block-store", "live"]
 Level = Literal["must", "should", "may"]
@@ -36,6 +40,8 @@ PREFIXES: Mapping[str, Kind] = {
     "BS": "block-store",
     "XX": "live",
 }
+#: The reason of a live check that a run without ``live`` skips.
+LIVE_OFF = "live checks are off: set live=True, or pass --live"
 #: A check does not apply to the plugin: pytest skips it with the message as reason.
 NotApplicable = pytest.skip.Exception
 
@@ -95,6 +101,18 @@ class CheckFailure(AssertionError):
         self.seen = seen
         self.smallest = smallest
         self.change = change
+
+
+def fail_raised(what: str, error: BaseException, smallest: object = "") -> NoReturn:
+    """Fail the check because the plugin raised an exception that no check asks for."""
+    fail(f"{what} raised {summary_of(error)}", smallest, fix_of(error))
+
+
+def fix_of(error: BaseException) -> str:
+    """Advice to the author of a plugin that raised an unexpected exception: its class, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    origin = f", raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"fix the cause of the {type(error).__name__}{origin}"
 
 
 def scale() -> float:

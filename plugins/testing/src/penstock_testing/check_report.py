@@ -12,7 +12,7 @@ import attrs
 import pytest
 from attrs import frozen
 
-from penstock_testing.check import Check, CheckFailure, Level
+from penstock_testing.check import LIVE_OFF, Check, CheckFailure, Level, fix_of
 
 if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite
@@ -152,9 +152,11 @@ class Report:
     def untested(self) -> list[str]:
         """The parts of the plugin that the grade does not cover."""
         skipped = {result.id for result in self.results if result.outcome == "not applicable"}
+        live_off = sum(result.seen == LIVE_OFF for result in self.results)
         return [
             *([] if self._has_run_what_matters else [_NEEDED[self.kind][1]]),
             *(["the packaging was not tested: set name"] if "PK-01" in skipped else []),
+            *([f"{live_off} live checks not run: pass --live, or set live=True"] if live_off else []),
             *(f"{what} was not tested" for what in self.beside),
         ]
 
@@ -204,7 +206,7 @@ def result_of(
     elif isinstance(error, CheckFailure):
         failure = error
     else:
-        failure = CheckFailure(_unexpected(error, limit_s))
+        failure = CheckFailure(_unexpected(error, limit_s), change="" if _is_timeout(error) else fix_of(error))
     return failed(check, failure, call.duration)
 
 
@@ -216,9 +218,13 @@ def failed(check: Check, failure: CheckFailure, seconds: float = 0.0) -> Result:
     return attrs.evolve(result, change=failure.change or check.change, excuse=excuse if check.requires else expected)
 
 
+def _is_timeout(error: BaseException) -> bool:
+    return isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout")
+
+
 def _unexpected(error: BaseException, limit_s: float) -> str:
     lines = traceback.format_exception(error)
-    if isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout"):
+    if _is_timeout(error):
         # Leave out the function that interrupted the check, and its error.
         stack = "".join(lines[-6:-2]).rstrip()
         return f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{stack}"

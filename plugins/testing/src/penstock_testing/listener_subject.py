@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock import StopProgress
 from penstock.spi import HOOK_OF, Event, register
-from penstock_testing.check import CheckFailure, NotApplicable, fail
+from penstock_testing.check import CheckFailure, NotApplicable, fail, fail_raised
 from penstock_testing.event_runs import PHASES, START_MS, listener_events
 from penstock_testing.fake_listener_context import FakeListenerContext
 from penstock_testing.listener_probe import Backend, ListenerProbe
@@ -70,10 +70,8 @@ class RunningListener:
                 try:
                     callback(event)
                 except (Exception, SystemExit) as error:
-                    fail(
-                        f"{type(target).__name__}.{hook_of(event)} raised {type(error).__name__}: {error}",
-                        f"{event!r}, after {self.delivered - 1} events",
-                    )
+                    what = f"{type(target).__name__}.{hook_of(event)}"
+                    fail_raised(what, error, f"{event!r}, after {self.delivered - 1} events")
                 took_s = time.monotonic() - began
                 self.seconds[hook_of(event)].append(took_s)
                 if took_s > self._subject.deadline_s(_MOST_S):
@@ -134,7 +132,7 @@ class ListenerSubject(Subject):
         try:
             listener = self.instance(context)
         except Exception as error:
-            fail(f"make raised {type(error).__name__}: {error}")
+            fail_raised("make", error)
         probe = listener if isinstance(listener, ListenerProbe) else ListenerProbe(listener)
         if probe.backend is not None:
             self.on_close(probe.backend.close)

@@ -57,7 +57,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if not getattr(suite.capabilities, marker.args[0]):
             pytest.skip(f"Capabilities.{marker.args[0]} is not set")
     if check.kind == "live" and not suite.live:
-        pytest.skip("live checks are off: set live=True, or pass --live")
+        from penstock_testing.check import LIVE_OFF
+
+        pytest.skip(LIVE_OFF)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import RateEstimator
-from penstock_testing.check import NotApplicable, fail
+from penstock_testing.check import NotApplicable, fail, fail_raised
 from penstock_testing.subject import Subject
 from penstock_testing.workload import Workload
 from penstock_testing.workload_run import WorkloadRun, simulate
@@ -19,7 +19,7 @@ class RateEstimatorSubject(Subject):
         except NotApplicable:
             raise
         except Exception as error:
-            fail(f"make raised {type(error).__name__}: {error}", f"batch_interval_ms={batch_interval_ms}")
+            fail_raised("make", error, f"batch_interval_ms={batch_interval_ms}")
         if not isinstance(estimator, RateEstimator):
             fail(f"make returned a {type(estimator).__name__}", change="return an instance of a RateEstimator subclass")
         return estimator
@@ -29,7 +29,7 @@ class RateEstimatorSubject(Subject):
         try:
             return estimator.compute(*batch)
         except Exception as error:
-            fail(f"compute raised {type(error).__name__}: {error}", f"compute{batch}")
+            fail_raised("compute", error, f"compute{batch}")
 
     def simulate(self, workload: Workload, seed: int = 1) -> WorkloadRun:
         """Run new estimators, one for each stream, in a closed loop with a workload."""

@@ -158,7 +158,9 @@ class Subject:
         listeners = [item for result in plugins.manager.hook.listeners(context=context) for item in result]
         callers = {name: getattr(plugins.manager.hook, name) for name in record.hooks if name in HOOK_OF.values()}
         if callers:
-            listeners.append(SimpleNamespace(**{name: _with_event(caller) for name, caller in callers.items()}))
+            # A class of this name: failures print it.
+            itself = type(self.suite.name, (SimpleNamespace,), {})
+            listeners.append(itself(**{name: _with_event(caller) for name, caller in callers.items()}))
         if not listeners:
             raise NotApplicable("the plugin offers no listener with this configuration: give a suite with conf")
         return listeners

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from penstock import Receiver
-from penstock_testing.check import NotApplicable, check, fail
+from penstock_testing.check import NotApplicable, check, fail, fail_raised
 from penstock_testing.feeder import Feeder
 from penstock_testing.io_watch import IoWatch
 from penstock_testing.leaks import LeakMeter
@@ -187,7 +187,7 @@ def _stop_directly(subject: ReceiverSubject, receiver: Receiver[object], what: s
     if not subject.finishes(stop, _PROMPT_S):
         fail(f"onStop has not returned after {subject.deadline_s(_PROMPT_S):g} s", what)
     for error in raised:
-        fail(f"onStop raised {type(error).__name__}: {error}", what)
+        fail_raised("onStop", error, what)
 
 
 def _threads_after_stop(subject: ReceiverSubject) -> str:
