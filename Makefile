@@ -152,7 +152,7 @@ types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
-format: $(READY)  ## put the code in the one format, and mend what can be mended by itself
+format: $(READY)  ## format the code, and fix what the linter can fix
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 

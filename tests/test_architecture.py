@@ -87,6 +87,13 @@ def imported_core_modules(source: str) -> Iterator[str]:
             yield str(node.module)
 
 
+def test_one_converter_is_the_only_use_of_cattrs() -> None:
+    sources = [*CORE.rglob("*.py"), *REPOSITORY.glob("plugins/*/src/**/*.py")]
+    assert [file for file in sources if re.search(r"^\s*(?:import|from) cattrs", file.read_text(), re.MULTILINE)] == [
+        CORE / "json_converter.py"
+    ]
+
+
 def test_plugins_their_tests_and_examples_import_public_modules_only() -> None:
     files = [
         file

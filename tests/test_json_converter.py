@@ -37,6 +37,13 @@ def test_a_whole_number_is_a_float() -> None:
     assert (inner, type(inner.rate)) == (Inner(rate=2.0), float)
 
 
+def test_attributes_of_a_later_version_are_ignored_on_request() -> None:
+    later = {"number": 1, "later": [1], "inner": {"name": "a", "later": 2}}
+    assert structure(later, Outer, is_open=True) == Outer(1, Inner("a"))
+    with pytest.raises(StructureError):
+        structure({**later, "number": "1"}, Outer, is_open=True)
+
+
 @pytest.mark.parametrize(
     "value",
     [

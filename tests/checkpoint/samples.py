@@ -12,7 +12,7 @@ from penstock import DStream
 from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput as SavedInput, SavedState as SavedState
 from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign, function_name
-from penstock.spark.checkpoint import RunFolder
+from penstock.spark.rdd_checkpoints import RunFolder
 
 #: The first checkpoint of a run.
 FIRST = Checkpoint(

@@ -11,8 +11,8 @@ from typing import get_args
 
 import click
 import pytest
+from tests.helpers.receiver_transitions import receiver_transitions
 from tests.helpers.relaunch_transitions import relaunch_transitions
-from tests.helpers.restart_transitions import restart_transitions
 
 from penstock.receive import running_receiver
 from penstock.track import receiver_tracking_info
@@ -42,7 +42,7 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
     ("section", "expected", "states"),
     [
         ("### Launches", relaunch_transitions, receiver_tracking_info.State),
-        ("### Runs", restart_transitions, running_receiver.State),
+        ("### Runs", receiver_transitions, running_receiver.State),
     ],
     ids=["driver", "task"],
 )

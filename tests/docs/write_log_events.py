@@ -24,7 +24,7 @@ LIFECYCLES = {
         ("stream_id", "receiver_id", "epoch"),
         "core/src/penstock/track/receiver_tracking_info.py",
     ),
-    "core/src/penstock/receive/restart_lifecycle.py": (
+    "core/src/penstock/receive/receiver_lifecycle.py": (
         "receiver_supervisor",
         ("stream_id",),
         "core/src/penstock/receive/running_receiver.py",

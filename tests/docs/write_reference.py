@@ -176,6 +176,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "fields_of",
             "read_options",
             "additional_entry_points",
+            "check_core_version",
             "Spec",
             "Option",
             "GROUP",

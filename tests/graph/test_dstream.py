@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import StorageLevel
+from tests.helpers.fake_graph import clear_metadata
 
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
@@ -167,7 +168,7 @@ def test_old_rdds_are_forgotten_in_the_stream_and_its_parents(make_input: MakeIn
     node_of(kept).initialize(0)
     node_of(kept).remember(200)
     rdds: dict[int, Any] = {time_ms: node_of(kept).get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
-    node_of(kept).clear_metadata(500, unpersist=True)
+    clear_metadata(node_of(kept), 500)
     assert {time_ms: "unpersist" in rdd.done for time_ms, rdd in rdds.items()} == {
         100: True,
         200: True,

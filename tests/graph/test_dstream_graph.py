@@ -15,6 +15,7 @@ from penstock.spi import ForEachDStream, Node
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput
 
+    from penstock import DStream
     from penstock.graph.dstream_graph import DStreamGraph
 
 MakeInput = Callable[..., "FakeInput"]
@@ -67,6 +68,29 @@ def test_a_batch_has_a_job_for_each_output_in_order(make_input: MakeInput, conte
     time = datetime.fromtimestamp(0.1)
     assert seen == [("first", [100, 101, 102]), (f"second at {time}", ["100", "101", "102"])]
     assert source.node.computed == [100]
+
+
+@pytest.mark.parametrize("step", ["validate", "initialize", "remember", "clear_metadata"])
+def test_each_step_of_the_graph_visits_a_stream_once(
+    make_input: MakeInput, context: FakeContext, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    stream: DStream[Any] = make_input()
+    depth = 10
+    for _ in range(depth):
+        stream = stream.union(stream.map(str))
+    stream.foreachRDD(print)
+    calls = list[Any]()
+    method = getattr(Node, step)
+
+    def counted(node: Node, *arguments: Any, **options: Any) -> Any:
+        calls.append(node)
+        return method(node, *arguments, **options)
+
+    monkeypatch.setattr(Node, step, counted)
+    context.graph.validate()
+    context.graph.start(0)
+    context.graph.clear_metadata(100, unpersist=True)
+    assert 1 <= len(calls) <= 2 * depth + 2
 
 
 def test_streams_without_an_output_are_not_computed(make_input: MakeInput, context: FakeContext) -> None:

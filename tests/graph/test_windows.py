@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark import RDD, StorageLevel
+from tests.helpers.fake_graph import clear_metadata
 
 from penstock.graph import reduce_by_key_and_window, stateful
 from penstock.graph.dstream import DStream
@@ -69,7 +70,7 @@ class Program:
             if self.stream.is_time_valid(number * SLIDE_MS):
                 rdd = self.stream.get_or_compute(number * SLIDE_MS)
                 made[number] = None if rdd is None else rdd.collect()
-            self.stream.clear_metadata((number - clear_lag) * SLIDE_MS, unpersist=True)
+            clear_metadata(self.stream, (number - clear_lag) * SLIDE_MS)
         return made
 
 
@@ -243,7 +244,7 @@ def test_slide_merges_logarithmically_many_panes(
         assert rdd is not None
         assert rdd.collect() == [("a", "x" * min(number, window))]
         most, mean = max(most, sum(merged)), mean + sum(merged) / len(batches)
-        made.stream.clear_metadata(number * SLIDE_MS, unpersist=True)
+        clear_metadata(made.stream, number * SLIDE_MS)
     levels = math.log2(window)
     assert mean <= levels + 2
     # Once, when the first batch leaves: the nodes that begin after it are made then.
@@ -293,7 +294,7 @@ def test_nested_windows_extend_the_remember_durations_of_their_parents(make_inpu
     assert [node_of(stream).remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
     for number in range(1, 11):
         node_of(outer).get_or_compute(number * SLIDE_MS)
-        node_of(outer).clear_metadata(number * SLIDE_MS, unpersist=True)
+        clear_metadata(node_of(outer), number * SLIDE_MS)
     outer_times, inner_times, mapped_times = (
         # No public name for a leak: remembered RDDs.
         {time_ms // SLIDE_MS for time_ms in node_of(stream)._generated}
@@ -317,7 +318,7 @@ def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Call
     assert table.remember_ms == 6 * SLIDE_MS
     for number in range(1, 11):
         node_of(states).get_or_compute(number * SLIDE_MS)
-        node_of(states).clear_metadata(number * SLIDE_MS, unpersist=True)
+        clear_metadata(node_of(states), number * SLIDE_MS)
     # No public name for a leak: remembered RDDs.
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
 

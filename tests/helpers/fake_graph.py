@@ -17,6 +17,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_dstreams import InputDStream
+from penstock.graph.node import Node, with_ancestors
 from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import Plugins
 
@@ -77,6 +78,12 @@ class FakeAccumulator:
 
     def add(self, term: Any) -> None:
         self.value = self._param.addInPlace(self.value, term)
+
+
+def clear_metadata(node: Node, time_ms: int) -> None:
+    """Have a stream and its ancestors forget old batches, as the graph does."""
+    for stream in reversed(with_ancestors([node])):
+        stream.clear_metadata(time_ms, unpersist=True)
 
 
 def fake_shuffle(chunks: FakeRDD, num_partitions: int) -> FakeRDD:

@@ -45,7 +45,7 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
     serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
-    failures = len(record.failures_ms), record.policy.settings.max_restarts
+    failures = len(record.failures_ms), record.policy.settings.max_receiver_failures
     return type(record.state), serves, is_lost, record.refusals, *failures
 
 
@@ -53,9 +53,12 @@ def relaunch_transitions() -> set[tuple[str, str]]:
     """The names of the states before and after each step that changes the state."""
     found: set[tuple[str, str]] = set()
     settings = evolve(
-        Settings.parse({}), launch_timeout_ms=5000, restart_window_ms=_WINDOW_MS, on_receiver_failure="stop-stream"
+        Settings.parse({}),
+        launch_timeout_ms=5000,
+        receiver_failure_window_ms=_WINDOW_MS,
+        on_receiver_failure="stop-stream",
     )
-    reached = [new_record(0, "Silent", evolve(settings, max_restarts=most)) for most in (0, 1)]
+    reached = [new_record(0, "Silent", evolve(settings, max_receiver_failures=most)) for most in (0, 1)]
     times_ms = itertools.count(0, _STEP_MS)
     known = {_essence(record) for record in reached}
     while reached:

@@ -160,5 +160,5 @@ def test_a_converter_that_cannot_be_called_is_refused_at_once(ssc: StreamingCont
 def test_a_missing_socket_plugin_is_named_in_the_error(make_ssc: Callable[..., StreamingContext], method: str) -> None:
     ssc = make_ssc(conf={"spark.penstock.plugins.disable": "socket"})
     arguments = (pairs,) if method == "socketStream" else ()
-    with pytest.raises(ConfigurationError, match=f"{method} needs .* pip install penstock-socket"):
+    with pytest.raises(ConfigurationError, match=f"{method} needs the receiver .* pip install penstock-spark"):
         getattr(ssc, method)("127.0.0.1", 1, *arguments)

@@ -63,7 +63,7 @@ class IgnoresPause(Unlimited):
     """Does not wait while it is paused."""
 
     def ignores(self, entries: _Entries) -> bool:
-        return bool(self.supervisor.state.is_held)
+        return bool(self.supervisor.state.is_paused)
 
 
 class StaysSlow(MemoryReceiver):

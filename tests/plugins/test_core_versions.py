@@ -8,7 +8,7 @@ import pytest
 from tests.badplugins.zoo import Zoo
 
 from penstock import __version__
-from penstock.errors import PluginError
+from penstock.errors import PluginError, UnknownNameError
 from penstock.plugins.discovery import Plugins
 
 RECEIVERS = """
@@ -33,12 +33,14 @@ def test_plugin_for_another_version_is_refused_by_name_and_version(zoo: Zoo, tmp
     require(tmp_path, "attrs>=23", requirement)
     fault = zoo.record(zoo.load(), "one").fault
     assert fault == (
-        f"it needs penstock-core 0.2.0, and {__version__} is installed: install both in one version, "
+        f"dist-zoo_0 1.0 needs penstock-core 0.2.0, and {__version__} is installed: install both in one version, "
         "pip install penstock-core==0.2.0 or pip install --upgrade dist-zoo_0"
     )
     assert module
     with pytest.raises(PluginError, match=r"one \(dist-zoo_0 1\.0\).*penstock-core 0\.2\.0"):
         Plugins(entry_points=zoo.entry_points, strict=True)
+    with pytest.raises(UnknownNameError, match=r"the plugin one \(dist-zoo_0 1\.0\) .* needs penstock-core 0\.2\.0"):
+        zoo.load().spec("receivers", "one")
 
 
 @pytest.mark.parametrize(

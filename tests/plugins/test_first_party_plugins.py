@@ -198,13 +198,13 @@ def test_creating_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("hook", "name", "advice"),
     [
-        (ESTIMATOR, "pid", "pip install penstock-rate"),
-        (RECEIVER, "socket", "pip install penstock-socket"),
-        (RECEIVER, "file", "pip install penstock-file"),
-        (RECEIVER, "mqtt", "pip install penstock-mqtt"),
-        # The distribution has another name.
-        (RECEIVER, "socket-stream", "`penstock plugins list` shows those that are"),
-        (RECEIVER, "My Receiver", "`penstock plugins list` shows those that are"),
+        (ESTIMATOR, "pid", ", or penstock-pid"),
+        (RECEIVER, "socket", ", or penstock-socket"),
+        (RECEIVER, "file", ", or penstock-file"),
+        (RECEIVER, "mqtt", ", or penstock-mqtt"),
+        # No name of a distribution, or usually another.
+        (RECEIVER, "socket-stream", ""),
+        (RECEIVER, "My Receiver", ""),
     ],
 )
 def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_says_how_to_install_it(
@@ -215,7 +215,8 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_says_how_to_ins
     for given, said in ((key, f" It is set by {key}."), ("", "")):
         with pytest.raises(UnknownNameError) as raised:
             Plugins(entry_points=[]).spec(hook, name, given)
-        assert str(raised.value) == f"{unknown}{said} Its plugin is not installed, or not loaded: {advice}"
+        whole = "pip install penstock-spark, which has the common plugins"
+        assert str(raised.value) == f"{unknown}{said} No plugin offers it: {whole}{advice}"
 
 
 def test_misspelt_name_is_no_reason_to_install_anything() -> None:

@@ -205,16 +205,16 @@ def test_one_plugin_answers_a_hook_that_needs_one_answer(zoo: Zoo) -> None:
 
 def test_hook_without_an_answer_names_the_distribution_after_the_hook(zoo: Zoo) -> None:
     zoo.add("tables", DATAFRAMES)
-    with pytest.raises(ConfigurationError, match=r"^no installed plugin offers dataframes: pip install penstock-dataf"):
+    with pytest.raises(ConfigurationError, match=r"^no plugin offers dataframes: pip install penstock-dataf"):
         zoo.load().first_answer("dataframes", stream="lines", schema="nothing")
 
 
 @pytest.mark.parametrize(
     ("body", "disable", "reason"),
     [
-        (DATAFRAMES, ["dataframes"], "spark.penstock.plugins.disable names it"),
-        ("raise OSError('no disk')", [], "OSError: no disk"),
-        (DATAFRAMES, [], "it does not answer"),
+        (DATAFRAMES, ["dataframes"], "was left out: spark.penstock.plugins.disable names it"),
+        ("raise OSError('no disk')", [], "was left out: OSError: no disk"),
+        (DATAFRAMES, [], "does not offer it"),
     ],
     ids=["disabled", "left out", "silent"],
 )
@@ -224,5 +224,34 @@ def test_plugin_named_after_a_hook_that_is_not_in_use_is_named_with_the_reason(
     zoo.add("dataframes", body)
     with pytest.raises(ConfigurationError) as error:
         zoo.load(disable).first_answer("dataframes", stream="lines", schema="nothing")
-    plugin = "the plugin dataframes (dist-zoo_0 1.0), which offers dataframes"
-    assert str(error.value) == f"{plugin}, is not in use: {reason}"
+    assert str(error.value) == f"no plugin offers dataframes: the plugin dataframes (dist-zoo_0 1.0) {reason}"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "distribution", "hook", "name"),
+    [
+        ("well", "dist-well", "receivers", "well"),
+        ("acme", "penstock-well", "receivers", "well"),
+        ("well", "dist-well", "receivers", "well-stream"),
+        ("rate", "penstock-rate", "rate_estimators", "pid"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("disable", "reason"), [((), "OSError: no disk"), (None, "spark.penstock.plugins.disable names it")]
+)
+def test_unknown_name_of_a_plugin_that_was_left_out_has_the_reason(
+    zoo: Zoo, plugin: str, distribution: str, hook: str, name: str, disable: tuple[str, ...] | None, reason: str
+) -> None:
+    zoo.add(plugin, "raise OSError('no disk')", distribution=distribution, version="0.2.0")
+    with pytest.raises(UnknownNameError) as error:
+        zoo.load([plugin] if disable is None else disable).spec(hook, name)
+    install = "pip install penstock-spark, which has the common plugins, or penstock-pid; " if name == "pid" else ""
+    assert str(error.value).endswith(
+        f"Known: none. No plugin offers it: {install}the plugin {plugin} ({distribution} 0.2.0) was left out: {reason}"
+    )
+
+
+def test_unknown_name_of_a_working_plugin_is_no_reason_to_install_it(zoo: Zoo) -> None:
+    zoo.add_good("well")
+    with pytest.raises(UnknownNameError, match=r"the plugin well \(good-well 1\.0\) does not offer it$"):
+        zoo.load().spec("rate_estimators", "well")

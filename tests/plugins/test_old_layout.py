@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,6 +59,21 @@ def test_each_form_of_an_import_has_the_message(statement: str) -> None:
         exec(statement)
 
 
+@pytest.mark.parametrize(
+    ("surface", "name"),
+    [
+        *(("penstock.spi", name) for name in ("StoreQueue", "Lines", "keys", "make_receiver", "receiver_spec")),
+        *(("penstock", name) for name in ("RelaunchingReceiverHost", "StatsReportListener")),
+        *(("penstock_testing", name) for name in ("BlockStore", "HttpFeeder", "Plant", "Subject", "run_subject")),
+    ],
+)
+def test_name_of_the_old_layout_that_is_gone_says_what_to_use_instead(surface: str, name: str) -> None:
+    with pytest.raises(ImportError, match=rf"^{re.escape(surface)}\.{name} is gone: \w") as raised:
+        exec(f"from {surface} import {name}")
+    assert "\n" not in str(raised.value)
+    assert name not in dir(import_module(surface))
+
+
 def test_other_unknown_names_are_pythons() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"^No module named 'penstock\.contxt'$"):
         import_module("penstock.contxt")
@@ -96,3 +112,11 @@ def test_python_m_penstock_without_the_command_says_what_to_install(tmp_path: Pa
     ended = _run(WITHOUT_OTHERS + RUN_AS_MODULE, tmp_path)
     assert ended.returncode == 1
     assert ended.stderr == "python -m penstock needs the command of this name: pip install penstock-cli\n"
+
+
+@pytest.mark.parametrize("module", MOVED)
+def test_python_m_of_a_module_that_moved_names_the_new_one(tmp_path: Path, module: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", module], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (1, f"{MOVED[module]}: change the command\n")

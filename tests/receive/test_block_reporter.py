@@ -7,23 +7,20 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.helpers import wait_for
-from tests.helpers.blocked import threads_inside
 
 from penstock import StoredBlock
 from penstock.blocks import arrow_form
 from penstock.conf import Settings
 from penstock.errors import StoreError
 from penstock.receive.block_pusher import BlockPusher, PushedBlock
-from penstock.receive.messages import AddBlocks, RegisterReceiver
-from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.restart_events import BlocksAccepted, Event
+from penstock.receive.lifecycle_events import BlocksAccepted, Event
+from penstock.receive.messages import RegisterReceiver
 from penstock.wire.json_codec import Reply
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import Gate
-    from tests.receive.conftest import FakeDriver, FakeStore, Noting
+    from tests.receive.conftest import FakeStore
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
@@ -119,27 +116,6 @@ def test_withdrawn_block_is_deleted_and_not_reported(reports: Reports, gate: Gat
     second.await_accepted()
     assert (reports.groups, store.discarded) == ([["input-3-1-1"]], ["input-3-1-0"])
     assert not second.withdraw()
-
-
-def test_threads_that_store_share_reports(
-    supervise: Callable[..., ReceiverSupervisor],
-    receiver: Noting,
-    driver: FakeDriver,
-    gate: Gate,
-    background: Background,
-) -> None:
-    supervisor = supervise(receiver)
-    supervisor.start()
-    driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
-    storing = [background(lambda: receiver.store_all(["a"]))]
-    assert gate.reached.wait(10)
-    storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
-    wait_for(lambda: threads_inside(BlockPusher.await_reported) == 10, "all stored blocks wait for their report")
-    gate.open()
-    for each in storing:
-        each.result(timeout=10)
-    assert [len(message.blocks) for message in driver.log.of(AddBlocks)] == [1, 9]
-    assert len({each.block_id for each in driver.blocks}) == 10
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,8 @@ class Failing(ThreadReceiver[Any]):
 TEXT: Any = "the reason, as text"
 
 
-def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Supervise, log: EventLog) -> None:
-    supervise(Failing()).start()
-    log.await_count(ReportError)
-    log.await_count(DeregisterReceiver)
-    assert "Unprintable" in log.of(ReportError)[0].error
-
-
 @pytest.mark.parametrize("place", ["receive", "onStart"])
-def test_the_reported_traceback_begins_with_the_receivers_own_code(
+def test_error_without_text_is_reported_from_the_receivers_own_code(
     supervise: Supervise, receiver: Noting, log: EventLog, background: Background, place: str
 ) -> None:
     def fail() -> None:
@@ -52,36 +45,11 @@ def test_the_reported_traceback_begins_with_the_receivers_own_code(
     receiver.on_start = fail
     starting = background(supervisor.start)
     log.await_count(DeregisterReceiver)
-    _, first, *_ = log.of(DeregisterReceiver)[0].error.splitlines()
+    error = log.of(DeregisterReceiver)[0].error
+    assert "Unprintable" in error
+    _, first, *_ = error.splitlines()
     assert f'File "{__file__}"' in first or "conftest.py" in first
     starting.result(timeout=30)
-
-
-def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
-    supervise: Supervise, receiver: Noting, log: EventLog, background: Background
-) -> None:
-    def fail() -> None:
-        raise Unprintable
-
-    supervisor = supervise(receiver)
-    receiver.on_start = fail
-    starting = background(supervisor.start)
-    log.await_count(DeregisterReceiver)
-    assert "Unprintable" in log.of(DeregisterReceiver)[0].error
-    starting.result(timeout=30)
-
-
-def test_text_given_as_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
-    supervise(receiver).start()
-    receiver.reportError("message", TEXT)
-    assert [(received.message, received.error) for received in log.of(ReportError)] == [(f"message - {TEXT}", TEXT)]
-
-
-def test_text_given_as_an_error_restarts_the_receiver(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
-    supervise(receiver).start()
-    receiver.restart("message", TEXT, 0)
-    log.await_count("onStart", 2)
-    assert TEXT in log.of(DeregisterReceiver)[0].error
 
 
 def test_text_given_as_an_error_stops_the_receiver(

@@ -13,7 +13,7 @@ from tests.helpers import await_blocked
 
 from penstock import Block
 from penstock.errors import StoreError
-from penstock.receive.messages import DeregisterReceiver, ReportError, UpdateRateLimit
+from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
@@ -107,22 +107,6 @@ def test_stop_during_a_full_disk_retries_as_for_other_errors(
         drive(storing)
     drive(stopping)
     assert log.names[-1] == "DeregisterReceiver"
-
-
-def test_driver_and_full_disk_pause_independently(
-    supervise: Supervise, receiver: Noting, store: FakeStore, log: EventLog, background: Background, drive: Drive
-) -> None:
-    supervisor = supervise(receiver)
-    supervisor.start()
-    store.failures, store.error = 1, FULL[0]
-    storing = background(lambda: receiver.store_all([1]))
-    log.await_count(ReportError)
-    supervisor.take(UpdateRateLimit(0.0, 1, True))
-    drive(storing)
-    waiting = background(lambda: receiver.store_all([2]))
-    await_blocked(RateLimiter.acquire)
-    supervisor.take(UpdateRateLimit(0.0, 1))
-    drive(waiting)
 
 
 def test_another_error_after_a_full_disk_ends_the_pause(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock import Receiver
 from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -46,16 +44,6 @@ def test_on_drained_follows_the_last_on_stored_of_a_stop(supervise: Supervise, l
     assert log.names == ["RegisterReceiver", *RUN]
 
 
-def test_on_drained_follows_the_last_on_stored_before_a_restart(supervise: Supervise, log: EventLog) -> None:
-    receiver = Acknowledges(log)
-    supervisor = supervise(receiver, {"spark.streaming.blockInterval": "1h"})
-    supervisor.start()
-    receiver.restart("again", None, 0)
-    log.await_count("onStart", 2)
-    supervisor.stop("enough")
-    assert log.names == ["RegisterReceiver", *RUN, "RegisterReceiver", *RUN]
-
-
 def test_on_drained_follows_the_on_stored_of_lost_records(
     supervise: Supervise, log: EventLog, store: FakeStore
 ) -> None:
@@ -79,37 +67,6 @@ def test_on_drained_is_called_once_if_a_stop_meets_a_restart(
     assert log.names == ["RegisterReceiver", *RUN, "DeregisterReceiver"]
 
 
-def test_on_drained_is_not_called_if_onStop_does_not_return(
-    supervise: Supervise, log: EventLog, clock: ManualClock, gate: Gate, background: Any
-) -> None:
-    class Hangs(Acknowledges):
-        def onStop(self) -> None:
-            gate()
-
-    supervisor = supervise(Hangs(log), {"spark.penstock.receiver.stopTimeout": "3s"})
-    supervisor.start()
-    stopping = background(lambda: supervisor.stop("enough"))
-    assert gate.reached.wait(10)
-    clock.await_waiters(2)
-    clock.advance(3000)
-    stopping.result(timeout=10)
-    gate.open()
-    assert "drained" not in log.names
-
-
-def test_error_of_on_drained_is_reported(supervise: Supervise, log: EventLog) -> None:
-    def fail() -> None:
-        raise OSError("connection lost")
-
-    supervisor = supervise(Acknowledges(log, fail))
-    supervisor.start()
-    supervisor.stop("enough")
-    supervisor.await_termination()
-    (reported,) = log.of(ReportError)
-    assert reported.message == "on_drained failed - OSError: connection lost"
-    assert "connection lost" in reported.error
-
-
 def test_on_drained_that_does_not_return_is_reported(
     supervise: Supervise, log: EventLog, clock: ManualClock, gate: Gate, background: Any
 ) -> None:
@@ -125,25 +82,3 @@ def test_on_drained_that_does_not_return_is_reported(
     assert reported.message == (
         "on_drained has not returned for 3 s (spark.penstock.receiver.stopTimeout): it must return promptly"
     )
-
-
-def test_receiver_without_on_drained_needs_none(supervise: Supervise, log: EventLog) -> None:
-    class Plain(Receiver[str]):
-        def onStart(self) -> None:
-            log.add("onStart")
-
-        def onStop(self) -> None:
-            log.add("onStop")
-
-    supervisor = supervise(Plain())
-    supervisor.start()
-    supervisor.stop("enough")
-    assert log.names == ["RegisterReceiver", "onStart", "onStop", "DeregisterReceiver"]
-
-
-@pytest.mark.parametrize("attribute", ["application_id", "streamId"])
-def test_identity_is_known_while_the_receiver_runs(supervise: Supervise, log: EventLog, attribute: str) -> None:
-    receiver = Acknowledges(log)
-    assert not hasattr(receiver, attribute)
-    supervise(receiver, {"spark.app.id": "app-1"}).start()
-    assert getattr(receiver, attribute) == {"application_id": "app-1", "streamId": 3}[attribute]

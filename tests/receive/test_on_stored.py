@@ -105,21 +105,6 @@ def test_on_stored_of_a_lost_record_gets_the_error(
     assert (ended.flushed, ended.dropped) == (0, 2)
 
 
-def test_retry_that_succeeds_is_a_success(
-    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock
-) -> None:
-    received = Callbacks()
-    supervise(receiver).start()
-    store.failures = 2
-    receiver.store("a", received.of("a"))
-    for _ in range(3):
-        clock.await_waiters()
-        clock.advance(200)
-    advance_until(clock, lambda: received.entries, "the callback", 200)
-    assert received.await_count(1) == [("a", None)]
-    assert store.tries == 3
-
-
 def test_on_stored_of_an_unpicklable_record_gets_its_error(
     supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:

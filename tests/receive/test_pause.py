@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.messages import RegisterReceiver, UpdateRateLimit
+from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
@@ -116,25 +116,6 @@ def test_receiver_registering_during_a_pause_is_paused(
     await_blocked(RateLimiter.acquire)
     supervisor.take(UpdateRateLimit(0.0, 1))
     storing.result(timeout=10)
-
-
-@pytest.mark.parametrize("paused", [False, True])
-def test_pause_during_registration_precedes_the_older_one_of_the_answer(
-    supervise: Supervise, receiver: Noting, driver: FakeDriver, background: Background, paused: bool
-) -> None:
-    supervisor = supervise(receiver)
-
-    def told_meanwhile(message: object) -> None:
-        if isinstance(message, RegisterReceiver):
-            supervisor.take(UpdateRateLimit(0.0, 1, paused=paused))
-
-    driver.on_message, driver.paused = told_meanwhile, not paused
-    supervisor.start()
-    storing = background(lambda: receiver.store_all(["a"]))
-    if paused:
-        await_blocked(RateLimiter.acquire)
-    else:
-        storing.result(timeout=10)
 
 
 def test_pause_survives_a_restart(

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
-from tests.helpers import wait_for
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.messages import ReportError, UpdateRateLimit
+from penstock.receive.messages import RegisterReceiver, ReportError, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
@@ -43,13 +41,27 @@ def test_initial_rate_comes_from_configuration(
     assert receiver.rate_limit == rate
 
 
-def test_rate_is_given_at_registration(
+def test_rate_of_the_registration_is_notified_after_onStart(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, log: EventLog
 ) -> None:
-    driver.rate = 25.5
+    driver.rate = 25.0
+    in_force: list[float | None] = []
+    receiver.on_start = lambda: in_force.append(receiver.rate_limit)
     supervise(receiver, {MAX_RATE: "50"}).start()
-    assert receiver.rate_limit == 25.5
-    assert log.entries.count("rate 25.5") == 1
+    assert in_force == [25.0]
+    assert log.names == ["RegisterReceiver", "onStart", "rate 25.0"]
+
+
+def test_rate_that_arrives_during_registration_precedes_the_older_one_of_the_answer(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver
+) -> None:
+    supervisor = supervise(receiver)
+    driver.rate = 10.0
+    driver.on_message = lambda message: (
+        supervisor.take(UpdateRateLimit(20.0, 1)) if isinstance(message, RegisterReceiver) else None
+    )
+    supervisor.start()
+    assert receiver.rate_limit == 20.0
 
 
 def test_receiver_is_notified_of_a_changed_rate(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
@@ -75,40 +87,6 @@ def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
     (reported,) = log.of(ReportError)
     assert "cannot slow down" in reported.error
     assert receiver.isStarted()
-
-
-@pytest.mark.parametrize(
-    "store_a_hundred",
-    [
-        lambda receiver: [receiver.store(n) for n in range(100)],
-        lambda receiver: receiver.store_all(range(100)),
-        lambda receiver: receiver.store_arrow(pa.table({"a": list(range(100))})),
-    ],
-    ids=["store", "store_all", "store_arrow"],
-)
-def test_rate_limit_holds_every_form_of_store(
-    supervise: Supervise,
-    receiver: Noting,
-    clock: ManualClock,
-    background: Background,
-    records: Callable[[], list[Any]],
-    store_a_hundred: Callable[[Noting], object],
-) -> None:
-    supervisor = supervise(receiver, {MAX_RATE: "100", "spark.streaming.blockInterval": "100ms"})
-    supervisor.start()
-    storing = background(lambda: store_a_hundred(receiver))
-    while not storing.done():
-        # The limiter, and the block generator's timer; the timer alone if the last record was stored meanwhile.
-        # The public `await_waiters` cannot also wait for the end of the call.
-        wait_for(lambda: storing.done() or len(clock._waits) == 2, "the limiter holds the caller")
-        # One at the start, a burst of a tenth of a second, and a hundred a second.
-        assert supervisor.state.stored_records <= 1 + 10 + clock.now_ms() / 10
-        assert clock.now_ms() < 30_000
-        clock.advance(10)
-    storing.result(timeout=10)
-    assert clock.now_ms() >= 890
-    supervisor.stop("enough")
-    assert records() == list(range(100))
 
 
 @pytest.mark.parametrize(
@@ -154,20 +132,6 @@ def test_new_rate_wakes_waiting_callers(
     clock.await_waiters(2)
     clock.advance(1)
     storing.result(timeout=10)
-
-
-def test_stop_fails_waiting_callers(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
-) -> None:
-    supervisor = supervise(receiver, {INITIAL_RATE: "0.001"})
-    supervisor.start()
-    receiver.store(0)
-    storing = [background(lambda: receiver.store(1)), background(lambda: receiver.store_all([1, 2]))]
-    clock.await_waiters(3)
-    supervisor.stop("enough")
-    for each in storing:
-        with pytest.raises(ReceiverStoppedError):
-            each.result(timeout=10)
 
 
 def test_restart_wakes_waiting_callers_and_later_ones_wait_again(

@@ -75,8 +75,10 @@ def test_before_it_runs_it_is_neither_started_nor_stopped() -> None:
 
 def test_properties_of_a_running_receiver(supervise: Supervise) -> None:
     receiver = Plain("h")
-    supervise(receiver, {"spark.streaming.blockInterval": "50ms", "spark.streaming.receiver.maxRate": "5"}).start()
-    assert (receiver.streamId, receiver.block_interval_ms, receiver.rate_limit) == (3, 50, 5)
+    conf = {"spark.streaming.blockInterval": "50ms", "spark.streaming.receiver.maxRate": "5", "spark.app.id": "app-1"}
+    supervise(receiver, conf).start()
+    assert (receiver.streamId, receiver.application_id) == (3, "app-1")
+    assert (receiver.block_interval_ms, receiver.rate_limit) == (50, 5)
     assert receiver.isStarted()
 
 

@@ -9,8 +9,7 @@ import pytest
 from tests.helpers import EventLog, Gate, run_in_background, wait_for
 
 from penstock import Block, Receiver, ReceiverHost, ThreadReceiver
-from penstock.errors import ConfigurationError, ReceiverStoppedError, StoreError, StreamingStateError
-from penstock_testing import ManualClock
+from penstock.errors import ReceiverStoppedError, StoreError, StreamingStateError
 
 QUICK = {"spark.streaming.blockInterval": "5ms", "spark.streaming.receiverRestartDelay": "5ms"}
 
@@ -124,19 +123,6 @@ def test_await_termination_times_out_while_the_receiver_runs(sink: Sink) -> None
     assert host.await_termination(0) is True
 
 
-def test_pause_holds_stores_until_resume(sink: Sink) -> None:
-    clock, receiver = ManualClock(), Idle()
-    with ReceiverHost(receiver, sink, clock=clock) as host:
-        host.pause()
-        storing = run_in_background(lambda: receiver.store_all(["a"]))
-        # The block timer and the store.
-        clock.await_waiters(2)
-        assert not sink.records
-        host.resume()
-        storing.result(timeout=10)
-    assert sink.records == ["a"]
-
-
 def test_rate_limit_can_be_set_and_lifted(sink: Sink) -> None:
     with ReceiverHost(receiver := Idle(), sink, {"spark.streaming.receiver.maxRate": "100"}) as host:
         assert host.rate_limit == 100
@@ -164,11 +150,6 @@ def test_stopped_receiver_stores_nothing(sink: Sink) -> None:
     with pytest.raises(ReceiverStoppedError):
         receiver.store("late")
     assert sink.records == []
-
-
-def test_invalid_configuration_is_refused(sink: Sink) -> None:
-    with pytest.raises(ConfigurationError, match="blockInterval"):
-        ReceiverHost(Idle(), sink, {"spark.streaming.blockInterval": "soon"})
 
 
 class Following(Idle):

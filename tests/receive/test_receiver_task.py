@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
-from tests.helpers import await_blocked
 from tests.helpers.fake_tracker import FakeTracker
 from tests.wire.garbage import exploded, pelt
 
@@ -36,7 +35,6 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
-from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
@@ -250,25 +248,6 @@ def test_task_ends_at_once_when_the_driver_is_not_notified_of_the_end(
     assert time.monotonic() - before < 30
 
 
-def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:
-    receiver = Counting()
-
-    def drive() -> bool:
-        log.await_count(AddBlocks)
-        client = tracker.client()
-        client.ask(UpdateRateLimit(None, 1, paused=True), Reply)
-        storing = background(lambda: receiver.store_all([4]))
-        await_blocked(RateLimiter.acquire)
-        client.ask(UpdateRateLimit(None, 2, paused=False), Reply)
-        storing.result(timeout=10)
-        client.ask(StopReceiver("enough"), Reply)
-        return True
-
-    driven = background(drive)
-    list(tracker.task(receiver)(0, []))
-    assert driven.result(timeout=10)
-
-
 def test_error_that_stopped_the_receiver_fails_the_task(tracker: FakeTracker, log: EventLog) -> None:
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(StopsItself())(0, []))
@@ -291,19 +270,6 @@ def test_error_of_onStart_fails_the_task_if_a_thread_is_left_running(tracker: Fa
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Leaves())(0, []))
     gate.open()
-
-
-def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: EventLog, background: Background) -> None:
-    tracker.rate = 7.0
-    receiver = Counting()
-
-    def stop() -> None:
-        tracker.client().ask(StopReceiver("enough"), Reply)
-
-    stopping = background(stop)
-    list(tracker.task(receiver, {"spark.streaming.receiver.maxRate": "1000"})(0, []))
-    stopping.result(timeout=10)
-    assert receiver.rate_limit == 7.0
 
 
 def test_stranger_cannot_stop_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:

@@ -61,56 +61,6 @@ def test_buffer_is_flushed_and_the_driver_notified(
     assert (received.message, received.flushed, received.ended) == ("Stopped by driver", 1, True)
 
 
-def test_error_that_stops_the_receiver_fails_the_task(
-    supervise: Supervise, receiver: Noting, gate: Gate, clock: ManualClock, background: Background
-) -> None:
-    supervisor = supervise(receiver, CONF)
-    supervisor.start()
-    receiver.on_stop = gate
-    stopping = background(lambda: supervisor.stop("no use", ValueError("the receiver's own")))
-    assert gate.reached.wait(10)
-    clock.await_waiters(2)
-    clock.advance(3000)
-    stopping.result(timeout=10)
-    with pytest.raises(ValueError, match="the receiver's own"):
-        supervisor.await_termination()
-
-
-def test_restart_with_a_hanging_onStop_fails_the_task(
-    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
-) -> None:
-    supervisor = supervise(receiver, CONF)
-    supervisor.start()
-    receiver.on_stop = gate
-    receiver.restart("connection lost", None, 0)
-    assert gate.reached.wait(10)
-    # A stop by the driver has the same timeout.
-    supervisor.stop_soon("Stopped by driver")
-    clock.await_waiters(2)
-    clock.advance(3000)
-    log.await_count(DeregisterReceiver)
-    assert log.names.count("onStart") == log.names.count("onStop") == 1
-    assert [each.message for each in log.of(ReportError)] == [SAID]
-    (received,) = log.of(DeregisterReceiver)
-    assert received.ended
-
-
-def test_a_restart_ends_with_that_error(
-    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
-) -> None:
-    supervisor = supervise(receiver, CONF)
-    supervisor.start()
-    receiver.on_stop = gate
-    receiver.restart("connection lost", None, 0)
-    assert gate.reached.wait(10)
-    clock.await_waiters(2)
-    clock.advance(3000)
-    with pytest.raises(ReceiverStuckError, match="onStop has not returned for 3 s"):
-        supervisor.await_termination()
-    (received,) = log.of(DeregisterReceiver)
-    assert received.message == SAID
-
-
 def test_stop_timeout_of_zero_waits_for_onStop(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock, background: Background
 ) -> None:

@@ -7,12 +7,10 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.helpers import wait_for
 
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.running_receiver import Registering, Stop
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
@@ -36,27 +34,9 @@ def store_forever(receiver: Noting, log: EventLog, store: Callable[[], object]) 
 
 
 @pytest.mark.parametrize("form", ["store", "store_all"])
-def test_store_loop_in_onStart_ends_with_a_stop(
-    supervise: Supervise, receiver: Noting, log: EventLog, background: Background, form: str
-) -> None:
-    supervisor = supervise(receiver, {"spark.penstock.receiver.maxBufferedRecords": "1000000000"})
-    receiver.on_start = store_forever(
-        receiver, log, (lambda: receiver.store(1)) if form == "store" else lambda: receiver.store_all([1])
-    )
-    supervisor.start_soon()
-    log.await_count("stores")
-    background(lambda: supervisor.stop("enough")).result(timeout=10)
-    supervisor.await_termination()
-    assert log.of(ReportError) == []
-    assert log.names[-2:] != ["onStop", "onStop"]
-    assert log.names.count("onStop") == 1
-    (ended,) = log.of(DeregisterReceiver)
-    assert (ended.message, ended.error, ended.dropped) == ("enough", "", 0)
-
-
 @pytest.mark.parametrize("conf", [{}, {"spark.streaming.receiver.maxRate": "1"}], ids=["no limit", "limit"])
 def test_store_in_onStart_raises_after_a_stop(
-    supervise: Supervise, receiver: Noting, log: EventLog, background: Background, conf: dict[str, str]
+    supervise: Supervise, receiver: Noting, log: EventLog, background: Background, conf: dict[str, str], form: str
 ) -> None:
     raised: list[BaseException] = []
 
@@ -64,12 +44,12 @@ def test_store_in_onStart_raises_after_a_stop(
         log.add("stores")
         try:
             while True:
-                receiver.store(1)
+                receiver.store(1) if form == "store" else receiver.store_all([1])
         except ReceiverStoppedError as error:
             raised.append(error)
             raise
 
-    supervisor = supervise(receiver, conf)
+    supervisor = supervise(receiver, conf | {"spark.penstock.receiver.maxBufferedRecords": "1000000000"})
     receiver.on_start = on_start
     supervisor.start_soon()
     log.await_count("stores")
@@ -77,18 +57,9 @@ def test_store_in_onStart_raises_after_a_stop(
     supervisor.await_termination()
     assert len(raised) == 1
     assert log.of(ReportError) == []
-
-
-def test_onStop_may_store_after_an_interrupted_onStart(
-    supervise: Supervise, receiver: Noting, log: EventLog, records: Callable[[], list[Any]], background: Background
-) -> None:
-    supervisor = supervise(receiver)
-    receiver.on_start = store_forever(receiver, log, lambda: None)
-    receiver.on_stop = lambda: receiver.store("last")
-    supervisor.start_soon()
-    log.await_count("stores")
-    background(lambda: supervisor.stop("enough")).result(timeout=10)
-    assert records() == ["last"]
+    assert log.names.count("onStop") == 1
+    (ended,) = log.of(DeregisterReceiver)
+    assert (ended.message, ended.error, ended.dropped) == ("enough", "", 0)
 
 
 def test_restart_interrupts_onStart_which_runs_again(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
@@ -101,21 +72,6 @@ def test_restart_interrupts_onStart_which_runs_again(supervise: Supervise, recei
     assert not receiver.isStopped()
     supervisor.stop("enough")
     assert [name for name in log.names if name.startswith("on")] == ["onStart", "onStop"] * 2
-
-
-def test_stop_before_onStart_prevents_it(
-    supervise: Supervise, receiver: Noting, log: EventLog, driver: Any, gate: Gate, background: Background
-) -> None:
-    driver.on_message = lambda message: gate() if type(message).__name__ == "RegisterReceiver" else None
-    supervisor = supervise(receiver)
-    supervisor.start_soon()
-    assert gate.reached.wait(10)
-    stopping = background(lambda: supervisor.stop("enough"))
-    wait_for(lambda: supervisor.state.state == Registering(Stop("enough")), "the stop is requested")
-    gate.open()
-    stopping.result(timeout=10)
-    supervisor.await_termination()
-    assert log.names == ["RegisterReceiver", "DeregisterReceiver"]
 
 
 def test_onStart_that_ignores_a_stop_is_abandoned(

@@ -187,16 +187,6 @@ def test_a_block_that_the_driver_does_not_accept_is_an_error_and_deleted(
     assert (store.kept, store.discarded) == ({}, ["input-3-7-0"])
 
 
-def test_failed_store_is_retried(
-    started: Started, store: FakeStore, background: Background, drive: Drive, records: Records
-) -> None:
-    receiver = started()
-    store.failures = 5
-    drive(background(lambda: receiver.store_all(["a"])))
-    assert store.tries == 6
-    assert records() == ["a"]
-
-
 class ImpatientClock(ManualClock):
     """Records the durations of waits."""
 
@@ -231,14 +221,6 @@ def test_a_block_that_cannot_be_stored_is_an_error_after_all_tries(
     assert store.tries == 3
     assert driver.blocks == []
     assert receiver.isStarted()
-
-
-def test_without_retries_there_is_one_try(started: Started, store: FakeStore) -> None:
-    receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
-    store.failures = 1
-    with pytest.raises(StoreError):
-        receiver.store_all(["a"])
-    assert store.tries == 1
 
 
 def test_unanswered_report_is_retried_without_storing_again(

@@ -241,14 +241,3 @@ def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
     assert log.of(AddBlocks) == []
     with pytest.raises(ReceiverStoppedError):
         receiver.store(5)
-
-
-def test_a_supervisor_that_never_started_can_be_stopped(
-    supervise: Supervise, receiver: Noting, log: EventLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    supervisor = supervise(receiver)
-    supervisor.stop("never mind")
-    supervisor.await_termination()
-    assert "onStop" not in log.entries
-    assert "receiver stopped before its start" in caplog.text
-    assert "never mind" in caplog.text

@@ -117,22 +117,6 @@ def test_error_between_two_receivers_belongs_to_the_one_on_its_traceback(
     assert (first.isStopped(), second.isStopped(), len(left_alone)) == (False, True, 1)
 
 
-def test_error_after_a_stop_is_ignored(supervise: Supervise, log: EventLog, left_alone: list[Any]) -> None:
-    def fail_at_stop(receiver: Starts) -> None:
-        log.add("reads")
-        while not receiver.isStopped():
-            pass
-        fail()
-
-    supervisor = supervise(Starts(log, fail_at_stop))
-    supervisor.start()
-    log.await_count("reads")
-    supervisor.stop("enough")
-    supervisor.await_termination()
-    assert log.of(ReportError) == []
-    assert left_alone == []
-
-
 def test_hook_is_restored_after_the_last_receiver(supervise: Supervise, log: EventLog) -> None:
     before = threading.excepthook
     supervisors = [supervise(Starts(log)) for _ in range(2)]

@@ -120,7 +120,7 @@ LACKS = (
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
     "ModuleNotFoundError: No module named '{}'\n"
 )
-REMEDY = "install it there, or send it with --py-files, or with `penstock pack` and --archives"
+REMEDY = "install it there, or send it with --py-files, or in an archive with --archives"
 
 
 def test_task_without_a_module_is_reported_with_executor_and_remedy() -> None:

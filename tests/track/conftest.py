@@ -32,7 +32,7 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.spark import checkpoint, cluster
+from penstock.spark import cluster, rdd_checkpoints
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
 from penstock.track import receiver_launcher
@@ -301,7 +301,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         checkpoint_directory: str | None = None,
         write_ahead_log: WriteAheadLog | None = None,
     ) -> Tracked:
-        monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
+        monkeypatch.setattr(rdd_checkpoints, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers
         tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, write_ahead_log)
         made.append(tracked)

@@ -41,16 +41,6 @@ def undelivered(tracked: Tracked) -> bool:
     return tracked.tracker._tracked.records[0].sent == 0
 
 
-def test_rate_that_was_not_delivered_is_sent_again(tracked: Tracked, fail: Callable[[int], list[object]]) -> None:
-    process = tracked.registered()
-    failed = fail(2)
-    tracked.tracker.send_rate_update(0, 100.0)
-    for number in (1, 2):
-        wait_for(lambda: len(failed) == number and undelivered(tracked), "a failure")  # noqa: B023  # called at once
-        tracked.tick()
-    assert process.received.await_one(UpdateRateLimit).rate == 100.0
-
-
 def test_newest_rate_is_sent_once_however_many_were_not_delivered(
     tracked: Tracked, fail: Callable[[int], list[object]]
 ) -> None:

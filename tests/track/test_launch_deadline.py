@@ -44,27 +44,6 @@ def test_receiver_that_misses_its_launch_timeout_is_relaunched(make_tracker: Mak
     assert tracked.events.names == ["ReceiverError", "ReceiverStarted"]
 
 
-def test_missed_launch_timeout_counts_as_a_failure(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(
-        conf={
-            "spark.penstock.receiver.launchTimeout": "5s",
-            "spark.penstock.receiver.maxRestarts": "1",
-            "spark.penstock.receiver.onFailure": "fail-application",
-        }
-    )
-    tracked.tracker.start()
-    tracked.launch()
-    wait(tracked, 10_000)
-    tracked.relaunch()
-    tracked.launch(2)
-    wait(tracked, 10_000)
-    (error,) = tracked.application_errors
-    assert "has not registered within 5 s" in str(error)
-    assert tracked.launch(2).cancelled
-    wait(tracked, 100_000)
-    assert len(tracked.launches) == 2
-
-
 def test_no_launch_timeout_waits(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.receiver.launchTimeout": "0"})
     tracked.tracker.start()

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from tests.helpers.waiting import wait_for
-
 from penstock import Receiver
-from penstock.errors import WireError
 from penstock.receive.messages import StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
@@ -39,36 +35,6 @@ def test_receiver_learns_a_pause_at_registration(tracked: Tracked) -> None:
     assert process.received.entries == []
     tracked.tracker.pause(False)
     assert not process.received.await_one(UpdateRateLimit).paused
-
-
-def test_relaunched_receiver_is_paused(tracked: Tracked) -> None:
-    first = tracked.registered()
-    tracked.tracker.pause(True)
-    first.received.await_one(UpdateRateLimit)
-    first.launch.end(RuntimeError("died"))
-    tracked.relaunch()
-    assert tracked.process(2).desired().paused
-    tracked.tracker.pause(False)
-    assert not tracked.processes[-1].desired().paused
-
-
-def test_undelivered_pause_is_sent_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = tracked.registered()
-    client, failing = tracked.connection().client, [True]
-    ask = client.ask
-
-    def sometimes(message: object, reply_kind: type[Any]) -> Any:
-        if isinstance(message, UpdateRateLimit) and failing:
-            failing.pop()
-            raise WireError("no way")
-        return ask(message, reply_kind)
-
-    monkeypatch.setattr(client, "ask", sometimes)
-    tracked.tracker.pause(True)
-    wait_for(lambda: not failing, "the pause to be lost")
-    tracked.tick()
-    assert process.received.await_one(UpdateRateLimit).paused
-    assert process.received.names == ["UpdateRateLimit"]
 
 
 def test_no_rate_or_pause_is_sent_after_a_stop(tracked: Tracked) -> None:

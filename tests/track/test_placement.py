@@ -58,20 +58,6 @@ def test_receivers_are_spread_over_the_executors(make_tracker: MakeTracker, sile
     ]
 
 
-def test_relaunch_goes_to_the_least_loaded_executors(make_tracker: MakeTracker, silent: SilentClass) -> None:
-    tracked = make_tracker([silent(), silent()], master=MASTER)
-    tracked.executors = [ONE, TWO]
-    tracked.tracker.start()
-    tracked.launch(2)
-    first = on(tracked, 1, ONE)
-    on(tracked, 2, TWO)
-    tracked.executors = [ONE, TWO, THREE]
-    first.launch.end(RuntimeError("lost"))
-    tracked.settle()
-    tracked.relaunch(300)
-    assert tracked.launch(3).hosts == ("executor_host-a_1", "executor_host-c_3")
-
-
 def test_unregistered_receiver_is_relaunched_where_it_was_scheduled(
     make_tracker: MakeTracker, silent: SilentClass
 ) -> None:
@@ -90,29 +76,6 @@ def test_unregistered_receiver_is_relaunched_where_it_was_scheduled(
     tracked.launch(3).end(RuntimeError("again"))
     tracked.relaunch(600)
     assert tracked.launch(4).hosts == ("executor_host-c_3",)
-
-
-def test_receiver_on_a_wrong_executor_is_refused_without_counting_a_failure(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(
-        conf={"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
-        master=MASTER,
-        receivers=[Prefers("host-a")],
-    )
-    tracked.executors = [ONE]
-    tracked.tracker.start()
-    for number in (1, 2):
-        tracked.places[tracked.launch(number).group] = TWO
-        process = tracked.process(number)
-        # However often it asks.
-        for _ in range(3):
-            refused = process.register()
-            assert (refused.accepted, refused.reason) == (False, "the receiver was scheduled to another executor")
-        tracked.launch(number).end(RuntimeError("refused to start receiver 0"))
-        tracked.relaunch()
-    assert tracked.events.entries == []
-    # Spark insists: better there than nowhere.
-    assert on(tracked, 3, TWO).add(0).accepted
-    assert tracked.tracker.receiver_infos()[0].executorId == "2"
 
 
 def test_receiver_on_unknown_executor_is_accepted(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,17 +153,6 @@ def test_receiver_moves_to_an_executor_that_joins(make_tracker: MakeTracker, sil
     assert processes[0].received.entries == moved.received.entries == []
     assert "ReceiverError" not in tracked.events.names
     assert tracked.tracker.receiver_infos()[1].location == "host-b"
-
-
-def test_no_move_without_improvement(make_tracker: MakeTracker, silent: SilentClass) -> None:
-    tracked = make_tracker(master=MASTER, receivers=[silent()])
-    tracked.executors = [ONE]
-    tracked.tracker.start()
-    process = on(tracked, 1, ONE)
-    tracked.executors = [ONE, TWO]
-    for _ in range(3):
-        tick(tracked, 5000)
-    assert process.received.entries == []
 
 
 def test_no_move_when_rebalance_is_off(make_tracker: MakeTracker, silent: SilentClass) -> None:

@@ -11,7 +11,6 @@ import pytest
 from penstock import Receiver
 from penstock.errors import ReceiverFailedError
 from penstock.listen.events import ReceiverError
-from penstock.receive.messages import StopReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
@@ -114,25 +113,6 @@ def test_stop_stream_gives_up_one_receiver_and_keeps_the_others(make_tracker: Ma
     assert tracked.application_errors == []
 
 
-def test_receiver_that_restarts_itself_too_often_is_sent_a_stop(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(conf=conf("stop-stream", 1))
-    tracked.tracker.start()
-    process = tracked.registered()
-    restart(process)
-    assert process.register().accepted
-    restart(process, "lost again")
-    assert process.received.await_one(StopReceiver) == StopReceiver("given up")
-    refused = process.register()
-    assert (refused.accepted, refused.reason) == (False, "the receiver is given up: it failed too often")
-    # What it flushes is taken still.
-    assert process.add(0).accepted
-    process.launch.end(RuntimeError("the driver refused to start receiver 0"))
-    tracked.settle()
-    assert len(tracked.launches) == 1
-    assert [name for name in tracked.events.names if name == "ReceiverStopped"] == ["ReceiverStopped"] * 2
-    assert "lost again" in tracked.tracker.receiver_infos()[0].lastErrorMessage
-
-
 def test_fail_application_raises_the_receivers_error(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("fail-application", 1))
     tracked.tracker.start()
@@ -146,18 +126,6 @@ def test_fail_application_raises_the_receivers_error(make_tracker: MakeTracker) 
     tracked.clock.advance(100_000)
     tracked.settle()
     assert len(tracked.launches) == 2
-
-
-def test_error_reported_in_several_ways_counts_once(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(conf=conf("stop-stream", 1))
-    tracked.tracker.start()
-    process = tracked.registered()
-    process.report("connection lost")
-    process.deregister("connection lost", "Traceback: lost")
-    process.launch.end(ConnectionError("connection lost"))
-    tracked.relaunch()
-    assert tracked.registered(2)
-    assert not tracked.tracker.receiver_infos()[0].given_up
 
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])

@@ -151,15 +151,6 @@ def test_a_registration_of_another_stream_or_launch_is_refused(tracked: Tracked,
     assert tracked.events.entries == []
 
 
-def test_repeated_registration_is_no_second_start(tracked: Tracked) -> None:
-    process = tracked.process()
-    assert process.register().accepted
-    assert process.register().accepted
-    assert tracked.events.names == ["ReceiverStarted"]
-    tracked.tracker.send_rate_update(0, 10.0)
-    process.received.await_one(UpdateRateLimit)
-
-
 def test_slow_location_lookup_delays_no_other_receiver(
     make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,46 +217,6 @@ def test_blocks_that_come_after_deregistration_are_taken(tracked: Tracked) -> No
 # -- errors and ends --
 
 
-def test_reported_error_is_posted_and_the_receiver_continues(tracked: Tracked) -> None:
-    process = tracked.registered()
-    assert process.report("report error", "Traceback: report exception").accepted
-    event = tracked.events.await_one(ReceiverError)
-    info = event.receiverInfo
-    assert (info.lastErrorMessage, info.lastError) == ("report error", "Traceback: report exception")
-    assert (info.lastErrorTime, info.active) == (1_000_000, True)
-    assert process.add(0).accepted
-
-
-def test_deregistration_is_reported_as_stopped(tracked: Tracked) -> None:
-    process = tracked.registered()
-    assert process.deregister("enough").accepted
-    event = tracked.events.await_one(ReceiverStopped)
-    assert (event.receiverInfo.active, event.receiverInfo.lastErrorMessage) == (False, "enough")
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
-    assert not process.deregister("enough").accepted
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
-
-
-def test_deregistration_with_an_error_is_reported_as_error_and_stopped(tracked: Tracked) -> None:
-    process = tracked.registered()
-    process.deregister("it failed", "Traceback: boom")
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
-    process.launch.end(ValueError("boom"))
-    tracked.relaunch()
-    tracked.launch(2)
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
-
-
-def test_error_is_reported_once_per_start(tracked: Tracked) -> None:
-    process = tracked.registered()
-    process.report("connection lost")
-    process.deregister("Restarting receiver with delay 0 ms: connection lost", "Traceback …")
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
-    process.register()
-    process.deregister("another one", "Traceback …")
-    assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
-
-
 def test_receiver_whose_process_dies_is_reported_and_relaunched(tracked: Tracked) -> None:
     process = tracked.registered()
     process.close()
@@ -279,61 +230,7 @@ def test_receiver_whose_process_dies_is_reported_and_relaunched(tracked: Tracked
     assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped", "ReceiverStarted"]
 
 
-def test_launch_that_fails_before_registration_is_reported_and_relaunched(tracked: Tracked) -> None:
-    tracked.launch().end(RuntimeError("no such module"))
-    assert "no such module" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
-    tracked.relaunch()
-    assert tracked.launch(2).task.epoch == 2
-    assert tracked.events.names == ["ReceiverError"]
-
-
-def test_receiver_that_ends_without_error_is_relaunched(tracked: Tracked) -> None:
-    process = tracked.registered()
-    process.deregister("done")
-    process.launch.end()
-    tracked.relaunch()
-    assert tracked.registered(2).task.epoch == 2
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
-
-
-def test_after_a_relaunch_the_older_launch_is_refused_everything(tracked: Tracked) -> None:
-    old = tracked.registered()
-    old.launch.end(RuntimeError("lost"))
-    tracked.relaunch()
-    tracked.launch(2)
-    assert not old.register().accepted
-    assert not old.add(0).accepted
-    assert not old.report("still here").accepted
-    assert not old.deregister("bye").accepted
-    old.launch.end(RuntimeError("again"))
-    tracked.settle()
-    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
-    assert tracked.registered(2).add(0).accepted
-
-
-def test_relaunch_delays_double(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(
-        conf={"spark.penstock.receiver.relaunchDelay": "1s", "spark.penstock.receiver.maxRelaunchDelay": "5s"}
-    )
-    tracked.tracker.start()
-    for number, nominal in enumerate((1000, 2000, 4000, 5000, 5000), start=1):
-        tracked.launch(number).end(RuntimeError("again"))
-        tracked.await_waiters()
-        tracked.clock.advance(nominal // 2 - 1)
-        tracked.settle()
-        assert len(tracked.launches) == number
-        tracked.clock.advance(nominal - nominal // 2 + 2)
-        tracked.launch(number + 1)
-
-
 # -- rates --
-
-
-def test_rate_is_sent_to_the_receiver(tracked: Tracked) -> None:
-    process = tracked.registered()
-    tracked.tracker.send_rate_update(0, 100.0)
-    assert process.received.await_one(UpdateRateLimit).rate == 100.0
-    assert tracked.tracker.rate_limit(0) == 100.0
 
 
 def test_errors_of_the_loops_are_logged_and_the_loops_continue(
@@ -350,26 +247,6 @@ def test_errors_of_the_loops_are_logged_and_the_loops_continue(
     assert process.received.await_one(UpdateRateLimit).rate == 70
     assert "message to receiver failed" in caplog.text
     assert "tracker event failed" in caplog.text
-
-
-def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None:
-    tracked.tracker.send_rate_update(0, 50.0)
-    tracked.settle()
-    process = tracked.process()
-    assert process.desired().rate == 50.0
-    assert process.received.entries == []
-
-
-def test_rate_outlives_a_relaunch(tracked: Tracked) -> None:
-    process = tracked.registered()
-    tracked.tracker.send_rate_update(0, 50.0)
-    process.received.await_one(UpdateRateLimit)
-    process.launch.end(RuntimeError("lost"))
-    tracked.relaunch()
-    tracked.launch(2)
-    tracked.tracker.send_rate_update(0, 60.0)
-    tracked.settle()
-    assert tracked.process(2).desired().rate == 60.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
@@ -395,17 +272,6 @@ def test_configured_rate_applies_until_an_estimate(make_tracker: MakeTracker) ->
     tracked.tracker.send_rate_update(0, 500.0)
     tracked.settle()
     assert tracked.tracker.rate_limit(0) == 100
-
-
-def test_unreachable_receiver_delays_no_other(make_tracker: MakeTracker, silent: SilentClass) -> None:
-    tracked = make_tracker([silent(), silent()])
-    tracked.tracker.start()
-    tracked.launch(2)
-    dead, alive = tracked.registered(1), tracked.registered(2)
-    dead.endpoint.stop()
-    tracked.tracker.send_rate_update(0, 10.0)
-    tracked.tracker.send_rate_update(1, 20.0)
-    assert alive.received.await_one(UpdateRateLimit, timeout_s=20).rate == 20.0
 
 
 # -- deleting --
@@ -491,17 +357,6 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
     assert len(tracked.launches) == 2
 
 
-def test_restarting_receiver_is_sent_a_stop(tracked: Tracked) -> None:
-    # Its buffer may hold records.
-    process = tracked.registered()
-    process.deregister("Restarting receiver with delay 30000 ms: again")
-    with ThreadPoolExecutor() as pool:
-        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        process.received.await_one(StopReceiver)
-        process.launch.end()
-        stopping.result(timeout=10)
-
-
 def test_undelivered_stop_is_sent_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tracked.registered()
     client, failed = tracked.connection().client, list[object]()
@@ -533,20 +388,6 @@ def test_unregistered_launch_is_cancelled_at_a_stop(tracked: Tracked) -> None:
     tracked.tracker.stop(before + 30)
     assert time.monotonic() - before < 10
     assert tracked.launch().cancelled
-
-
-def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None:
-    process = tracked.process()
-    tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
-    with ThreadPoolExecutor() as pool:
-        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        # Holds the race open: no event reports the begin of the stop.
-        assert tracked.tracker._stopping.wait(10)
-        refused = process.register()
-        process.launch.end()
-        stopping.result(timeout=10)
-    assert (refused.accepted, refused.reason) == (False, "the application is stopping")
-    assert tracked.events.entries == []
 
 
 def test_stop_that_the_loop_does_not_handle_is_logged_and_ends_the_jobs(

@@ -69,10 +69,10 @@ E = TypeVar("E")
 A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 DEFAULTS = evolve(
     Settings.parse({}),
-    max_restarts=2,
-    restart_window_ms=60_000,
+    max_receiver_failures=2,
+    receiver_failure_window_ms=60_000,
     relaunch_delay_ms=1000,
-    max_relaunch_delay_ms=10_000,
+    max_receiver_back_off_ms=10_000,
     launch_timeout_ms=0,
 )
 REGISTER, DIED = RegisterReceiver(0, 1, "Silent", 4000), JobEnded(1, "worker exited")
@@ -153,7 +153,7 @@ def in_state(name: str) -> Lifecycle:
         "stopping": lambda: active().take(Stop()),
         "ending": lambda: launched().take(Stop()),
         "backing off": lambda: active().take(DIED),
-        "given up": lambda: active(max_restarts=0, on_receiver_failure="stop-stream").take(DIED),
+        "given up": lambda: active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(DIED),
         "stopped": lambda: Lifecycle().take(Stop()),
     }
     return made[name]()
@@ -253,14 +253,14 @@ def test_failed_launch_is_reported_and_retried() -> None:
 
 
 def test_back_off_doubles_up_to_the_longest_delay_and_is_jittered() -> None:
-    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_relaunch_delay_ms=5000, max_restarts=100)
+    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_receiver_back_off_ms=5000, max_receiver_failures=100)
     for epoch, nominal in enumerate((1000, 2000, 4000, 5000, 5000), start=1):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
         assert nominal / 2 <= lifecycle.delay_ms <= nominal
 
 
 def test_back_off_starts_again_after_a_healthy_launch() -> None:
-    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_restarts=100)
+    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_receiver_failures=100)
     for epoch in (1, 2, 3):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
     lifecycle.take(LaunchDue())
@@ -370,6 +370,8 @@ def test_error_that_was_reported_before_ends_the_receiver_without_a_second_repor
     assert (lifecycle.posted, lifecycle.answer) == (["ReceiverError"], Reply())
     lifecycle.take(deregister("Restarting: lost", "Traceback: lost"))
     assert (lifecycle.posted, len(lifecycle.record.failures_ms)) == (["ReceiverStopped"], 1)
+    lifecycle.take(Registration(REGISTER, A), deregister("another one", "Traceback: another"))
+    assert (lifecycle.posted, len(lifecycle.record.failures_ms)) == (["ReceiverError", "ReceiverStopped"], 2)
 
 
 def test_death_is_reported_though_the_receiver_had_survived_an_error() -> None:
@@ -389,7 +391,7 @@ def test_receiver_may_register_again_after_a_restart() -> None:
 
 
 def test_receiver_that_is_given_up_names_the_error_that_it_reported() -> None:
-    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream")
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream")
     lifecycle.take(ReportError(0, 1, "Error connecting - OSError: refused", "Traceback: refused"))
     lifecycle.take(deregister("Restarting receiver with delay 1092 ms: Error connecting", "Traceback: refused"))
     assert lifecycle.record.last_end.message.endswith("the last one: Error connecting - OSError: refused")
@@ -431,7 +433,7 @@ def test_missed_blocks_are_counted_and_reported() -> None:
     assert lifecycle.posted == ["ReceiverError"]
 
 
-# -- the restart budget --
+# -- the failure budget --
 
 
 def fail(lifecycle: Lifecycle, now_ms: float) -> ReceiverTrackingInfo:
@@ -442,12 +444,12 @@ def fail(lifecycle: Lifecycle, now_ms: float) -> ReceiverTrackingInfo:
 
 
 def test_failures_within_the_budget_are_tolerated_and_the_next_is_too_many() -> None:
-    lifecycle = Lifecycle(max_restarts=3, restart_window_ms=1000)
+    lifecycle = Lifecycle(max_receiver_failures=3, receiver_failure_window_ms=1000)
     assert [fail(lifecycle, now).info.unhealthy for now in (0, 10, 20, 30, 40)] == [False, False, False, True, True]
 
 
 def test_failure_counts_for_the_length_of_the_window() -> None:
-    lifecycle = Lifecycle(max_restarts=1, restart_window_ms=1000)
+    lifecycle = Lifecycle(max_receiver_failures=1, receiver_failure_window_ms=1000)
     assert [fail(lifecycle, now).info.unhealthy for now in (0, 1000, 1999)] == [False, False, True]
     lifecycle.now_ms = 1999.9
     assert lifecycle.take(Tick()).record.info.unhealthy
@@ -460,7 +462,7 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
     rng = random.Random(seed)
     most, window_ms = rng.randint(0, 5), rng.randint(1, 500)
     lifecycle, failed_ms, now_ms = (
-        Lifecycle(max_restarts=most, restart_window_ms=window_ms, on_receiver_failure="stop-stream"),
+        Lifecycle(max_receiver_failures=most, receiver_failure_window_ms=window_ms, on_receiver_failure="stop-stream"),
         list[int](),
         0,
     )
@@ -473,14 +475,14 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
 def test_receiver_that_fails_too_often_is_given_up_by_policy(policy: str) -> None:
-    lifecycle = active(max_restarts=0, on_receiver_failure=policy).take(DIED)
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure=policy).take(DIED)
     assert lifecycle.posted == ["ReceiverError", "ReceiverError", "ReceiverStopped"]
     assert lifecycle.record.state == GivenUp()
     assert len(lifecycle.of(FailApplication)) == (policy == "fail-application")
 
 
 def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
-    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream").take(deregister("lost", "Traceback"))
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(deregister("lost", "Traceback"))
     assert lifecycle.sent == [StopReceiver("given up")]
     answer = lifecycle.take(Registration(REGISTER, A)).answer
     assert answer == Registered(accepted=False, reason="the receiver is given up: it failed too often")
@@ -488,7 +490,7 @@ def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
 
 
 def test_receiver_that_is_given_up_at_its_end_still_serves_its_blocks() -> None:
-    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream").take(
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(
         Move(60_000), deregister("lost", "Traceback", ended=True)
     )
     assert lifecycle.record.state == GivenUp()
@@ -510,7 +512,7 @@ def test_launch_that_misses_its_timeout_is_cancelled_and_counted_once() -> None:
 
 
 def test_launch_that_is_given_up_while_it_waits_is_cancelled_and_refused() -> None:
-    lifecycle = launched(launch_timeout_ms=5000, max_restarts=0, on_receiver_failure="stop-stream")
+    lifecycle = launched(launch_timeout_ms=5000, max_receiver_failures=0, on_receiver_failure="stop-stream")
     lifecycle.now_ms = 5000
     assert lifecycle.take(Tick()).of(CancelJob) == [CancelJob(1)]
     assert not lifecycle.take(Registration(REGISTER, A)).answer.accepted
@@ -726,7 +728,7 @@ def test_receiver_of_a_lost_executor_is_reported_and_relaunched() -> None:
 
 
 def test_lost_executor_counts_against_the_restart_budget() -> None:
-    lifecycle = active(max_restarts=0, on_receiver_failure="fail-application").take(ExecutorLost())
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="fail-application").take(ExecutorLost())
     assert lifecycle.state == "GivenUp"
     assert len(lifecycle.of(FailApplication)) == 1
     assert lifecycle.of(CancelJob) == [CancelJob(1)]

@@ -55,8 +55,8 @@ SETTINGS = Settings.parse({})
 TRANSITIONS = relaunch_transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
-    max_restarts=st.integers(0, 3),
-    restart_window_ms=st.just(20_000),
+    max_receiver_failures=st.integers(0, 3),
+    receiver_failure_window_ms=st.just(20_000),
     on_receiver_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
     launch_timeout_ms=st.sampled_from([0, 5000]),
 )

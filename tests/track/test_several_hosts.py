@@ -7,7 +7,6 @@ these hosts.
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,13 +20,12 @@ from tests.helpers.waiting import wait_for
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_transfer import BlockSource, FindBlock
-from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
+from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_launcher, relaunch_lifecycle
-from penstock.track.receiver_tracking_info import Active
 from penstock.worker import block_reader
 
 if TYPE_CHECKING:
@@ -412,59 +410,6 @@ def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[H
     assert two.read(found) == stored
 
 
-def test_move_completes_when_it_meets_a_restart(hosts: Callable[..., Hosts]) -> None:
-    two = hosts(Prefers("host-b"))
-    first = two.on(1, A)
-    stored = first.store(0)
-    two.tick(5000)
-    first.received.await_one(StopReceiver)
-    assert first.deregister("Restarting receiver with delay 2000 ms: again").accepted
-    for _ in range(2):
-        first.deregister("moves to another executor", ended=True)
-    two.tracked.relaunch()
-    two.on(2, B)
-    assert two.read(two.references()) == stored
-    assert two.tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
-
-
-def test_given_up_receiver_does_not_move_and_serves_its_blocks(hosts: Callable[..., Hosts]) -> None:
-    two = hosts(
-        Prefers("host-b"),
-        **{"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
-    )
-    first = two.on(1, A)
-    first.store(0)
-    two.tick(5000)
-    first.received.await_one(StopReceiver)
-    first.deregister("Error storing a block", "Traceback …", ended=True)
-    assert two.tracked.tracker.receiver_infos()[0].given_up
-    two.tick(60_000)
-    assert len(two.tracked.launches) == 1
-    # What it has stored is served for as long as it was asked to.
-    assert [each.source for each in two.references()] == [first.source]
-
-
-def test_undelivered_move_is_tried_again(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
-    two = hosts(Prefers("host-b"))
-    first = two.on(1, A)
-    client, failed = two.tracked.connection().client, threading.Event()
-    asked = client.ask
-
-    def ask(message: object, reply_kind: type[Any]) -> Any:
-        if not failed.is_set():
-            failed.set()
-            raise WireError("no way")
-        return asked(message, reply_kind)
-
-    monkeypatch.setattr(client, "ask", ask)
-    two.tick(5000)
-    assert failed.wait(10)
-    # Holds the race open: no event reports a move that was not delivered.
-    wait_for(lambda: isinstance(two.tracked.tracker._tracked.records[0].state, Active), "the move to be forgotten")
-    two.tick(5000)
-    assert first.received.await_one(StopReceiver).message == "moves to another executor"
-
-
 def test_draining_launches_serve_the_last_batches_of_a_stop(
     moved: tuple[Hosts, FakeProcess, list[str]],
 ) -> None:
@@ -476,31 +421,6 @@ def test_draining_launches_serve_the_last_batches_of_a_stop(
     stop = first.received.await_one(StopReceiver, number=2)
     assert stop.message == "Stopped by driver"
     assert 100_000 < stop.serve_ms <= 105_000
-
-
-def test_undelivered_release_is_sent_again(
-    moved: tuple[Hosts, FakeProcess, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two, first, _stored = moved
-    two.tracked.relaunch()
-    two.on(2, B)
-    client, failed = two.tracked.connections()[0].client, threading.Event()
-    asked = client.ask
-
-    def ask(message: object, reply_kind: type[Any]) -> Any:
-        if isinstance(message, ReleaseReceiver) and not failed.is_set():
-            failed.set()
-            raise WireError("no way")
-        return asked(message, reply_kind)
-
-    monkeypatch.setattr(client, "ask", ask)
-    two.references()
-    two.tracked.tracker.clean_up(200, delete=True)
-    two.tick()
-    assert failed.wait(10)
-    wait_for(lambda: len(two.tracked.connections()) == 2, "the release to be forgotten")
-    two.tick()
-    first.received.await_one(ReleaseReceiver)
 
 
 def test_draining_launch_serves_longer_while_batches_complete(

@@ -71,7 +71,7 @@ def test_executor_without_the_plugin_is_reported_with_plugin_host_and_remedy(tra
     tracked.settle()
     message = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert "the Python of executor 2 on 10.0.0.7 lacks acme-gauge 2.0: install it there" in message
-    assert "penstock pack" in message
+    assert "--archives" in message
 
 
 @pytest.mark.parametrize(

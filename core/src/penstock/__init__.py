@@ -36,7 +36,11 @@ _NAMES = {
     "penstock.worker.state": "State",
     "pyspark": "StorageLevel",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "RelaunchingReceiverHost": "give ReceiverHost a function that creates the receiver",
+    "StatsReportListener": "it is in a plugin, pip install penstock-spark",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel as StorageLevel

@@ -100,19 +100,19 @@ class ConfigurationKeys:
     partition_min_bytes: PositiveBytes = _inputs(
         "spark.penstock.partition.minBytes",
         "1m",
-        "A batch of a receiver stream has as many partitions as slots are free of receivers, but none smaller than "
-        "this. A batch below twice this size is one partition, which reductions need not shuffle.",
+        "Minimum partition size. A batch of a receiver stream gets one partition per slot that no receiver occupies, "
+        "unless they would be smaller. A batch below twice this size is one partition; reductions do not shuffle it.",
     )
     partition_max_bytes: PositiveBytes = _inputs(
         "spark.penstock.partition.maxBytes",
         "128m",
-        "Above this size of a partition a batch has a multiple of the free slots as its number of partitions.",
+        "Maximum partition size. A batch that needs more partitions than free slots gets a multiple of the free slots.",
     )
     partition_number: Count = _inputs(
         "spark.penstock.partition.number",
         "0",
-        "Number of partitions of each batch of a receiver stream, if it has that many blocks, or pieces of blocks of "
-        "the minimum size. 0: by its size.",
+        "Fixed number of partitions for each batch of a receiver stream. A batch with few blocks gets fewer: "
+        "no block is cut into pieces below the minimum size. 0: by the size of the batch.",
     )
     max_unprocessed: DiskLimit = _inputs(
         "spark.penstock.blocks.maxUnprocessed",
@@ -127,20 +127,20 @@ class ConfigurationKeys:
         "`skip`: the batch continues without the block. Both report an event with counts.",
     )
 
-    max_restarts: Count = _receivers(
+    max_receiver_failures: Count = _receivers(
         "spark.penstock.receiver.maxRestarts",
         "10",
-        "Restart budget: failures of a receiver within `spark.penstock.receiver.restartWindow` before "
-        "`spark.penstock.receiver.onFailure` applies. A failure is an error that stops or restarts the receiver, the "
-        "death of its process, or a launch or start timeout.",
+        "Failure budget: failures of a receiver within `spark.penstock.receiver.restartWindow` before "
+        "`spark.penstock.receiver.onFailure` applies. Counts the failures that cause a restart (same task) or a "
+        "relaunch (new task): an error, the death of the process, or a launch or start timeout.",
     )
-    restart_window_ms: PositiveDurationMs = _receivers(
-        "spark.penstock.receiver.restartWindow", "10min", "Period over which failures count towards the restart budget."
+    receiver_failure_window_ms: PositiveDurationMs = _receivers(
+        "spark.penstock.receiver.restartWindow", "10min", "Period over which failures count towards the failure budget."
     )
     on_receiver_failure: Literal["restart", "stop-stream", "fail-application"] = _receivers(
         "spark.penstock.receiver.onFailure",
         "restart",
-        "Policy once the restart budget is used up. `restart`: report the receiver as unhealthy (event, log, "
+        "Policy once the failure budget is used up. `restart`: report the receiver as unhealthy (event, log, "
         "`ReceiverInfo.unhealthy`) and keep relaunching it. `stop-stream`: give up this receiver, process what it "
         "stored, keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the "
         "error.",
@@ -148,16 +148,18 @@ class ConfigurationKeys:
     receiver_restart_delay_ms: DurationMs = _receivers(
         "spark.streaming.receiverRestartDelay",
         "2000",
-        "Delay between `onStop` and `onStart` when a receiver restarts in its task. Doubles until data is stored, up "
+        "Delay between `onStop` and `onStart` of a restart, in the same task. Doubles until data is stored, up "
         "to `spark.penstock.receiver.maxRelaunchDelay`.",
     )
     relaunch_delay_ms: PositiveDurationMs = _receivers(
         "spark.penstock.receiver.relaunchDelay",
         "200ms",
-        "Initial delay before a receiver whose task ended is relaunched; doubles with each relaunch.",
+        "Initial delay before a receiver whose task ended is relaunched in a new task; doubles with each relaunch.",
     )
-    max_relaunch_delay_ms: PositiveDurationMs = _receivers(
-        "spark.penstock.receiver.maxRelaunchDelay", "30s", "Maximum delay before a relaunch or a restart."
+    max_receiver_back_off_ms: PositiveDurationMs = _receivers(
+        "spark.penstock.receiver.maxRelaunchDelay",
+        "30s",
+        "Upper limit of both back-offs: the delay before a restart, and the delay before a relaunch.",
     )
     launch_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.launchTimeout",
@@ -196,9 +198,8 @@ class ConfigurationKeys:
 
     rate_estimator: str = _rate(
         "spark.streaming.backpressure.rateEstimator",
-        "pid",
-        "Name of the rate estimator, from any installed plugin (`penstock plugins list`). Needs "
-        "`spark.streaming.backpressure.enabled`.",
+        "pid",  # Spark's default
+        "Name of the rate estimator, from any installed plugin. Needs `spark.streaming.backpressure.enabled`.",
     )
     initial_rate_per_s: RatePerS = _rate(
         "spark.streaming.backpressure.initialRate",
@@ -209,8 +210,8 @@ class ConfigurationKeys:
     max_total_rate_per_s: RatePerS = _rate(
         "spark.penstock.maxTotalRate",
         "0",
-        "Maximum records/s of all receivers of the application together, in equal shares. What a slower receiver does "
-        "not need goes to the others. 0 or less: no limit.",
+        "Maximum records/s of all receivers of the application together, in equal shares. The unused "
+        "share of a slower receiver goes to the others. 0 or less: no limit.",
     )
     burst_ms: PositiveDurationMs = _rate(
         "spark.penstock.receiver.burst",
@@ -222,7 +223,7 @@ class ConfigurationKeys:
     concurrent_jobs: PositiveCount = _batches(
         "spark.streaming.concurrentJobs",
         "1",
-        "Number of output operations that run at the same time. More than 1 gives up their order.",
+        "Number of output operations that run at the same time. With more than 1 they run in no fixed order.",
     )
     graceful_stop_timeout_ms: DurationMs = _batches(
         "spark.streaming.gracefulStopTimeout",

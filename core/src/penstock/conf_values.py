@@ -1,6 +1,6 @@
 """Option types: how text becomes a typed value, for configuration keys and for the options of plugins.
 
-Owns Spark's spellings of times and sizes, the one cattrs converter, and the description of a key. Knows no key.
+Owns Spark's spellings of times and sizes, and the description of a key. Knows no key.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import cattrs
 from attrs import field, frozen
 
 from penstock.errors import ConfigurationError, shortened, shown
+from penstock.json_converter import strict_converter
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
@@ -279,10 +279,9 @@ def _is_callable(option_type: Any) -> bool:
     return option_type is Callable or get_origin(option_type) is Callable
 
 
-# Structures configuration values and plugin options.
-_converter = cattrs.Converter(detailed_validation=False)
+# Structures configuration values and plugin options: values of programs as strictly as JSON, and text.
+_converter = strict_converter()
 _converter.register_structure_hook(bool, _to_bool)
-_converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
 _converter.register_structure_hook(int, lambda value, _type: _to_number(value, _parse_int, int))
 _converter.register_structure_hook(float, lambda value, _type: float(_to_number(value, _parse_float, float, int)))
 _converter.register_structure_hook_func(_is_callable, _to_callable)

@@ -16,7 +16,7 @@ _WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing 
 _LOG_CLASS = "custom write-ahead logs are not supported; unset the key"
 _BATCHED = "events that wait are always written together; unset the key"
 _FILES = "file streams keep no time window: they read each file once, whatever its age; see the option new_files_only"
-_READ_BY_PLUGIN = "no installed plugin reads it; penstock plugins list shows those that are installed"
+_READ_BY_PLUGIN = "no installed plugin reads it; install one that does, or unset the key"
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
     "spark.streaming.ui.retainedBatches": _READ_BY_PLUGIN,
@@ -25,7 +25,7 @@ IGNORED = {
     "spark.streaming.minRememberDuration": _FILES,
     "spark.streaming.receiver.blockStoreTimeout": "set the number of attempts: "
     "spark.streaming.receiver.writeAheadLog.maxFailures",
-    "spark.streaming.raw.maxBlockSizeBytes": "set spark.penstock.receiver.raw-socket.max_frame_bytes",
+    "spark.streaming.raw.maxBlockSizeBytes": "set the option of the receiver of rawSocketStream that limits a frame",
     "spark.streaming.sessionByKey.deltaChainThreshold": "mapWithState has no delta chains; unset the key",
     "spark.streaming.clock": "pass the clock to the context: StreamingContext(sc, seconds, clock=...)",
     "spark.streaming.manualClock.jump": "advance the clock that was passed to the context",
@@ -50,7 +50,7 @@ class KeyWarning:
     advice: str
 
 
-#: Prefix of a plugin's options, such as ``spark.penstock.receiver.socket.`` → their names; ``None`` for any name.
+#: Prefix of a plugin's options, such as ``spark.penstock.receiver.<name>.`` → their names; ``None`` for any name.
 KnownOptions = Mapping[str, Collection[str] | None]
 
 

@@ -22,7 +22,7 @@ from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
 from penstock.context_state import StreamingContextState, Termination
 from penstock.engine import Engine
-from penstock.engine_access import EngineAccess
+from penstock.engine_listener_context import EngineListenerContext
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream_graph import DStreamGraph
@@ -105,7 +105,7 @@ class StreamingContext(StreamBuilder):
         self._has_stopped_spark = False
         self._is_spark_gone = False
         self._engine: Engine | None = None
-        self._access: EngineAccess | None = None
+        self._listener_context: EngineListenerContext | None = None
         self._is_loaded = False  # streams come from a checkpoint
         self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
 
@@ -119,7 +119,7 @@ class StreamingContext(StreamBuilder):
     @property
     def uiWebUrl(self) -> str | None:
         """The address of a plugin's dashboard; ``None`` without one, before the start and after the stop."""
-        return None if self._access is None else self._access.ui_url
+        return None if self._listener_context is None else self._listener_context.ui_url
 
     def remember(self, duration: float) -> None:
         """Remember each batch's RDDs and blocks for at least ``duration`` seconds; may be set once."""
@@ -297,7 +297,7 @@ class StreamingContext(StreamBuilder):
             BatchFailedError: a batch failed; has the first failure's cause and traceback. The context keeps running.
                 With ``spark.penstock.maxFailedBatches`` it is raised after that many consecutive failures, when the
                 context has stopped.
-            ReceiverFailedError: a receiver used up its restart budget, and ``spark.penstock.receiver.onFailure`` is
+            ReceiverFailedError: a receiver used up its failure budget, and ``spark.penstock.receiver.onFailure`` is
                 ``fail-application``.
         """
         try:
@@ -346,10 +346,10 @@ class StreamingContext(StreamBuilder):
         if self._settings.backpressure_enabled:
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
-        self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener in self._plugins.listeners(self._access, self._settings.extra_listeners):
+        self._listener_context = EngineListenerContext(self._program, self._plugins, self._engine, self._recovery)
+        for listener in self._plugins.listeners(self._listener_context, self._settings.extra_listeners):
             self._bus.add(listener)
-        self._engine.start(self._access.saved_values)
+        self._engine.start(self._listener_context.saved_values)
 
     def _on_signal(self, number: int) -> None:
         """The first signal stops gracefully, the second at once; ``awaitTermination`` returns then."""
@@ -405,8 +405,8 @@ class StreamingContext(StreamBuilder):
         self._sc.stop()
 
     def _ended_now(self) -> None:
-        if self._access is not None:
-            self._access.stopped()
+        if self._listener_context is not None:
+            self._listener_context.stopped()
         self._state = StreamingContextState.STOPPED
         if StreamingContext._active is self:
             StreamingContext._active = None

@@ -24,8 +24,8 @@ from penstock.runtime.threads import EngineThread, contain_errors
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster, failure
-from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
+from penstock.spark.rdd_checkpoints import delete_file
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("engine")

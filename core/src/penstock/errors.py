@@ -50,6 +50,12 @@ def plugin_distribution(plugin: str) -> str:
     return f"penstock-{plugin}"
 
 
+def how_to_install(name: str) -> str:
+    """What to install for a receiver, an input stream or a rate estimator; its plugin may have another name."""
+    whole = "pip install penstock-spark, which has the common plugins"
+    return f"{whole}, or {plugin_distribution(name)}" if name.isascii() and name.isidentifier() else whole
+
+
 def summary_of(error: BaseException) -> str:
     """Return an error's class and text: ``OSError: disk full``."""
     return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__
@@ -125,7 +131,7 @@ class ReceiverStuckError(PenstockError):
 
 
 class ReceiverFailedError(PenstockError):
-    """A receiver used up its restart budget, and ``spark.penstock.receiver.onFailure`` is ``fail-application``."""
+    """A receiver used up its failure budget, and ``spark.penstock.receiver.onFailure`` is ``fail-application``."""
 
 
 class StoreError(PenstockError):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, plugin_distribution, shown
+from penstock.errors import ConfigurationError, shown
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
@@ -224,7 +224,7 @@ class StreamBuilder:
         return self._stream(node)
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
-        """Read from a source that a plugin offers and the driver pulls (``penstock plugins list``).
+        """Read from a source that a plugin offers and the driver pulls.
 
         The options override ``spark.penstock.input.<name>.<option>``.
 
@@ -244,21 +244,20 @@ class StreamBuilder:
     def _socket(
         self, method: str, name: str, level: StorageLevel, records: pa.DataType | None, **options: Any
     ) -> DStream[Any]:
-        self._check_offered(method, "receivers", name, "socket")
+        self._check_offered(method, "receivers", name)
         receiver = self._make("receivers", name, options)
         receiver.storageLevel = level
         schema = None if records is None else pa.schema([("value", records)])
         return self._stream(ReceiverInputDStream(self._graph, receiver, schema))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self._check_offered(method, "input_streams", name, "file")
+        self._check_offered(method, "input_streams", name)
         return self.input_stream(name, **options)
 
-    def _check_offered(self, method: str, hook: str, name: str, plugin: str) -> None:
+    def _check_offered(self, method: str, hook: str, name: str) -> None:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: "
-                f"pip install {plugin_distribution(plugin)}"
+                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: {self._plugins.remedy(name)}"
             )
 
     def _stream(self, node: Node) -> DStream[Any]:

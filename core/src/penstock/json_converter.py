@@ -1,11 +1,12 @@
-"""The strict converter between attrs classes and JSON values: messages, checkpoints, saved states.
+"""The strict converter between attrs classes and JSON values: messages, checkpoints, saved states, event logs.
 
-It converts nothing silently: a value of another type and an unknown attribute are errors.
+It converts nothing silently: a value of another type and an unknown attribute are errors. The
+converter of configuration values is this one with hooks for text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
 import cattrs
@@ -21,14 +22,14 @@ class StructureError(ValueError):
     """A JSON value does not fit a class. The message may contain parts of the value."""
 
 
-def structure(value: Any, kind: type[T]) -> T:
-    """Convert a JSON value into an instance of a class.
+def structure(value: Any, kind: type[T], *, is_open: bool = False) -> T:
+    """Convert a JSON value into an instance of a class; ``is_open`` ignores attributes that a later version added.
 
     Raises:
         StructureError: the value does not fit.
     """
     try:
-        return _converter.structure(value, kind)
+        return (_open_converter if is_open else _converter).structure(value, kind)
     # A validator of the class may raise anything.
     except Exception as error:
         raise StructureError(summary_of(error)) from error
@@ -46,34 +47,40 @@ def _exactly(value: Any, kind: type[Any]) -> Any:
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
-def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
-    """Structure an attrs class from a JSON object only: cattrs would index lists and text as well."""
-    structure_fields = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
-    return lambda value, _kind: structure_fields(_exactly(value, dict), _kind)
-
-
 def _is_list(kind: Any) -> bool:
     return get_origin(kind) is list
 
 
-def _from_list(value: Any, kind: Any) -> list[Any]:
-    (item,) = get_args(kind)
-    return [_converter.structure(element, item) for element in _exactly(value, list)]
-
-
 def _has_integer_keys(kind: Any) -> bool:
-    return get_origin(kind) is dict and get_args(kind)[0] is int
+    return get_origin(kind) in (dict, Mapping) and get_args(kind)[0] is int
 
 
-def _from_integer_keys(value: Any, kind: Any) -> dict[int, Any]:
-    """JSON has text keys only."""
-    item = get_args(kind)[1]
-    return {int(key): _converter.structure(element, item) for key, element in _exactly(value, dict).items()}
+def strict_converter(*, is_open: bool = False) -> cattrs.Converter:
+    """A new converter of JSON values, to which the caller may add hooks."""
+    converter = cattrs.Converter(detailed_validation=False)
+
+    def from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
+        """Structure an attrs class from a JSON object only: cattrs would index lists and text as well."""
+        structure_fields = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=not is_open)
+        return lambda value, _kind: structure_fields(_exactly(value, dict), _kind)
+
+    def from_list(value: Any, kind: Any) -> list[Any]:
+        (item,) = get_args(kind)
+        elements = value if isinstance(value, tuple) else _exactly(value, list)
+        return [converter.structure(element, item) for element in elements]
+
+    def from_integer_keys(value: Any, kind: Any) -> dict[int, Any]:
+        """JSON has text keys only."""
+        item = get_args(kind)[1]
+        return {int(key): converter.structure(element, item) for key, element in _exactly(value, dict).items()}
+
+    for primitive in (str, int, float, bool):
+        converter.register_structure_hook(primitive, _exactly)
+    converter.register_structure_hook_factory(has, from_object)
+    converter.register_structure_hook_func(_is_list, from_list)
+    converter.register_structure_hook_func(_has_integer_keys, from_integer_keys)
+    return converter
 
 
-_converter = cattrs.Converter(detailed_validation=False)
-for _primitive in (str, int, float, bool):
-    _converter.register_structure_hook(_primitive, _exactly)
-_converter.register_structure_hook_factory(has, _from_object)
-_converter.register_structure_hook_func(_is_list, _from_list)
-_converter.register_structure_hook_func(_has_integer_keys, _from_integer_keys)
+_converter = strict_converter()
+_open_converter = strict_converter(is_open=True)

@@ -53,10 +53,18 @@ _NAMES = {
     "penstock.storage.uri": "absolute_location connect is_remote",
     "penstock.track.allocations": "Allocations",
     "penstock.wire.token": "Token",
+    "penstock.version": "check_core_version",
     "penstock.worker.block_reader": "read_block",
     "penstock.worker.conform": "conform describe_schema require_values",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "Lines": "use split_lines and LineRules",
+    "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
+    "keys": "use KEYS",
+    "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
+    "receiver_spec": 'use Plugins(...).spec("receivers", name)',
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (
@@ -152,6 +160,7 @@ if TYPE_CHECKING:
     from penstock.storage.directory import Appender as Appender, Directory as Directory, Durability as Durability
     from penstock.storage.uri import absolute_location as absolute_location, connect as connect, is_remote as is_remote
     from penstock.track.allocations import Allocations as Allocations
+    from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
     from penstock.worker.conform import (

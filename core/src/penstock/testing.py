@@ -2,4 +2,4 @@
 
 from penstock._moved import moved
 
-raise moved(__name__)
+raise moved(__spec__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import re
 import shlex
 import subprocess
@@ -210,3 +211,69 @@ def test_subcommand_of_a_missing_distribution_names_it(cli: Cli, arguments: list
     result = cli(*arguments)
     assert result.exit_code == 1
     assert result.stderr == f"penstock: penstock {arguments[0]} comes with penstock-ui: pip install penstock-ui\n"
+
+
+OTHER_VERSION = "{0} 0.2.0 needs penstock-core 0.2.0, and {1} is installed: install both in one version, "
+
+
+@pytest.mark.parametrize("distribution", ["penstock-cli", "penstock-testing"])
+@pytest.mark.parametrize(
+    ("arguments", "is_refused"),
+    [(["plugins", "list"], True), (["rate", "--help"], True), (["doctor", "--json"], False)],
+)
+def test_command_of_another_version_than_the_core_is_refused(
+    tmp_path: Path, distribution: str, arguments: list[str], is_refused: bool
+) -> None:
+    install_other_version(tmp_path, distribution)
+    ended = subprocess.run(
+        [sys.executable, "-m", "penstock_cli", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    message = OTHER_VERSION.format(distribution, package.__version__)
+    if is_refused:
+        assert ended.stderr.startswith(f"penstock: {message}")
+        assert (ended.stderr.count("\n"), ended.returncode) == (1, 1)
+    else:
+        assert (ended.stderr, distribution in ended.stdout) == ("", True)
+
+
+@pytest.mark.parametrize("statement", ["import penstock_testing", "from penstock_testing import run_checks"])
+def test_import_of_a_kit_of_another_version_than_the_core_is_refused(tmp_path: Path, statement: str) -> None:
+    install_other_version(tmp_path, "penstock-testing")
+    ended = subprocess.run(
+        [sys.executable, "-c", statement],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    message = OTHER_VERSION.format("penstock-testing", package.__version__)
+    assert ended.stderr.splitlines()[-1].startswith(f"penstock.errors.PluginError: {message}")
+
+
+def install_other_version(folder: Path, distribution: str) -> None:
+    """Put the metadata of version 0.2.0 of a distribution into a folder."""
+    information = folder / f"{distribution.replace('-', '_')}-0.2.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.2.0\nRequires-Dist: penstock-core==0.2.0\n"
+    )
+
+
+def test_subcommand_of_a_distribution_of_another_version_is_refused(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_other_version(tmp_path, "penstock-ui")
+    (tmp_path / "penstock_ui-0.2.0.dist-info" / "entry_points.txt").write_text(
+        "[penstock.commands]\ntop = nothing:top\n"
+    )
+    distributions = importlib.metadata.distributions(path=[str(tmp_path)])
+    entry_points = importlib.metadata.EntryPoints(entry for one in distributions for entry in one.entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **chosen: entry_points.select(**chosen))
+    assert OTHER_VERSION.format("penstock-ui", package.__version__) in cli("top", "http://127.0.0.1:4050").stderr

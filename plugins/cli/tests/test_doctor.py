@@ -227,13 +227,13 @@ def test_plugin_for_another_version_is_refused_by_name_and_version(
     with (tmp_path / "acme_well-1.2.dist-info" / "METADATA").open("a") as metadata:
         metadata.write(f"Requires-Dist: {requirement}\n")
     result, listed = cli("doctor"), cli("plugins", "list")
-    text = f"it needs penstock-core 0.2.0, and {__version__} is installed"
+    text = f"acme-well 1.2 needs penstock-core 0.2.0, and {__version__} is installed"
     assert (text in result.stdout, text in listed.stdout) == (is_refused, is_refused)
     assert (result.exit_code, listed.exit_code) == (int(is_refused), int(is_refused))
     if is_refused:
         level, remedy = finding(result, f"penstock-core {__version__} is installed, but acme-well 1.2 needs 0.2.0: ")
         assert (level, remedy) == ("fail", "pip install --upgrade penstock-core acme-well")
-        assert result.stdout.endswith("\n2 to mend before programs run here\n")
+        assert result.stdout.endswith("\n2 to fix before programs run here\n")
 
 
 @pytest.mark.parametrize(

@@ -278,3 +278,10 @@ def test_infinite_limits_can_be_drawn(cli: Cli, install: Install, tmp_path: Path
     # Which curve is whose.
     assert "stream 0</tspan>" in text
     assert "stream 1</tspan>" in text
+
+
+def test_former_name_of_the_workload_option_is_accepted_but_not_shown(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    result = cli("rate", "simulate", "--estimator", "same", "--plant", "idle-then-burst", "--json", "--conf", LEVEL)
+    assert json.loads(result.stdout)["workload"] == "idle-then-burst"
+    assert "--plant" not in cli("rate", "simulate", "--help").stdout

@@ -22,7 +22,13 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeRDD
 
 from penstock import ArrowInput, ConfigurationError, DStream, SchemaError, SourceBatch
 from penstock.spi import BlocksInput, ResultTypeError, node_of
-from penstock_dataframes.frame_nodes import BatchFrame, DerivedFrames, FrameDStream, Lazy, SourceFrames
+from penstock_dataframes.frame_nodes import (
+    BatchFrame,
+    DataFrameDStream,
+    Lazy,
+    ToDataFrameDStream,
+    TransformedDataFrameDStream,
+)
 from penstock_dataframes.jvm_frames import BatchFrames
 
 
@@ -40,7 +46,7 @@ def test_dataframes_are_prepared_if_an_output_needs_them(lines: DStream[Any], mo
 
 
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
-    frames = SourceFrames(node_of(lines), None)
+    frames = ToDataFrameDStream(node_of(lines), None)
     mb = 1 << 20
     # Spark would be needed to see the combined inputs in a DataFrame.
     first, second = (BlocksInput((payload,), ((),), mb, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
@@ -61,7 +67,7 @@ def test_functions_of_partitions_are_not_united(lines: DStream[Any]) -> None:
     node = initialized(lines.mapPartitionsWithIndex(lambda index, records: [index]))
     inputs = [node.get_or_compute(time_ms) for time_ms in (INTERVAL_MS, 3 * INTERVAL_MS)]
     # Spark would be needed to see the combined inputs in a DataFrame.
-    assert list(SourceFrames(node, None)._combined(inputs)) == inputs
+    assert list(ToDataFrameDStream(node, None)._combined(inputs)) == inputs
 
 
 def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: FakeContext) -> None:
@@ -82,8 +88,8 @@ def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: 
     assert node.batch_inputs(3 * INTERVAL_MS) == (columns,)
     assert node.batch_inputs(2 * INTERVAL_MS) == ()
     assert window.batch_inputs(4 * INTERVAL_MS) == (columns, columns)
-    assert schema_of(SourceFrames(node, None), *window.batch_inputs(2 * INTERVAL_MS)) is None
-    assert schema_of(SourceFrames(node, None), *window.batch_inputs(4 * INTERVAL_MS)) == "struct<value:string>"
+    assert schema_of(ToDataFrameDStream(node, None), *window.batch_inputs(2 * INTERVAL_MS)) is None
+    assert schema_of(ToDataFrameDStream(node, None), *window.batch_inputs(4 * INTERVAL_MS)) == "struct<value:string>"
 
 
 # -- schemas --
@@ -132,7 +138,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    saved = SourceFrames(node_of(lines), None)
+    saved = ToDataFrameDStream(node_of(lines), None)
     monkeypatch.setattr(metadata, "version", missing)
     # A recovered program does not call toDF.
     uses: list[Callable[[], object]] = [lambda: lines.foreachDataFrame(print), saved.restored]
@@ -141,7 +147,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
             use()
 
 
-def schema_of(node: SourceFrames, *inputs: Any) -> Any:
+def schema_of(node: ToDataFrameDStream, *inputs: Any) -> Any:
     # Spark would be needed to see the schema in a DataFrame.
     found = node._schema(inputs)
     return None if found is None else found.struct.simpleString()
@@ -152,7 +158,7 @@ def columns(schema: pa.Schema | None) -> ArrowInput:
 
 
 def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
-    node = SourceFrames(node_of(lines), None)
+    node = ToDataFrameDStream(node_of(lines), None)
     assert schema_of(node) is None
     assert schema_of(node, columns(None)) is None
     assert (
@@ -166,9 +172,9 @@ def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
 def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContext, lines: DStream[Any]) -> None:
     text: DStream[Any] = DStream(ReceiverInputDStream(context.graph, object(), TEXT), context)  # type: ignore[arg-type]
     for stream in (text, text.cache(), text.window(4 * INTERVAL_MS / 1000), text.union(text)):
-        assert schema_of(SourceFrames(node_of(stream), None)) == "struct<value:string>"
+        assert schema_of(ToDataFrameDStream(node_of(stream), None)) == "struct<value:string>"
     for stream in (lines, text.union(lines), lines.union(text)):
-        assert schema_of(SourceFrames(node_of(stream), None)) is None
+        assert schema_of(ToDataFrameDStream(node_of(stream), None)) is None
 
 
 @pytest.mark.parametrize(
@@ -185,7 +191,7 @@ def test_lines_of_text_have_a_schema_before_the_first_record(context: FakeContex
 )
 def test_records_without_a_schema_fail_the_batch(lines: DStream[Any], records: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
-        schema_of(SourceFrames(node_of(lines), None), records)
+        schema_of(ToDataFrameDStream(node_of(lines), None), records)
 
 
 # -- DataFrames of a batch --
@@ -195,7 +201,7 @@ class Frame:
     """Stands for a DataFrame."""
 
 
-class Frames(FrameDStream):
+class Frames(DataFrameDStream):
     """Frames that are made when they are needed; ``None`` in the second batch."""
 
     made = 0
@@ -267,7 +273,7 @@ def test_a_function_gets_the_frame_and_returns_another(frames: Frames) -> None:
         calls.append(given)
         return given[0]
 
-    derived = DerivedFrames((frames, frames), function)
+    derived = TransformedDataFrameDStream((frames, frames), function)
     derived.initialize(0)
     assert derived.frame(2 * INTERVAL_MS) is None
     unknown, known = derived.frame(INTERVAL_MS), derived.frame(3 * INTERVAL_MS)
@@ -281,7 +287,7 @@ def test_a_function_gets_the_frame_and_returns_another(frames: Frames) -> None:
 
 @pytest.mark.usefixtures("_frames_are_dataframes")
 def test_a_function_that_returns_no_frame_fails_the_batch(frames: Frames) -> None:
-    derived = DerivedFrames((frames,), lambda _frame: 17)
+    derived = TransformedDataFrameDStream((frames,), lambda _frame: 17)
     derived.initialize(0)
     frame = derived.frame(3 * INTERVAL_MS)
     assert frame is not None
@@ -297,7 +303,7 @@ def output(context: FakeContext, time_ms: int) -> None:
 def test_outputs_get_the_frame_with_what_they_ask_for(
     context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SourceFrames, "_frame_of", lambda _self, inputs: Frame() if inputs else None)
+    monkeypatch.setattr(ToDataFrameDStream, "_frame_of", lambda _self, inputs: Frame() if inputs else None)
     calls: list[Any] = []
     stream = lines.toDF()
     stream.foreachDataFrame(lambda frame: calls.append(("frame", type(frame))))
@@ -316,7 +322,7 @@ def test_rows_of_an_unknown_schema_are_none(
     context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frame: Any = SimpleNamespace(rdd=FakeRDD([["row"]]))
-    monkeypatch.setattr(SourceFrames, "_frame_of", lambda _self, inputs: frame if inputs else None)
+    monkeypatch.setattr(ToDataFrameDStream, "_frame_of", lambda _self, inputs: frame if inputs else None)
     node = initialized(lines.toDF().rows())
     assert node.get_or_compute(INTERVAL_MS) is frame.rdd
     assert node.get_or_compute(2 * INTERVAL_MS).collect() == []
@@ -328,11 +334,11 @@ def test_jobs_that_the_plan_of_rows_runs_carry_the_output(
     order: list[Any] = []
     frame: Any = SimpleNamespace(rdd=FakeRDD([["row"]]))
 
-    def plan(_self: SourceFrames, _inputs: Any) -> Any:
+    def plan(_self: ToDataFrameDStream, _inputs: Any) -> Any:
         order.append("plan")
         return frame
 
-    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    monkeypatch.setattr(ToDataFrameDStream, "_frame_of", plan)
     lines.toDF().rows().map(str).foreachRDD(print)
     runtime = evolve(context.graph.runtime, before_output=lambda time_ms, output: order.append((time_ms, output)))
     context.graph.connect(runtime)
@@ -348,13 +354,13 @@ def test_rows_that_could_not_be_planned_are_planned_again_without_the_lock(
     results: list[Any] = [RuntimeError("no slot"), RuntimeError("no slot"), SimpleNamespace(rdd=FakeRDD([["row"]]))]
     has_lock: list[bool] = []
 
-    def plan(_self: SourceFrames, _inputs: Any) -> Any:
+    def plan(_self: ToDataFrameDStream, _inputs: Any) -> Any:
         has_lock.append(is_locked(context.graph.lock))
         if isinstance(result := results.pop(0), Exception):
             raise result
         return result
 
-    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    monkeypatch.setattr(ToDataFrameDStream, "_frame_of", plan)
     found: list[Any] = []
     node = initialized(lines.toDF().rows())
     DStream(node, context).foreachRDD(lambda rdd: found.extend(rdd.collect()))  # type: ignore[arg-type]
@@ -384,11 +390,11 @@ def test_an_error_of_the_program_is_not_retried(
 ) -> None:
     plans: list[Any] = []
 
-    def plan(_self: SourceFrames, inputs: Any) -> Any:
+    def plan(_self: ToDataFrameDStream, inputs: Any) -> Any:
         plans.append(inputs)
         raise error
 
-    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    monkeypatch.setattr(ToDataFrameDStream, "_frame_of", plan)
     lines.toDF().rows().foreachRDD(print)
     context.graph.connect(evolve(context.graph.runtime, generation_retries=3))
     context.graph.zero_time_ms = None

@@ -112,8 +112,3 @@ def test_column_does_not_change_when_more_is_received() -> None:
         splitter.advance(len(data))
         columns.append(splitter.take())
     assert [column.to_pylist() for column in columns] == [[b"first"], [b"other"]]
-
-
-def test_many_frames_at_once() -> None:
-    bodies = [b"%d" % number for number in range(100_000)]
-    assert split([framed(*bodies)], chunk=1 << 20) == (bodies, None)

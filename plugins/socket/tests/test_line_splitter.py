@@ -122,10 +122,6 @@ def test_cut_at_every_byte_gives_the_same_records(place: int, eager: bool) -> No
     assert not errors.counts
 
 
-def test_single_bytes_give_the_same_lines() -> None:
-    assert split([bytes([byte]) for byte in WITNESS])[0] == simple_split(WITNESS)[0]
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -107,23 +107,6 @@ def test_any_function_of_a_file_can_be_the_converter(
     assert launched.errors == []
 
 
-def test_many_records_arrive_in_order(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server, lines))
-    expected = [f"line {number}" for number in range(100_000)]
-    server.accept().sendall("".join(f"{line}\n" for line in expected).encode())
-    launched.until_records(expected)
-    assert len(launched.blocks) < 500
-    assert launched.errors == []
-
-
-def test_single_bytes_are_assembled(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server, lines))
-    peer = server.accept()
-    for byte in "one\n\nzwölf 🚰\n".encode():
-        peer.send(bytes([byte]))
-    launched.until_records(["one", "", "zwölf 🚰"])
-
-
 def test_receiver_can_be_pickled_with_its_converter(launch: Launch, server: Server) -> None:
     least = 2
 

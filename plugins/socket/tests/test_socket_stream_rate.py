@@ -36,14 +36,6 @@ def test_rate_limit_holds_from_the_first_record(launch: Launch, fountain: Founta
     assert fountain.received_bytes <= (stored() + 2 * 100) * 100 + 2 * (64 << 10)
 
 
-def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: Fountain) -> None:
-    clock = ManualClock()
-    launched = launch(SocketStreamReceiver(NOWHERE), clock, {"spark.streaming.receiver.maxRate": "1"})
-    clock.await_waiters(HELD)
-    launched.stop()
-    assert launched.errors == []
-
-
 def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: Fountain) -> None:
     launched = launch(SocketStreamReceiver(NOWHERE), settings={"spark.streaming.blockInterval": "1h"})
     launched.until(lambda: len(launched.blocks) >= 4)

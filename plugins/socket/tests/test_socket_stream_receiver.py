@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 from plugins.socket.tests.test_socket_stream_converters import in_one_go, lines, of_text, receiver
 
-from penstock_socket import SocketStreamOptions, SocketStreamReceiver
 from penstock_socket.connection import Connection, Interrupted
 
 if TYPE_CHECKING:
@@ -97,25 +96,6 @@ def test_quiet_source_is_waited_for_without_polling(
 
 
 # -- however it ends --
-
-
-def test_receiver_comes_back_after_the_end(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server, lines))
-    for number in range(3):
-        peer = server.accept()
-        peer.sendall(b"whole\nlast")
-        peer.close()
-        launched.until_records(["whole", "last"] * (number + 1))
-    assert launched.errors == []
-
-
-def test_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
-    launched = launch(receiver(refusing, lines))
-    launched.until(lambda: len(launched.errors) >= 2)
-    (error,) = set(launched.errors)
-    assert error.startswith(f"Error connecting to 127.0.0.1:{refusing.port} - ConnectionRefusedError: ")
-    refusing.listen().accept().sendall(b"at last\n")
-    launched.until_records(["at last"])
 
 
 def reset(peer: socket.socket) -> None:
@@ -315,12 +295,6 @@ def test_stop_stores_yielded_records(launch: Launch, server: Server) -> None:
     assert reached.wait(20)
     launched.stop()
     assert launched.records == [b"a\n", b"b\n", b"c\n"]
-
-
-def test_stop_ends_connecting(launch: Launch, silent: Server) -> None:
-    launched = launch(SocketStreamReceiver(SocketStreamOptions("127.0.0.1", silent.port, iter, 600)))
-    launched.stop()
-    assert launched.errors == []
 
 
 def test_read_on_another_thread_only_reads(launch: Launch, server: Server) -> None:

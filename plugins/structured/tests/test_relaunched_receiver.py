@@ -1,4 +1,4 @@
-"""``RelaunchedReceiver``: relaunches, restart budget, rates, stops."""
+"""``RelaunchedReceiver``: relaunches, failure budget, rates, stops."""
 
 from __future__ import annotations
 
@@ -112,26 +112,6 @@ def test_a_receiver_that_cannot_be_created_counts_as_a_failed_launch() -> None:
     with hosting(make, Sink(), {"spark.penstock.receiver.maxRestarts": "1"}) as host:
         wait_for(lambda: host.failure, "the failure")
         assert "no such option" in host.failure
-
-
-def test_store_all_returns_when_the_sink_has_accepted_and_a_retry_counts_once() -> None:
-    sink, receiver = Sink(), Idle()
-    with hosting(lambda: receiver, sink) as host:
-        wait_for(lambda: host.is_active, "the receiver")
-        sink.failures = 2
-        receiver.store_all([1, 2])
-        assert sink.records == [1, 2]
-    assert host.failure == ""
-
-
-def test_what_is_buffered_at_a_stop_reaches_the_sink() -> None:
-    sink, receiver = Sink(), Idle()
-    with hosting(lambda: receiver, sink, {"spark.streaming.blockInterval": "1h"}) as host:
-        wait_for(lambda: host.is_active, "the receiver")
-        receiver.store(1)
-        assert sink.records == []
-    assert sink.records == [1]
-    assert host.is_terminated
 
 
 def test_the_rate_set_before_the_launch_is_in_force_and_a_later_one_replaces_it() -> None:

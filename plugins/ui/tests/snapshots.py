@@ -148,7 +148,7 @@ def graph() -> tuple[DStreamInfo, ...]:
         DStreamInfo(6, "WindowedDStream", "", "window at orders.py:50", (3,)),
         DStreamInfo(7, "ForEachDStream", "", "pprint at orders.py:52", (6,), role="output"),
         DStreamInfo(8, "ForEachDStream", "", "saveAsTextFiles at orders.py:60", (4,), role="output"),
-        DStreamInfo(9, "ForEachFrame", "", "foreachBatch at orders.py:70", (4,), role="output"),
+        DStreamInfo(9, "ForEachDataFrame", "", "foreachBatch at orders.py:70", (4,), role="output"),
     )
 
 

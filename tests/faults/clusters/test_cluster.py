@@ -212,7 +212,7 @@ def test_executor_without_a_plugin_is_reported_with_plugin_host_and_remedy(
         assert running.process.wait(240) == 1
     finally:
         running.close()
-    lacks = rf"the Python of executor \d+ on {WORKERS} lacks penstock-file \S+: install it there.*penstock pack"
+    lacks = rf"the Python of executor \d+ on {WORKERS} lacks penstock-file \S+: install it there.*--archives"
     # spark-submit writes both outputs of a program to its own standard output.
     assert re.search(lacks, running.output.read_text())
 

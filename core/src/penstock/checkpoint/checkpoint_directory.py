@@ -15,7 +15,7 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
 from penstock.runtime.atomic_write import make_private
 from penstock.spark import failure
-from penstock.spark.checkpoint import (
+from penstock.spark.rdd_checkpoints import (
     RunFolder,
     checkpoint_folder,
     delete_empty_folders,

@@ -206,8 +206,8 @@ class DStreamGraph:
             raise ConfigurationError(
                 "No output operations registered, so nothing to execute: add one, such as pprint() or foreachRDD(...)"
             )
-        for output in self.outputs:
-            output.validate()
+        for stream in self.streams():
+            stream.validate()
 
     def prepare(self) -> None:
         """Have every stream do slow preparations for the first batch."""
@@ -258,8 +258,9 @@ class DStreamGraph:
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget RDDs that no stream needs after batch ``time_ms`` is complete."""
         with self.lock:
-            for output in self.outputs:
-                output.clear_metadata(time_ms, unpersist=unpersist)
+            # A stream before its parents: it may still use their RDDs.
+            for stream in reversed(self.streams()):
+                stream.clear_metadata(time_ms, unpersist=unpersist)
             # Jobs that were dropped before they ran did not retry.
             for time in [time for time in self.retrying if time <= time_ms]:
                 del self.retrying[time]

@@ -18,7 +18,7 @@ from penstock import conf
 from penstock.errors import ConfigurationError, StreamingStateError, shown
 from penstock.graph.batch_input import BatchInput
 from penstock.graph.call_site import add_package, call_site
-from penstock.spark.checkpoint import checkpoint_file
+from penstock.spark.rdd_checkpoints import checkpoint_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,16 +182,15 @@ class Node(OnDriver):
     # -- life --
 
     def initialize(self, zero_time_ms: int) -> None:
-        """Fix the zero time of this stream and its parents; remember one slide, or two checkpoint intervals."""
-        if self._zero_time_ms not in (None, zero_time_ms):
-            raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
-        self._zero_time_ms = zero_time_ms
-        self.remember_ms = max(self.remember_ms, self.slide_ms, 2 * (self._checkpoint_ms or 0))
-        for parent in self.parents:
-            parent.initialize(zero_time_ms)
+        """Fix the zero time of this stream and its ancestors; remember one slide, or two checkpoint intervals."""
+        for stream in with_ancestors([self]):
+            if stream._zero_time_ms not in (None, zero_time_ms):
+                raise StreamingStateError(f"{type(stream).__name__} was initialized with another zero time")
+            stream._zero_time_ms = zero_time_ms
+            stream.remember_ms = max(stream.remember_ms, stream.slide_ms, 2 * (stream._checkpoint_ms or 0))
 
     def validate(self) -> None:
-        """Check the checkpoint settings of this stream and its parents."""
+        """Check the checkpoint settings of this stream."""
         interval_ms, name = self._checkpoint_ms, self.call_site.short
         if interval_ms is not None:
             if self.graph.checkpoint_directory is None:
@@ -205,14 +204,14 @@ class Node(OnDriver):
                     f"{name}: the checkpoint interval, {interval_ms} ms, must be a multiple of the slide duration, "
                     f"{self.slide_ms} ms"
                 )
-        for parent in self.parents:
-            parent.validate()
 
     def remember(self, duration_ms: int) -> None:
-        """Remember RDDs for at least this long, and the parents' RDDs accordingly."""
+        """Remember RDDs for at least this long, and the ancestors' RDDs accordingly."""
         self.remember_ms = max(self.remember_ms, duration_ms)
-        for parent in self.parents:
-            parent.remember(self.parent_remember_ms)
+        # A stream is younger than its parents: its duration is final when theirs follow from it.
+        for stream in reversed(with_ancestors([self])):
+            for parent in stream.parents:
+                parent.remember_ms = max(parent.remember_ms, stream.parent_remember_ms)
 
     def is_time_valid(self, time_ms: int) -> bool:
         """Whether the stream has an RDD at a time."""
@@ -247,7 +246,7 @@ class Node(OnDriver):
         return range(first, last + 1, slide_ms)
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget RDDs older than the remember duration at ``time_ms``, in this stream and its parents."""
+        """Forget RDDs older than the remember duration at ``time_ms``; the parents do so on their own."""
         self.checkpointed()
         limit_ms = time_ms - self.remember_ms
         old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
@@ -258,8 +257,6 @@ class Node(OnDriver):
             if unpersist and self._storage_level is not None:
                 rdd.unpersist()
         self._discard_files()
-        for parent in self.parents:
-            parent.clear_metadata(time_ms, unpersist=unpersist)
 
     def checkpointed(self) -> dict[int, str]:
         """The checkpoint files by batch time: of remembered RDDs, and older ones until a newer RDD is checkpointed."""

@@ -3,7 +3,7 @@
 A plugin that does not load is logged with its distribution and version, and left out. What the import of a plugin
 changes in the process, such as ``sys.path`` or signal handlers, is restored. Used on the driver when a context is made,
 and on executors when a receiver starts. An import that ends the process or never returns does the same to the program:
-``penstock plugins check`` finds such a plugin, and ``spark.penstock.plugins.disable`` skips it without importing it.
+``spark.penstock.plugins.disable`` skips such a plugin without importing it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from penstock.errors import (
     PenstockError,
     PluginError,
     UnknownNameError,
+    how_to_install,
     plugin_distribution,
     shown,
     summary_of,
@@ -46,7 +47,7 @@ from penstock.plugins.specs import (
 )
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
-from penstock.version import __version__
+from penstock.version import check_core_version
 
 log = get_logger("plugins")
 
@@ -61,11 +62,6 @@ KINDS: dict[str, type[Spec]] = {
 }
 #: Entry points of this process besides the installed ones, such as the command line's.
 additional_entry_points: list[importlib.metadata.EntryPoint] = []
-_LIST = "`penstock plugins list` shows those that are"
-# A requirement of one version of the core; its marker.
-_PINNED_CORE = re.compile(
-    r"penstock[-_.]core\s*(?:\[[^\]]*\])?\s*\(?\s*==\s*([^\s;,)*]+)\s*\)?\s*(?:;(.*))?", re.IGNORECASE
-)
 
 
 @define
@@ -106,6 +102,12 @@ class LoadedPlugin:
     def is_working(self) -> bool:
         """Whether it was loaded."""
         return not self.fault and not self.disabled
+
+    @property
+    def absence(self) -> str:
+        """Why it does not offer what a program looks for."""
+        reason = "spark.penstock.plugins.disable names it" if self.disabled else self.fault
+        return f"the plugin {self.origin} " + (f"was left out: {reason}" if reason else "does not offer it")
 
     @property
     def origin(self) -> str:
@@ -187,12 +189,8 @@ class Plugins:
             return self._specs[hook][name]
         except KeyError:
             advice = [f"It is set by {key}."] * bool(key)
-            if not get_close_matches(name, self._specs[hook], cutoff=0.5):
-                # Estimators come together with the controller that calls them.
-                plugin = "rate" if hook == "rate_estimators" else name
-                is_legal = LEGAL_NAME.fullmatch(plugin) and "-" not in plugin
-                remedy = f"pip install {plugin_distribution(plugin)}" if is_legal else _LIST
-                advice.append(f"Its plugin is not installed, or not loaded: {remedy}")
+            if self._reason(name, left_out_only=True) or not get_close_matches(name, self._specs[hook], cutoff=0.5):
+                advice.append(f"No plugin offers it: {self.remedy(name)}")
             raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
@@ -212,16 +210,26 @@ class Plugins:
         """Call a hook that one plugin answers.
 
         Raises:
-            ConfigurationError: no plugin answers; names the distribution of the hook's name.
+            ConfigurationError: no plugin answers; says why.
         """
         answer = getattr(self.manager.hook, hook)(**arguments)
         if answer is not None:
             return answer
-        record = next((record for record in self.loaded if record.name == hook), None)
-        if record is None:
-            raise ConfigurationError(f"no installed plugin offers {hook}: pip install {plugin_distribution(hook)}")
-        reason = "spark.penstock.plugins.disable names it" if record.disabled else record.fault or "it does not answer"
-        raise ConfigurationError(f"the plugin {record.origin}, which offers {hook}, is not in use: {reason}")
+        remedy = self._reason(hook) or f"pip install {plugin_distribution(hook)}"
+        raise ConfigurationError(f"no plugin offers {hook}: {remedy}")
+
+    def remedy(self, name: str) -> str:
+        """Why the plugin of a name does not offer it; else what to install, and which plugins were left out."""
+        left_out = (record.absence for record in self.loaded if not record.is_working)
+        return self._reason(name) or "; ".join([how_to_install(name), *left_out])
+
+    def _reason(self, name: str, *, left_out_only: bool = False) -> str:
+        """Why the plugin or distribution of a name, or of a part such as that of ``raw-socket``, does not offer it."""
+        names = {name, *re.split("[-_]", name)}
+        names |= set(map(plugin_distribution, names))
+        matches = (record for record in self.loaded if names & {record.name, record.distribution})
+        reasons = [record.absence for record in matches if not (left_out_only and record.is_working)]
+        return "; ".join(reasons)
 
     def known_options(self) -> dict[str, list[str] | None]:
         """Return the names of working plugins' options by the prefix of their keys, with its dot.
@@ -295,7 +303,7 @@ class Plugins:
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
-        _check_core_version(entry_point.dist)
+        check_core_version(entry_point.dist)
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
@@ -349,22 +357,6 @@ class Plugins:
                 if not optional:
                     known = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
                     raise UnknownNameError("hook", caller.name, known)
-
-
-def _check_core_version(distribution: importlib.metadata.Distribution | None) -> None:
-    """Refuse a plugin that needs another version of the core, before any of it is imported."""
-    requires: list[str] = []
-    # Metadata that cannot be read pins nothing.
-    with contextlib.suppress(Exception):
-        requires = list(distribution.requires or ()) if distribution is not None else []
-    for match in filter(None, map(_PINNED_CORE.fullmatch, requires)):
-        version, marker = match.groups()
-        if version != __version__ and "extra" not in (marker or ""):
-            assert distribution is not None
-            raise PluginError(
-                f"it needs penstock-core {version}, and {__version__} is installed: install both in one version, "
-                f"pip install penstock-core=={version} or pip install --upgrade {distribution.name}"
-            )
 
 
 def _check_made_from_options(spec: Spec) -> None:

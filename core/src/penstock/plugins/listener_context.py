@@ -142,7 +142,7 @@ class ListenerContext(Protocol):
         """Every key of the Spark configuration with its value, as text; read-only."""
 
     def options(self, prefix: str, options: type[T]) -> T:
-        """Read a plugin's own options, whose keys begin with a prefix such as ``spark.penstock.ui.``.
+        """Read a plugin's own options, whose keys begin with a prefix such as ``spark.penstock.<plugin>.``.
 
         Types, defaults and validators come from ``options``, an attrs class.
 

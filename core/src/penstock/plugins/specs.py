@@ -31,7 +31,7 @@ class Spec:
         name: lowercase; of a receiver usually the protocol.
         factory: called as ``factory(options)``, or as ``factory()`` without an options class.
         options: an attrs class with a field for each option; ``None`` for none.
-        summary: one line for ``penstock plugins list``.
+        summary: one line for a list of plugins.
     """
 
     #: Name of the kind in messages, and the start of the keys that set options: ``<section><name>.<option>``.
@@ -193,7 +193,7 @@ class RateEstimator(ABC):
 
 @frozen
 class Option:
-    """One option of a plugin, as ``penstock plugins show`` lists it.
+    """One option of a plugin, for display.
 
     ``type`` describes the accepted values, ``default`` is ``None`` when the option is required, and ``help`` is the
     field's ``metadata["help"]``.

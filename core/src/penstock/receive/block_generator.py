@@ -67,9 +67,9 @@ class _Block:
 class BlockGenerator:
     """Buffers records, generates a block of them every block interval and has the listener push it.
 
-    Records that are not accepted yet are bounded: at the bound ``add_data`` waits, inside ``hold``. A record is dropped
-    only after a push has failed for good. One thread stores blocks and another awaits their acceptance, so that storing
-    and reporting overlap.
+    The number of unaccepted records is bounded: at the bound ``add_data`` waits, inside ``waiting``. Records are
+    dropped only after a push has failed for good. One thread stores blocks and another awaits their acceptance, so
+    that storing and reporting overlap.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class BlockGenerator:
         listener: BlockGeneratorListener,
         settings: Settings,
         clock: Clock,
-        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._listener = listener
         self._max_records = settings.max_buffered_records
         # As ``sys.getsizeof`` counts it; a single record may exceed it.
         self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
-        self._hold = hold
+        self._waiting = waiting
         self.state = GeneratorState.Initialized
         #: Whether records may be stored now: the generator is active and refuses none.
         self.accepts_data = False
@@ -129,7 +129,7 @@ class BlockGenerator:
             pending = self._pending_records
             # Not a call of _is_full: this is done per record.
             if pending and (pending >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes):
-                with self._hold():
+                with self._waiting():
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
                         self._room.wait()

@@ -14,8 +14,8 @@ from penstock import conf
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, shown, text_of
+from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.restart_events import BlocksAccepted, DiskWait, Event, Report
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry

@@ -27,7 +27,7 @@ class _Request:
 
 
 class RateLimiter:
-    """A token bucket with a queue: each request reserves its permits and waits, inside ``hold``, until they are earned.
+    """A token bucket with a queue: a request reserves permits and waits, inside ``waiting``, until they are earned.
 
     In any period t at most rate x t + burst records pass, first come, first served. Rates are in records/s, above 0,
     ``None`` for no limit. Permits are saved for ``burst_ms``, at least one. While it is paused none are earned.
@@ -38,11 +38,11 @@ class RateLimiter:
         clock: Clock,
         rate: float | None,
         burst_ms: int,
-        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._clock = clock
         self._burst_ms = burst_ms
-        self._hold = hold
+        self._waiting = waiting
         self._rate = rate
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned = 1.0
@@ -116,7 +116,7 @@ class RateLimiter:
             request = _Request(count, reserved + count)
             self._requests.append(request)
             self._earn()
-        with nullcontext() if request.granted is not None else self._hold():
+        with nullcontext() if request.granted is not None else self._waiting():
             while request.granted is None:
                 with self._lock:
                     self._earn()

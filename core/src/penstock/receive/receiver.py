@@ -149,7 +149,7 @@ class Receiver(Generic[T]):
 
         Args:
             message: why.
-            error: the cause; it counts against the restart budget.
+            error: the cause; it counts against the failure budget.
         """
         self.__running().stop_soon(message, error)
 

@@ -153,17 +153,17 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._desire(rate=rate)
+        self._send_desired_state(rate=rate)
 
     def pause(self, reason: str = "") -> None:
         """Make every store of the receiver wait until ``resume`` is called with the same reason."""
         self._pauses.add(reason)
-        self._desire()
+        self._send_desired_state()
 
     def resume(self, reason: str = "") -> None:
         """End the pause for this reason."""
         self._pauses.discard(reason)
-        self._desire()
+        self._send_desired_state()
 
     @property
     def rate_limit(self) -> float | None:
@@ -212,7 +212,7 @@ class ReceiverHost(Generic[T]):
             recent_errors=recent_errors,
         )
 
-    def _desire(self, **changes: Any) -> None:
+    def _send_desired_state(self, **changes: Any) -> None:
         with self._lock:
             number, paused = self._desired.number + 1, bool(self._pauses)
             desired = self._desired = evolve(self._desired, number=number, paused=paused, **changes)

@@ -1,4 +1,4 @@
-"""``ReceiverSupervisor``: the shell around ``restart_lifecycle.step``, between a receiver and the driver.
+"""``ReceiverSupervisor``: the shell around ``receiver_lifecycle.step``, between a receiver and the driver.
 
 Limiter, generator and waits follow the record under its lock, so that they keep the order of the events; calls of the
 receiver and messages to the driver run on the thread that gave the event, or on one of their own.
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
-from penstock.receive import restart_events as events
+from penstock.receive import lifecycle_events as events
 from penstock.receive.block_generator import BlockGenerator
 from penstock.receive.block_pusher import BlockPusher, PushedBlock
+from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -27,11 +28,10 @@ from penstock.receive.messages import (
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_threads import HeldStores, ThreadErrors
+from penstock.receive.receiver_lifecycle import step, with_error
+from penstock.receive.receiver_threads import ThreadErrors, WaitingStores
 from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter
-from penstock.receive.restart_events import Effect, Event
-from penstock.receive.restart_lifecycle import step, with_error
 from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
@@ -78,10 +78,10 @@ class ReceiverSupervisor:
         self._thread_errors = ThreadErrors(
             receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
         )
-        self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
-        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._held.hold)
+        self._waiting_stores = WaitingStores(self._clock, type(receiver).__module__, launch.stream_id)
+        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._waiting_stores.waiting)
         self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
-        self._generator = BlockGenerator(self, settings, self._clock, self._held.hold)
+        self._generator = BlockGenerator(self, settings, self._clock, self._waiting_stores.waiting)
         self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
         # The hot path of a record: no call in between.
         self.store = self._writer.store
@@ -147,7 +147,7 @@ class ReceiverSupervisor:
 
     def on_generate_block(self) -> None:
         """Check what exceeds its time."""
-        self._held.check()
+        self._waiting_stores.check()
         self.take(events.Tick())
 
     def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
@@ -178,8 +178,8 @@ class ReceiverSupervisor:
             self._generator.refuse(after.intake is Intake.CLOSED)
         if after.rate != before.rate:
             self._limiter.update(after.rate)
-        if after.is_held != before.is_held:
-            self._limiter.pause(after.is_held)
+        if after.is_paused != before.is_paused:
+            self._limiter.pause(after.is_paused)
         if after.watches_threads != before.watches_threads:
             (self._thread_errors.start if after.watches_threads else self._thread_errors.stop)()
         if after.is_ending and not before.is_ending:

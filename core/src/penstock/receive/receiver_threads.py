@@ -23,7 +23,7 @@ log = get_logger("receiver")
 _LONG_MS = 5000
 
 
-class HeldStores:
+class WaitingStores:
     """Notices a store of a receiver, whose class is in ``module``, that waits for long on a thread with other duties.
 
     A client's thread, or one with an event loop, also answers keepalives: the server may close the connection.
@@ -38,8 +38,8 @@ class HeldStores:
         self._warned = False
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
-        """The caller's thread waits in this block."""
+    def waiting(self) -> Iterator[None]:
+        """Count the caller's thread as waiting while it is in this block."""
         thread = threading.current_thread()
         self._since[thread] = self._clock.monotonic_ms()
         try:

@@ -1,6 +1,6 @@
-"""What a receiver's task knows of the receiver: its record and the states of its runs.
+"""The record that a receiver's task keeps of the receiver, and the states of its runs.
 
-Values only; ``restart_lifecycle.step`` alone derives a new record from an old one. The states::
+Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. The states::
 
     Created ──> Registering ──> Starting ──> Receiving ──> Stopping ──> Flushing ──> Draining ──> Deregistering
                      ^              └──> Interrupted ─────────^                                     │     │
@@ -137,11 +137,11 @@ class Terminated:
 
 
 class Intake(enum.Enum):
-    """Which records the receiver may store."""
+    """The records that the receiver may store."""
 
     #: All; a store may wait for the rate limit.
     OPEN = enum.auto()
-    #: Those that need not wait: the receiver is stopped, and ``onStop`` may store.
+    #: Only without waiting: the receiver is stopped, and ``onStop`` may store.
     WITHOUT_WAITING = enum.auto()
     CLOSED = enum.auto()
 
@@ -152,7 +152,7 @@ State = Created | Registering | Starting | Interrupted | Receiving | _Ending | A
 
 @frozen
 class RunningReceiver:
-    """The record: all that a receiver's task knows of the receiver."""
+    """Everything that a receiver's task knows of the receiver."""
 
     stream_id: int
     settings: Settings
@@ -165,9 +165,9 @@ class RunningReceiver:
     stored_records: int = 0
     # Restarts with the default delay since a block was accepted: the exponent of the back-off.
     restarts: int = 0
-    # Of the last desired state that was applied.
+    # The number of the last desired state that was applied.
     desired_number: int = 0
-    is_paused: bool = False
+    is_paused_by_driver: bool = False
     # Blocks that wait for disk space; the receiver pauses while there are any.
     disk_waits: int = 0
     # Differs between receivers, so that they do not restart in step.
@@ -206,9 +206,9 @@ class RunningReceiver:
         return self.is_registered and not is_over
 
     @property
-    def is_held(self) -> bool:
+    def is_paused(self) -> bool:
         """Whether every store waits: the driver pauses the receiver, or the disk is full."""
-        return self.is_paused or self.disk_waits > 0
+        return self.is_paused_by_driver or self.disk_waits > 0
 
     @property
     def deadline_ms(self) -> float | None:
@@ -218,7 +218,8 @@ class RunningReceiver:
 
     def back_off_ms(self) -> float:
         """Return the delay before a restart: it doubles with each restart until a block is accepted."""
-        first_ms, longest_ms = self.settings.receiver_restart_delay_ms, self.settings.max_relaunch_delay_ms
+        first_ms = self.settings.receiver_restart_delay_ms
+        longest_ms = self.settings.max_receiver_back_off_ms
         jitter = random.Random(f"{self.jitter_seed}/{self.stream_id}/{self.restarts}")
         return delay_ms_after(self.restarts, first_ms, longest_ms, jitter)
 

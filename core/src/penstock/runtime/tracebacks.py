@@ -21,7 +21,7 @@ def add_package(name: str) -> None:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    # A folder of the program may be named penstock, too. In an archive of `penstock pack` it is penstock/penstock.
+    # A folder of the program may be named penstock, too. In an archive for executors it is penstock/penstock.
     names = "|".join(map(re.escape, sorted(_packages)))
     return re.compile(
         rf'  File "(?:<|[^"]*/(?:pyspark(?:\.zip)?|(?:site-packages|dist-packages|src|penstock)/(?:{names}))/)'

@@ -261,7 +261,7 @@ def check_unix_sockets(sc: SparkContext) -> None:
             "Unix domain sockets off",
             effect="each Python stage takes about 40 ms longer",
             key=UDS,
-            advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
+            advice=f"set {UDS}=true before the SparkContext is created",
         )
 
 

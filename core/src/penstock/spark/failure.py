@@ -77,7 +77,7 @@ def reason(error: BaseException, lacked: str = "") -> str:
     where = _executor(text) or _executor_that_lacks(module) or "an executor"
     return (
         f"the Python of {where} lacks {lacked or f'the module {module!r}'}: install it there, or send it with "
-        f"--py-files, or with `penstock pack` and --archives ({original})"
+        f"--py-files, or in an archive with --archives ({original})"
     )
 
 

@@ -18,7 +18,7 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
-from penstock.spark import checkpoint
+from penstock.spark import rdd_checkpoints
 from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_logs")
@@ -57,7 +57,7 @@ class BlockLogs:
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        return cls(location_of_hadoop(checkpoint.qualified(sc, checkpoint_directory)), stream_ids)
+        return cls(location_of_hadoop(rdd_checkpoints.qualified(sc, checkpoint_directory)), stream_ids)
 
     def start(self) -> None:
         """Start the thread."""

@@ -116,7 +116,7 @@ class ReceiverLauncher:
             return ""
         return (
             f"host {message.host} runs {message.plugin} and the driver {here}: install the same version on the driver "
-            "and all executors, or send the driver's with `penstock pack` and --archives"
+            "and all executors, or send the driver's in an archive with --archives"
         )
 
     def reason(self, stream_id: int, error: BaseException) -> str:

@@ -168,7 +168,7 @@ class ReceiverTrackingInfo:
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.
-        failures_ms: the last failures that count against the restart budget, monotonic.
+        failures_ms: the last failures that count against the failure budget, monotonic.
         last_end: why the receiver stopped or failed last, with the time of the last error.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.

@@ -1,6 +1,6 @@
 """The life cycle of a receiver on the driver: ``step`` turns its record and an event into the next record and effects.
 
-It decides on launches and relaunches, each a Spark task; restarts within a task are ``receive.restart_lifecycle``.
+It decides on launches and relaunches, each a Spark task; restarts within a task are ``receive.receiver_lifecycle``.
 Pure: no thread, no Spark, no clock. ``TrackedReceivers`` calls it on its loop and carries out the effects. It also
 starts the job of a record that has become ``Scheduled``, and wakes up one that is ``BackingOff``.
 """

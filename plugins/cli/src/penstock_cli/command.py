@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from penstock import PenstockError, __version__
-from penstock.spi import COMMANDS_GROUP, set_level, summary_of
+from penstock.spi import COMMANDS_GROUP, check_core_version, set_level, summary_of
 from penstock_cli.checkpoint import checkpoint
 from penstock_cli.conf import conf
 from penstock_cli.demo import demo
@@ -49,6 +49,7 @@ class _PenstockGroup(click.Group):
             return self.commands[name]
         for entry_point in importlib.metadata.entry_points(group=COMMANDS_GROUP, name=name):
             try:
+                check_core_version(entry_point.dist)
                 command = entry_point.load()
             # Whatever it raises: the other subcommands must work.
             except Exception as error:
@@ -79,7 +80,7 @@ class _PenstockGroup(click.Group):
 _EPILOG = "\n\n".join(
     [
         examples(
-            ("doctor", "can this machine run Penstock? If not, what mends it?"),
+            ("doctor", "can this machine run Penstock? If not, what fixes it?"),
             ("demo", "watch a stream at work"),
             ("run --receivers 1 app.py", "run your own program"),
             ("plugins list", "which receivers are installed"),
@@ -117,6 +118,9 @@ def penstock(context: click.Context, verbose: bool) -> None:
     "penstock COMMAND --help" explains a command. Options before the command, such as -v, apply to all of them.
     """
     context.obj = verbose
+    if context.invoked_subcommand != "doctor":
+        for name in ("penstock-cli", "penstock-testing"):
+            check_core_version(next(iter(importlib.metadata.distributions(name=name)), None))
     if verbose:
         set_level("INFO")
 

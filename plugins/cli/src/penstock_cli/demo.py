@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import ConfigurationError, PenstockError
-from penstock.spi import UnknownNameError, read_options, set_level
+from penstock import PenstockError
+from penstock.spi import read_options, set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
@@ -104,15 +104,7 @@ def demo(
 
 def _check(receiver: str, options: dict[str, Any]) -> None:
     """Find missing plugins and invalid options before Spark starts."""
-    try:
-        spec = load_plugins().spec("receivers", receiver)
-    except UnknownNameError:
-        if receiver != _RECEIVER:
-            raise
-        raise ConfigurationError(
-            "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "
-            "If it is installed, see: penstock doctor"
-        ) from None
+    spec = load_plugins().spec("receivers", receiver)
     read_options(spec, options, way="pass --option {option}=…")
 
 

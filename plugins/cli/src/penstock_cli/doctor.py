@@ -59,19 +59,19 @@ class Finding:
 
 @click.command(
     epilog=examples(
-        ("doctor", "what works, what does not, and the command that mends it"),
+        ("doctor", "what works, what does not, and the command that fixes it"),
         ("doctor --json | jq '.[] | select(.level == \"fail\")'", "the failures, for a script"),
     )
 )
 @as_json_option
 def doctor(as_json: bool) -> None:
-    """Check this machine and say what to mend.
+    """Check this machine and say what to fix.
 
     Can Penstock run here, and if not, what makes it run? Looks at Python, PySpark, Java, the packages they need, the
     plugins and the configuration. Starts nothing and changes nothing.
 
     "ok" is as it should be, "warn" works with a disadvantage, with "fail" programs do not run: exit code 1. The line
-    below a finding is the command or the change that mends it.
+    below a finding is the command or the change that fixes it.
     """
     findings = [(check.__name__.removeprefix("check_"), finding) for check in CHECKS for finding in check()]
     if as_json:
@@ -90,7 +90,7 @@ def _print(findings: Iterable[Finding]) -> None:
         if finding.remedy:
             console.print(Text(f"      → {finding.remedy}"), soft_wrap=True)
     if failed:
-        console.print(f"\n{failed} to mend before programs run here")
+        console.print(f"\n{failed} to fix before programs run here")
 
 
 def check_python() -> Iterator[Finding]:

@@ -44,6 +44,8 @@ def rate() -> None:
 
 @rate.command(
     "simulate",
+    # The option --workload also answers to its former name.
+    context_settings={"token_normalize_func": lambda token: "workload" if token == "plant" else token},
     epilog=examples(
         ("rate simulate", "the estimator pid where load and speed are steady"),
         (
@@ -64,7 +66,6 @@ def rate() -> None:
 )
 @click.option(
     "--workload",
-    "--plant",  # its former name
     metavar="NAME",
     default="steady",
     show_default=True,

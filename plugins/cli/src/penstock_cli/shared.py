@@ -50,6 +50,8 @@ def from_testing(name: str) -> click.Command:
     """The subcommand of a module that needs the testing kit; without the kit, a placeholder names the package."""
     try:
         command: click.Command = getattr(import_module(f"penstock_cli.{name}"), name)
+    except PenstockError as error:  # the kit is of another version
+        return unavailable(name, str(error))
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] != "penstock_testing":
             raise

@@ -84,7 +84,7 @@ class Lazy(Generic[T]):
 BatchFrame: TypeAlias = "Lazy[DataFrame | None]"
 
 
-class FrameDStream(Node):
+class DataFrameDStream(Node):
     """A stream of DataFrames instead of RDDs."""
 
     def __init__(self, parents: Sequence[Node]) -> None:
@@ -120,7 +120,7 @@ class FrameDStream(Node):
         super().clear_metadata(time_ms, unpersist=unpersist)
 
 
-class SourceFrames(FrameDStream):
+class ToDataFrameDStream(DataFrameDStream):
     """The batches of a stream of records as DataFrames.
 
     Without a declared schema, the schema is the one that the parent knows, or else that of the first record batch. A
@@ -239,7 +239,7 @@ def _reader_of(batch_input: BatchInput) -> object:
     return object() if jvm_frames.has_function(batch_input) else RDD
 
 
-class DerivedFrames(FrameDStream):
+class TransformedDataFrameDStream(DataFrameDStream):
     """The DataFrames that a function computes from those of other streams.
 
     Args:
@@ -247,7 +247,7 @@ class DerivedFrames(FrameDStream):
         function: called with the DataFrame of each parent.
     """
 
-    def __init__(self, parents: Sequence[FrameDStream], function: Callable[..., Any]) -> None:
+    def __init__(self, parents: Sequence[DataFrameDStream], function: Callable[..., Any]) -> None:
         super().__init__(parents)
         self._parents = tuple(parents)
         self._function = function
@@ -276,14 +276,14 @@ class DerivedFrames(FrameDStream):
         return result
 
 
-class RowsOfFrames(Node):
+class DataFrameRowsDStream(Node):
     """The rows of DataFrames as RDDs.
 
     Args:
         parent: the stream of DataFrames.
     """
 
-    def __init__(self, parent: FrameDStream) -> None:
+    def __init__(self, parent: DataFrameDStream) -> None:
         super().__init__(parent.graph, (parent,))
         self._parent = parent
         # Batches whose rows could not be planned yet, by batch time.
@@ -322,7 +322,7 @@ class RowsOfFrames(Node):
         return self._sc.emptyRDD() if dataframe is None else dataframe.rdd
 
 
-class ForEachFrame(ForEachDStream):
+class ForEachDataFrame(ForEachDStream):
     """An output operation that passes every DataFrame of the parent to a function of the program.
 
     Args:
@@ -331,12 +331,12 @@ class ForEachFrame(ForEachDStream):
         by_id: call it as ``function(frame, batch_time_ms)``.
     """
 
-    def __init__(self, parent: FrameDStream, function: Callable[..., object], *, by_id: bool = False) -> None:
+    def __init__(self, parent: DataFrameDStream, function: Callable[..., object], *, by_id: bool = False) -> None:
         super().__init__(parent, function)
         self._by_id = by_id
 
     def batch(self, time_ms: int) -> BatchFrame | None:
-        assert isinstance(self._parent, FrameDStream)
+        assert isinstance(self._parent, DataFrameDStream)
         return self._parent.frame(time_ms)
 
     def call(self, time_ms: int, batch: BatchFrame) -> None:

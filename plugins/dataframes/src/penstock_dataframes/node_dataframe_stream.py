@@ -11,13 +11,13 @@ from penstock import ConfigurationError, DataFrameStream, DStream, GroupedDataFr
 from penstock.spi import ResultTypeError, node_of, require_callable, shown, with_time
 from penstock_dataframes import jvm_frames
 from penstock_dataframes.frame_nodes import (
-    DerivedFrames,
-    ForEachFrame,
-    FrameDStream,
+    DataFrameDStream,
+    DataFrameRowsDStream,
+    ForEachDataFrame,
     FrameSchema,
     PrintFrame,
-    RowsOfFrames,
-    SourceFrames,
+    ToDataFrameDStream,
+    TransformedDataFrameDStream,
 )
 from penstock_dataframes.schemas import parse_schema, undeclared
 
@@ -36,7 +36,7 @@ class NodeDataFrameStream(DataFrameStream):
         ssc: the context that the stream belongs to.
     """
 
-    def __init__(self, node: FrameDStream, ssc: StreamingContext) -> None:
+    def __init__(self, node: DataFrameDStream, ssc: StreamingContext) -> None:
         self._node = node
         self._ssc = ssc
 
@@ -47,9 +47,11 @@ class NodeDataFrameStream(DataFrameStream):
         if schema is None:
             if not node.has_columns:
                 raise ConfigurationError(undeclared(node.call_site.short, "Python objects"))
-            return cls(SourceFrames(node, None), stream.context())
+            return cls(ToDataFrameDStream(node, None), stream.context())
         struct, is_value = parse_schema(schema)
-        return cls(SourceFrames(node, FrameSchema(struct, is_declared=True, are_values=is_value)), stream.context())
+        return cls(
+            ToDataFrameDStream(node, FrameSchema(struct, is_declared=True, are_values=is_value)), stream.context()
+        )
 
     # -- operators --
 
@@ -103,18 +105,18 @@ class NodeDataFrameStream(DataFrameStream):
     # -- output operations --
 
     def foreachDataFrame(self, func: Callable[..., object]) -> None:
-        ForEachFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
+        ForEachDataFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def foreachBatch(self, func: Callable[[DataFrame, int], object]) -> None:
-        ForEachFrame(self._node, require_callable("func", func), by_id=True)
+        ForEachDataFrame(self._node, require_callable("func", func), by_id=True)
 
     def pprint(self, n: int = 10) -> None:
         if not isinstance(n, int) or isinstance(n, bool):
             raise TypeError(f"pprint takes a number of rows, not {shown(n)}")
-        ForEachFrame(self._node, PrintFrame(n))
+        ForEachDataFrame(self._node, PrintFrame(n))
 
     def rows(self) -> DStream[Row]:
-        return DStream(RowsOfFrames(self._node), self._ssc)
+        return DStream(DataFrameRowsDStream(self._node), self._ssc)
 
     # -- internal --
 
@@ -123,9 +125,9 @@ class NodeDataFrameStream(DataFrameStream):
             _require_column(method, column)
         return self.derive(_Call(method, arguments))
 
-    def derive(self, function: Callable[..., Any], *others: FrameDStream) -> DataFrameStream:
+    def derive(self, function: Callable[..., Any], *others: DataFrameDStream) -> DataFrameStream:
         """The stream of a function's results for the batches of this stream and of other nodes."""
-        return NodeDataFrameStream(DerivedFrames((self._node, *others), function), self._ssc)
+        return NodeDataFrameStream(TransformedDataFrameDStream((self._node, *others), function), self._ssc)
 
 
 class NodeGroupedDataFrameStream(GroupedDataFrameStream):

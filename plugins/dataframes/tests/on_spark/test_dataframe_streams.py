@@ -13,7 +13,7 @@ from tests.helpers.frame_programs import Run
 
 from penstock import DStream, StreamingContext
 from penstock.spi import node_of
-from penstock_dataframes.frame_nodes import SourceFrames
+from penstock_dataframes.frame_nodes import ToDataFrameDStream
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -181,7 +181,7 @@ def test_an_empty_batch_has_the_schema_of_the_others(seen: Seen, output: str, co
 def test_streams_of_sockets_have_a_schema_before_the_first_record(ssc: StreamingContext) -> None:
     streams = {"string": ssc.socketTextStream("127.0.0.1", 1), "binary": ssc.rawSocketStream("127.0.0.1", 1)}
     for data_type, stream in streams.items():
-        node = SourceFrames(node_of(stream), None)
+        node = ToDataFrameDStream(node_of(stream), None)
         # The public way, a DataFrame of an empty batch, needs a server at the other end.
         schema = node._schema(())
         assert schema is not None

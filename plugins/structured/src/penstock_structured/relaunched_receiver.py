@@ -24,7 +24,7 @@ log = get_logger("structured")
 class RelaunchedReceiver:
     """Relaunch a receiver with back-off, as the driver of a stream does, until it has failed too often. Thread-safe.
 
-    Each launch is a host of its own. When the restart budget is exceeded, the receiver is given up, unless
+    Each launch is a host of its own. When the failure budget is exceeded, the receiver is given up, unless
     ``spark.penstock.receiver.onFailure`` is ``restart``.
 
     Args:

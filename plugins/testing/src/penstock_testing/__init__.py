@@ -4,9 +4,12 @@ It is also a plugin of pytest. ``throttle`` is that of repeated log events (``th
 name is imported when it is first used, as in ``penstock``.
 """
 
+from importlib.metadata import distributions
 from typing import TYPE_CHECKING
 
-from penstock.spi import lazy_exports
+from penstock.spi import check_core_version, lazy_exports
+
+check_core_version(next(iter(distributions(name="penstock-testing")), None))
 
 _NAMES = {
     "penstock.spi": "throttle",
@@ -34,7 +37,17 @@ _NAMES = {
     "penstock_testing.workload_run": "MakeEstimator SimulatedBatch WorkloadRun simulate",
     "penstock_testing.workload_svg": "draw",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES)
+_GONE = {
+    "BlockStore": "return an object with the hook store from BlockStoreSuite.make",
+    "HttpFeeder": "derive a class from Feeder",
+    "PLANTS": "use WORKLOADS",
+    "Plant": "use Workload",
+    "PlantReport": "use WorkloadReport",
+    "PlantRun": "use WorkloadRun",
+    "Subject": "derive a class from a suite, or call run_checks",
+    "run_subject": "use run_suite",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
 
 if TYPE_CHECKING:
     from penstock.spi import throttle as throttle

@@ -18,10 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import cattrs
 from attrs import frozen
 
 from penstock import StreamingContext, ThreadReceiver
+from penstock.spi import structure
 from penstock_testing.live_subject import LiveSpec
 
 _PAUSE_S = 0.005
@@ -52,7 +52,7 @@ def main(spec_file: str) -> None:
     from pyspark import SparkConf, SparkContext
 
     end_with_standard_input()
-    spec = cattrs.structure(json.loads(Path(spec_file).read_text()), LiveSpec)
+    spec = structure(json.loads(Path(spec_file).read_text()), LiveSpec)
     folder = Path(spec.folder)
 
     def set_up() -> StreamingContext:

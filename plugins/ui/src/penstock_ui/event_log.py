@@ -14,14 +14,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
 
-import cattrs
 from attrs import frozen
-from cattrs.preconf.json import make_converter
 
 from penstock import ConfigurationError
-from penstock.spi import Appender, Directory, Durability, get_logger, text_of
+from penstock.spi import Appender, Directory, Durability, get_logger, structure, text_of, unstructure
 from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
 from penstock_ui.snapshot import Snapshot
 from penstock_ui.store import Limits, MetricsStore
@@ -41,13 +38,10 @@ _RETRY_UNTIL_S = 4.0
 _PUT_EVERY_S = 10.0
 _PUT_BYTES_PER_S = 1_000_000
 
-_converter = make_converter()
-_converter.register_structure_hook(Any, lambda value, _kind: value)
-
 
 def encode(event: Taken) -> bytes:
     """Encode an event as one line."""
-    value = {"event": type(event).__name__, **_converter.unstructure(event)}
+    value = {"event": type(event).__name__, **unstructure(event)}
     return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -60,8 +54,8 @@ def decode(line: bytes) -> Taken:
     try:
         value = json.loads(line)
         kind = KINDS[value.pop("event")]
-        event: Taken = _converter.structure(value, kind)
-    except (ValueError, KeyError, AttributeError, TypeError, cattrs.BaseValidationError, RecursionError) as error:
+        event: Taken = structure(value, kind, is_open=True)
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"not an event: {text_of(error)}") from None
     return event
 

@@ -200,7 +200,7 @@ def _streams(snapshot: Snapshot) -> Iterable[Metric]:
         (
             "receiver_unhealthy",
             "gauge",
-            "1 when the receiver has used up its restart budget.",
+            "1 when the receiver has used up its failure budget.",
             {k: i.unhealthy for k, i in infos.items()},
         ),
         (

@@ -14,10 +14,9 @@ from types import FrameType
 from typing import Any
 
 import attrs
-import cattrs
 
 from penstock import RateEstimator
-from penstock.spi import GuardedEstimator
+from penstock.spi import GuardedEstimator, unstructure
 from penstock_testing.check import NotApplicable, check, fail
 from penstock_testing.checks.rate_estimator import START_MS, Batch, plausible_batches
 from penstock_testing.leaks import MOST_GROWTH, memory_growth
@@ -190,4 +189,4 @@ def _check_memory(subject: RateEstimatorSubject) -> None:
 
 def _state_length(estimator: RateEstimator) -> int:
     state = estimator.state
-    return len(json.dumps(cattrs.unstructure(state), default=str)) if attrs.has(type(state)) else 0
+    return len(json.dumps(unstructure(state), default=str)) if attrs.has(type(state)) else 0

@@ -10,10 +10,10 @@ from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
-from penstock.receive import restart_events as events
+from penstock.receive import lifecycle_events as events
+from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event
-from penstock.receive.restart_lifecycle import step
+from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -36,7 +36,7 @@ SETTINGS = evolve(
     start_timeout_ms=60_000,
     stop_timeout_ms=5000,
     receiver_restart_delay_ms=1000,
-    max_relaunch_delay_ms=8000,
+    max_receiver_back_off_ms=8000,
 )
 BOOM, LOST = ValueError("boom"), OSError("connection lost")
 ACCEPTED, RETURNED, LATE = events.RegistrationAnswered(), events.CallReturned(), events.CallReturned(in_time=False)
@@ -384,7 +384,7 @@ def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float
     first, second = numbers
     life = Life(*RUN, UpdateRateLimit(10.0, first, True), UpdateRateLimit(20.0, second))
     assert life.receiver.rate == rate
-    assert life.receiver.is_paused is (rate == 10.0)
+    assert life.receiver.is_paused_by_driver is (rate == 10.0)
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
@@ -425,15 +425,15 @@ def test_rate_of_the_registration_is_in_force_though_a_stop_came_meanwhile() -> 
 def test_outdated_desired_state_of_a_registration_is_ignored() -> None:
     life = Life(events.StartRequested(), UpdateRateLimit(10.0, 5, True))
     life.take(events.RegistrationAnswered(desired=UpdateRateLimit(25.0, 4)), events.CallReturned())
-    assert (life.receiver.rate, life.receiver.is_paused) == (10.0, True)
+    assert (life.receiver.rate, life.receiver.is_paused_by_driver) == (10.0, True)
 
 
-def test_receiver_is_held_while_any_block_waits_for_the_disk() -> None:
+def test_receiver_is_paused_while_any_block_waits_for_the_disk() -> None:
     life = Life(*RUN, events.DiskWait(LOST), events.DiskWait(LOST), events.DiskWait())
-    assert life.receiver.is_held
+    assert life.receiver.is_paused
     assert life.of(events.Report) == [events.Report("the disk is full: the receiver pauses until there is room", LOST)]
     life.take(events.DiskWait())
-    assert not life.receiver.is_held
+    assert not life.receiver.is_paused
     assert "disk space available again" in [log.event for log in life.of(events.Log)]
 
 
@@ -442,8 +442,8 @@ def test_driver_and_full_disk_pause_independently(resumes_first: bool) -> None:
     life = Life(*RUN, events.DiskWait(LOST), UpdateRateLimit(0.0, 1, True))
     ends: list[Event] = [UpdateRateLimit(0.0, 2), events.DiskWait()]
     first, second = ends if resumes_first else reversed(ends)
-    assert life.take(first).receiver.is_held
-    assert not life.take(second).receiver.is_held
+    assert life.take(first).receiver.is_paused
+    assert not life.take(second).receiver.is_paused
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.helpers import await_blocked
 from penstock import AsyncReceiver, ThreadReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.receiver_threads import HeldStores
+from penstock.receive.receiver_threads import WaitingStores
 from penstock_testing import ManualClock
 
 Supervise = Callable[..., ReceiverSupervisor]
@@ -30,12 +30,12 @@ def on_client_thread(function: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def pass_time(clock: ManualClock, seconds: int, held: int = 1) -> None:
-    """Tick by tick: the timer of the blocks waits on the clock, and each store that is held."""
+def pass_time(clock: ManualClock, seconds: int, num_stores: int = 1) -> None:
+    """Tick by tick: the timer of the blocks waits on the clock, and each store that waits."""
     for _ in range(seconds):
-        clock.await_waiters(1 + held)
+        clock.await_waiters(1 + num_stores)
         clock.advance(1000)
-    clock.await_waiters(1 + held)
+    clock.await_waiters(1 + num_stores)
 
 
 def store_two(receiver: Any) -> None:
@@ -50,9 +50,9 @@ def test_store_that_holds_a_clients_thread_is_logged_once(
     supervisor.start()
     threads = [on_client_thread(lambda: contained(store_two, receiver)) for _ in range(2)]
     await_blocked(RateLimiter.acquire, 2)
-    pass_time(clock, 4, held=2)
+    pass_time(clock, 4, num_stores=2)
     assert EVENT not in caplog.text
-    pass_time(clock, 20, held=2)
+    pass_time(clock, 20, num_stores=2)
     supervisor.stop("enough")
     for thread in threads:
         thread.join(10)
@@ -70,7 +70,7 @@ def contained(function: Callable[[Any], object], receiver: Any) -> None:
         """It was stopped."""
 
 
-def test_receive_may_be_held(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_receive_may_wait(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     class Reads(ThreadReceiver[int]):
         def receive(self) -> None:
             store_two(self)
@@ -98,7 +98,7 @@ def test_store_that_holds_an_event_loop_is_logged(
     assert caplog.text.count(EVENT) == 1
 
 
-def test_astore_may_be_held(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_astore_may_wait(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     class Reads(AsyncReceiver[int]):
         async def receive(self) -> None:
             await asyncio.gather(self.astore(1), self.astore(2))
@@ -111,13 +111,13 @@ def test_astore_may_be_held(supervise: Supervise, clock: ManualClock, caplog: py
     assert EVENT not in caplog.text
 
 
-def test_thread_of_the_receivers_own_module_may_be_held(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    held = HeldStores(clock, __name__, 3)
+def test_thread_of_the_receivers_own_module_may_wait(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    stores = WaitingStores(clock, __name__, 3)
 
     def read() -> None:
-        with held.hold():
+        with stores.waiting():
             clock.advance(60_000)
-            held.check()
+            stores.check()
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -126,14 +126,14 @@ def test_thread_of_the_receivers_own_module_may_be_held(clock: ManualClock, capl
 
 
 def test_short_wait_is_not_logged(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    held = HeldStores(clock, "elsewhere", 3)
+    stores = WaitingStores(clock, "elsewhere", 3)
 
     def read() -> None:
-        with held.hold():
+        with stores.waiting():
             clock.advance(4999)
-            held.check()
+            stores.check()
 
     on_client_thread(read).join(10)
     clock.advance(60_000)
-    held.check()
+    stores.check()
     assert EVENT not in caplog.text

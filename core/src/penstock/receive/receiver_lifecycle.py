@@ -13,9 +13,9 @@ from attrs import evolve
 from penstock import conf
 from penstock.errors import PenstockError, ReceiverStoppedError, ReceiverStuckError, summary_of, text_of
 from penstock.rate.rate_limits import lowest
-from penstock.receive import restart_events as events
+from penstock.receive import lifecycle_events as events
+from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -76,7 +76,7 @@ class _Transition:
             case events.Tick():
                 self._tick()
             case UpdateRateLimit():
-                if self._desire(event):
+                if self._apply_desired(event):
                     self._do(events.NotifyRate())
             case events.DiskWait():
                 self._disk(event.error)
@@ -88,7 +88,7 @@ class _Transition:
     # -- start --
 
     def _registered(self, state: Registering, event: events.RegistrationAnswered) -> None:
-        notifies_rate = event.desired is not None and self._desire(event.desired)
+        notifies_rate = event.desired is not None and self._apply_desired(event.desired)
         if event.error is None:
             self._set(is_registered=True)
         if state.then is not None:
@@ -265,12 +265,12 @@ class _Transition:
 
     # -- rate and pause --
 
-    def _desire(self, desired: UpdateRateLimit) -> bool:
+    def _apply_desired(self, desired: UpdateRateLimit) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""
         if desired.number < self.receiver.desired_number:
             return False
         self._set(desired_number=desired.number)
-        self._pause("driver", is_paused=desired.paused)
+        self._pause("driver", is_paused_by_driver=desired.paused)
         rate = lowest(desired.rate, self.receiver.settings.max_rate_per_s)
         # Zero, a negative number and NaN leave the rate unchanged.
         if rate == self.receiver.rate or (desired.rate is not None and not desired.rate > 0):
@@ -288,10 +288,10 @@ class _Transition:
             self._log("warning", "disk space available again")
 
     def _pause(self, reason: str, **changes: Any) -> None:
-        was_held = self.receiver.is_held
+        was_paused = self.receiver.is_paused
         self._set(**changes)
-        if self.receiver.is_held != was_held:
-            self._log("info", "receiver resumed" if was_held else "receiver paused", reason=reason)
+        if self.receiver.is_paused != was_paused:
+            self._log("info", "receiver resumed" if was_paused else "receiver paused", reason=reason)
 
     # -- the record --
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from penstock.conf import Settings
-from penstock.receive import restart_events as events
+from penstock.receive import lifecycle_events as events
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_lifecycle import step
+from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import RunningReceiver, new_receiver
 
 _ERROR = OSError("reset by peer")
@@ -49,7 +49,7 @@ def _essence(receiver: RunningReceiver) -> object:
     return type(state), then, *flags, receiver.is_registered, receiver.stored_records > 0
 
 
-def restart_transitions() -> set[tuple[str, str]]:
+def receiver_transitions() -> set[tuple[str, str]]:
     """The names of the states before and after each step that changes the state."""
     transitions: set[tuple[str, str]] = set()
     reached = [new_receiver(0, _SETTINGS)]

@@ -1,4 +1,4 @@
-"""EngineAccess: what listener plugins see of an engine, and what they may do to it."""
+"""EngineListenerContext: what listener plugins see of an engine, and what they may do to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock import (
 )
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
-from penstock.engine_access import EngineAccess
+from penstock.engine_listener_context import EngineListenerContext
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.listen.listener_bus import ListenerBus
 from penstock.listen.registered_listener import register
@@ -110,7 +110,7 @@ class FakeProgram:
         )
         graph = SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])
         settings, clock = Settings.parse(configuration), ManualClock(0)
-        self.context = EngineAccess(
+        self.context = EngineListenerContext(
             Program(None, cast("Any", spark), settings, clock, cast("Any", graph)),
             cast("Any", SimpleNamespace(spec=spec)),
             cast("Any", self.engine),
@@ -284,7 +284,7 @@ def test_without_backpressure_there_is_no_estimator(pairs: dict[str, str]) -> No
     assert program.controllers() == []
 
 
-def estimator(context: EngineAccess, stream_id: int) -> GuardedEstimator:
+def estimator(context: EngineListenerContext, stream_id: int) -> GuardedEstimator:
     made = context.rate_estimator(stream_id)
     assert isinstance(made, GuardedEstimator)
     return made

@@ -1,4 +1,4 @@
-"""``EngineAccess``: the ``ListenerContext`` of a running engine."""
+"""``EngineListenerContext``: the ``ListenerContext`` of a running engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = get_logger("listener_context")
 T = TypeVar("T")
 
 
-class EngineAccess(ListenerContext):
+class EngineListenerContext(ListenerContext):
     """The handle that listener plugins get. Any thread may use it.
 
     Attributes:

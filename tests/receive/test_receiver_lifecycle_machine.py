@@ -9,15 +9,15 @@ from attrs import evolve
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.helpers.examples import examples
-from tests.helpers.restart_transitions import restart_transitions
+from tests.helpers.receiver_transitions import receiver_transitions
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStuckError
 from penstock.rate.rate_limits import lowest
-from penstock.receive import restart_events as events
+from penstock.receive import lifecycle_events as events
+from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.restart_events import Effect, Event
-from penstock.receive.restart_lifecycle import step
+from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import (
     Intake,
     Interrupted,
@@ -29,7 +29,7 @@ from penstock.receive.running_receiver import (
 )
 
 SETTINGS = Settings.parse({})
-TRANSITIONS = restart_transitions()
+TRANSITIONS = receiver_transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     start_timeout_ms=st.sampled_from([0, 5000]),
@@ -287,7 +287,7 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
 
     @invariant()
     def stores_are_held_while_there_is_a_reason(self) -> None:
-        assert self.receiver.is_held == (self.driver_pauses or self.disk_waits > 0)
+        assert self.receiver.is_paused == (self.driver_pauses or self.disk_waits > 0)
 
     @invariant()
     def waits_end_with_a_stop(self) -> None:
