@@ -126,7 +126,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Packable",
             "Token",
         ),
-        "Schemas": ("conform", "require_values", "describe_schema"),
+        "Schemas": ("conform", "require_values"),
         "Operations on streams": (
             "Node",
             "ForEachDStream",
@@ -137,7 +137,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "BlocksInput",
             "known_partitions",
             "with_time",
-            "require_callable",
         ),
         "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
@@ -147,7 +146,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "connect",
             "Directory",
             "Appender",
-            "Durability",
         ),
         "Options, logs and errors": (
             "structure_options",
@@ -161,9 +159,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "text_of",
             "summary_of",
             "shown",
-            "shortened",
             "reason",
-            "iso_time",
             "UnknownNameError",
             "ResultTypeError",
             "ReceiverStuckError",
@@ -184,7 +180,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "COMMANDS_GROUP",
             "API_VERSION",
             "LEGAL_NAME",
-            "NAME_RULE",
         ),
         "Configuration": (
             "Settings",
@@ -262,7 +257,6 @@ _VALUES = {
     "SUITES_GROUP": "The entry-point group of conformance suites",
     "COMMANDS_GROUP": "The entry-point group of subcommands of `penstock`",
     "LEGAL_NAME": "Pattern of the names of plugins and of what they offer",
-    "NAME_RULE": "The same rule in words",
     "KEYS": "The keys of the core, by the attribute of `Settings` that holds the value",
 }
 

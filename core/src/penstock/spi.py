@@ -21,8 +21,8 @@ _NAMES = {
     "penstock.conf": "KEYS Settings",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
     "penstock.conf_warnings": "keys_without_effect",
-    "penstock.errors": "ReceiverStuckError ResultTypeError UnknownNameError shortened shown summary_of text_of",
-    "penstock.graph.arguments": "require_callable with_time",
+    "penstock.errors": "ReceiverStuckError ResultTypeError UnknownNameError shown summary_of text_of",
+    "penstock.graph.arguments": "with_time",
     "penstock.graph.batch_input": "BatchInput BlocksInput",
     "penstock.graph.dstream": "node_of",
     "penstock.graph.dstream_graph": "DStreamGraph",
@@ -34,7 +34,7 @@ _NAMES = {
     "penstock.json_converter": "structure unstructure",
     "penstock.listen.events": "HOOK_OF Event",
     "penstock.listen.registered_listener": "register",
-    "penstock.plugins.discovery": "KINDS LEGAL_NAME NAME_RULE LoadedPlugin Plugins additional_entry_points",
+    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin Plugins additional_entry_points",
     "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
     "penstock.rate.attribution": "attributed_ms",
     "penstock.rate.guarded_estimator": "GuardedEstimator make_rate_estimator",
@@ -42,20 +42,20 @@ _NAMES = {
     "penstock.receive.relaunch_policy": "RelaunchPolicy",
     "penstock.receive.text_lines": "ErrorCounts LineRules split_lines",
     "penstock.runtime.atomic_write": "atomic_write",
-    "penstock.runtime.clock": "Clock iso_time",
+    "penstock.runtime.clock": "Clock",
     "penstock.runtime.global_state": "GlobalState",
     "penstock.runtime.log": "get_logger set_level throttle",
     "penstock.runtime.threads": "EngineThread",
     "penstock.spark.failure": "reason",
     "penstock.spark.rdds": "known_partitions",
     "penstock.spark.spark_conf": "Property conf_here read_properties",
-    "penstock.storage.directory": "Appender Directory Durability",
+    "penstock.storage.directory": "Appender Directory",
     "penstock.storage.uri": "absolute_location connect is_remote",
     "penstock.track.allocations": "Allocations",
     "penstock.wire.token": "Token",
     "penstock.version": "check_core_version",
     "penstock.worker.block_reader": "read_block",
-    "penstock.worker.conform": "conform describe_schema require_values",
+    "penstock.worker.conform": "conform require_values",
 }
 _GONE = {
     "Lines": "use split_lines and LineRules",
@@ -95,12 +95,11 @@ if TYPE_CHECKING:
         ReceiverStuckError as ReceiverStuckError,
         ResultTypeError as ResultTypeError,
         UnknownNameError as UnknownNameError,
-        shortened as shortened,
         shown as shown,
         summary_of as summary_of,
         text_of as text_of,
     )
-    from penstock.graph.arguments import require_callable as require_callable, with_time as with_time
+    from penstock.graph.arguments import with_time as with_time
     from penstock.graph.batch_input import BatchInput as BatchInput, BlocksInput as BlocksInput
     from penstock.graph.dstream import node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
@@ -120,7 +119,6 @@ if TYPE_CHECKING:
     from penstock.plugins.discovery import (
         KINDS as KINDS,
         LEGAL_NAME as LEGAL_NAME,
-        NAME_RULE as NAME_RULE,
         LoadedPlugin as LoadedPlugin,
         Plugins as Plugins,
         additional_entry_points as additional_entry_points,
@@ -146,7 +144,7 @@ if TYPE_CHECKING:
         split_lines as split_lines,
     )
     from penstock.runtime.atomic_write import atomic_write as atomic_write
-    from penstock.runtime.clock import Clock as Clock, iso_time as iso_time
+    from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.global_state import GlobalState as GlobalState
     from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
     from penstock.runtime.threads import EngineThread as EngineThread
@@ -157,7 +155,7 @@ if TYPE_CHECKING:
         conf_here as conf_here,
         read_properties as read_properties,
     )
-    from penstock.storage.directory import Appender as Appender, Directory as Directory, Durability as Durability
+    from penstock.storage.directory import Appender as Appender, Directory as Directory
     from penstock.storage.uri import absolute_location as absolute_location, connect as connect, is_remote as is_remote
     from penstock.track.allocations import Allocations as Allocations
     from penstock.version import check_core_version as check_core_version
@@ -165,6 +163,5 @@ if TYPE_CHECKING:
     from penstock.worker.block_reader import read_block as read_block
     from penstock.worker.conform import (
         conform as conform,
-        describe_schema as describe_schema,
         require_values as require_values,
     )

@@ -56,7 +56,7 @@ class Appender:
         with self._errors():
             self._file.write(data)
 
-    def commit(self, durability: Durability) -> None:
+    def commit(self, durability: Durability = Durability.FLUSH) -> None:
         """Make everything written so far durable; after an OSError, it is unknown whether it is."""
         if durability is Durability.NONE:
             return

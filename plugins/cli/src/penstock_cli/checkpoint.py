@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock import PenstockError
-from penstock.spi import Checkpoint, iso_time
+from penstock.spi import Checkpoint
 from penstock_cli.inspection import NOT_READ, Inspection, inspect
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
@@ -116,7 +117,7 @@ def _lines(inspection: Inspection) -> Iterator[tuple[str, str]]:
 def _of_program(newest: Checkpoint) -> Iterator[tuple[str, str]]:
     versions = ", ".join(f"{name} {version}" for name, version in newest.versions.items())
     yield "application", f"{newest.application!r}, run {newest.run}"
-    yield "written", f"{iso_time(newest.written_ms)}, format {newest.format}, by {versions}"
+    yield "written", f"{_iso_time(newest.written_ms)}, format {newest.format}, by {versions}"
     yield "program", newest.program or "not saved: its own code rebuilds it (spark.penstock.checkpoint.rebuild)"
 
 
@@ -125,10 +126,10 @@ def _of_batches(newest: Checkpoint) -> Iterator[tuple[str, str]]:
     if newest.zero_time_ms < 0:
         yield "batches", f"{interval}; none was generated"
         return
-    last = f"from {iso_time(newest.zero_time_ms)}, the last generated is {iso_time(newest.last_time_ms)}"
+    last = f"from {_iso_time(newest.zero_time_ms)}, the last generated is {_iso_time(newest.last_time_ms)}"
     yield "batches", f"{interval} {last}"
     pending = sorted(newest.pending.items())
-    batches = [f"{iso_time(time_ms)} (begun by {_count(runs, 'run')})" for time_ms, runs in pending]
+    batches = [f"{_iso_time(time_ms)} (begun by {_count(runs, 'run')})" for time_ms, runs in pending]
     more = f", and {len(batches) - _SHOWN} more" if len(batches) > _SHOWN else ""
     yield "pending", f"{len(batches)}: {', '.join(batches[:_SHOWN])}{more}" if batches else "no batch"
 
@@ -139,7 +140,7 @@ def _of_streams(newest: Checkpoint) -> Iterator[tuple[str, str]]:
         position = f", position {input_.position}" if input_.position is not None else ""
         yield "input", f"stream {input_.stream_id}, {input_.name} ({input_.operation}){rate}{position}"
     for state in newest.states:
-        last = f", the newest of batch {iso_time(max(state.files))}" if state.files else ""
+        last = f", the newest of batch {_iso_time(max(state.files))}" if state.files else ""
         stored = f", state store {state.store}" if state.store else ""
         kept = f"{_count(len(state.files), 'checkpointed RDD')} of {_count(state.num_partitions, 'partition')}"
         yield "state", f"{state.name} ({state.call_site}): {kept}{last}{stored}"
@@ -153,3 +154,8 @@ def _count(number: int, noun: str) -> str:
 
 def _size(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB" if num_bytes >= 100_000 else f"{num_bytes:,} bytes"
+
+
+def _iso_time(time_ms: int) -> str:
+    time = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -43,7 +43,7 @@ class WordCount:
 
     def __init__(self, sc: SparkContext, interval_s: float, receiver: str, options: Mapping[str, Any]) -> None:
         self.ssc = StreamingContext(sc, interval_s)
-        self._interval_ms = self.ssc._graph.batch_interval_ms
+        self._interval_ms = round(interval_s * 1000)
         #: The receiver's last error; empty if it has had none.
         self.receiver_error = ""
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}

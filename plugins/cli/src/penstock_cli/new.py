@@ -11,7 +11,7 @@ import click
 from attrs import frozen
 
 from penstock import ConfigurationError
-from penstock.spi import GROUP, LEGAL_NAME, NAME_RULE, LoadedPlugin
+from penstock.spi import GROUP, LEGAL_NAME, LoadedPlugin
 from penstock_cli.shared import examples
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -110,7 +110,7 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
         OSError: the folder exists or cannot be written.
     """
     if not LEGAL_NAME.fullmatch(name):
-        raise ConfigurationError(f"the name {name!r} is not {NAME_RULE}")
+        raise ConfigurationError(f"the name {name!r} is not lowercase ASCII (letters, digits, - and _; a letter first)")
     if taken := next(map(LoadedPlugin.of, importlib.metadata.entry_points(group=GROUP, name=name)), None):
         raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
     module = f"penstock_{name.replace('-', '_')}"

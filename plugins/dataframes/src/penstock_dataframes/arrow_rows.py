@@ -17,13 +17,15 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from penstock import SchemaError
-from penstock.spi import require_values, shortened, shown, summary_of
+from penstock.spi import require_values, shown, summary_of
 
 Convert = Callable[[Any], Any]
 
 #: Maximum rows of a record batch that is built from records.
 ROWS_PER_BATCH = 16_384
 # Types of values that an integer column accepts without conversion.
+# Characters of a reason, which may contain data, in a message.
+_LONGEST_REASON = 100
 _INTEGERS = frozenset({int, type(None)})
 
 
@@ -120,9 +122,9 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
         try:
             pa.array([_apply(convert, value)], field.type)
         except Exception as cause:
-            reason = shortened(" ".join(str(cause).split()))
+            reason = " ".join(str(cause).split())[:_LONGEST_REASON]
             return f"a value of the column {field.name!r} does not fit {field.type}: {shown(value)}: {reason}"
-    return f"the column {field.name!r} cannot be converted to {field.type}: {shortened(summary_of(error))}"
+    return f"the column {field.name!r} cannot be converted to {field.type}: {summary_of(error)[:_LONGEST_REASON]}"
 
 
 def _converter(data_type: pa.DataType) -> Convert | None:

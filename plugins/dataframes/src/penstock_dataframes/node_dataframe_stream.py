@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from penstock import ConfigurationError, DataFrameStream, DStream, GroupedDataFrameStream
-from penstock.spi import ResultTypeError, node_of, require_callable, shown, with_time
+from penstock.spi import ResultTypeError, node_of, shown, with_time
 from penstock_dataframes import jvm_frames
 from penstock_dataframes.frame_nodes import (
     DataFrameDStream,
@@ -100,7 +100,7 @@ class NodeDataFrameStream(DataFrameStream):
         return self.derive(_Query(query))
 
     def transform(self, func: Callable[[DataFrame], DataFrame]) -> DataFrameStream:
-        return self.derive(require_callable("func", func))
+        return self.derive(_require_callable(func))
 
     # -- output operations --
 
@@ -108,7 +108,7 @@ class NodeDataFrameStream(DataFrameStream):
         ForEachDataFrame(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def foreachBatch(self, func: Callable[[DataFrame, int], object]) -> None:
-        ForEachDataFrame(self._node, require_callable("func", func), by_id=True)
+        ForEachDataFrame(self._node, _require_callable(func), by_id=True)
 
     def pprint(self, n: int = 10) -> None:
         if not isinstance(n, int) or isinstance(n, bool):
@@ -223,3 +223,9 @@ class _JoinStatic:
         if not isinstance(other, DataFrame):
             raise ResultTypeError(f"the function given to join returned {type(other).__name__}, not a DataFrame")
         return frame.join(other, self.on, self.how)
+
+
+def _require_callable(func: Callable[..., Any]) -> Callable[..., Any]:
+    if not callable(func):
+        raise TypeError(f"func must be a function, not {shown(func)}")
+    return func

@@ -18,7 +18,7 @@ from contextlib import suppress
 from attrs import frozen
 
 from penstock import ConfigurationError
-from penstock.spi import Appender, Directory, Durability, get_logger, structure, text_of, unstructure
+from penstock.spi import Appender, Directory, get_logger, structure, text_of, unstructure
 from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
 from penstock_ui.snapshot import Snapshot
 from penstock_ui.store import Limits, MetricsStore
@@ -169,7 +169,7 @@ class EventLog:
     def _append(self, events: list[Taken]) -> None:
         """Write events, and remove the written ones from the list."""
         if not events and self._appender is not None:
-            self._appender.commit(Durability.FLUSH)
+            self._appender.commit()
         while events:
             appender = self._file()
             size, lines = self._size, list[bytes]()
@@ -179,7 +179,7 @@ class EventLog:
                 if size >= self._max_file_size:
                     break
             appender.write(b"".join(lines))
-            appender.commit(Durability.FLUSH)
+            appender.commit()
             self._size = size
             for event in events[: len(lines)]:
                 self._replica.apply(event)
@@ -229,7 +229,7 @@ class _WholeFile:
     def write(self, data: bytes) -> None:
         self._data += data
 
-    def commit(self, _durability: Durability) -> None:
+    def commit(self) -> None:
         """Write the file if it is due.
 
         Raises:
