@@ -170,7 +170,7 @@ def required_arguments(definition: ast.ClassDef) -> int:
     if not any(ast.unparse(each).startswith(("define", "frozen")) for each in definition.decorator_list):
         return 0
     fields = [each for each in definition.body if isinstance(each, ast.AnnAssign) and each.value is None]
-    return sum(not ast.unparse(each.annotation).startswith("ClassVar") for each in fields)
+    return sum(not ast.unparse(field.annotation).startswith("ClassVar") for field in fields)
 
 
 def test_files_and_constructors_stay_small() -> None:

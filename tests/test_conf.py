@@ -65,7 +65,7 @@ def parse(**texts: str) -> Settings:
 
 
 def test_every_setting_has_a_key() -> None:
-    assert {each.name for each in attrs.fields(Settings)} == {*KEYS, "_pairs"}
+    assert {field.name for field in attrs.fields(Settings)} == {*KEYS, "_pairs"}
 
 
 @pytest.mark.parametrize("attribute", KEYS)

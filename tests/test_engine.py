@@ -39,7 +39,8 @@ class Part:
     """Records each call that the real part would accept, and answers as the test says, else ``None``."""
 
     def __init__(self, kind: type[Any], parts: Parts) -> None:
-        self._kind, self._parts = kind, parts
+        self._kind = kind
+        self._parts = parts
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         signature = inspect.signature(getattr(self._kind, method))
@@ -160,7 +161,7 @@ def test_failed_preparation_of_streams_is_logged_and_does_not_prevent_the_start(
     parts.fail(prepare, ConfigurationError("another SparkContext"))
     engine.start({})
     assert parts.calls_of("ReceiverTracker.start") == ["ReceiverTracker.start"]
-    (logged,) = [each.getMessage() for each in caplog.records if "streams not prepared" in each.getMessage()]
+    (logged,) = [record.getMessage() for record in caplog.records if "streams not prepared" in record.getMessage()]
     assert "another SparkContext" in logged
 
 
@@ -185,7 +186,7 @@ def test_unprocessed_input_of_a_graceful_stop_is_logged(
     parts.answers["ReceivedBlockTracker.unallocated_records"] = lambda: {0: 900}
     parts.scheduler["pending_batches"] = [100, 200]
     engine.stop(time.monotonic() + 1)
-    (logged,) = [each.getMessage() for each in caplog.records if "stopped with unprocessed" in each.getMessage()]
+    (logged,) = [record.getMessage() for record in caplog.records if "stopped with unprocessed" in record.getMessage()]
     assert "batches_left=2" in logged
     assert "records_left={0: 900}" in logged
 

@@ -85,7 +85,9 @@ class FakeProgram:
         if max_rate := pairs.get("max_rate"):
             configuration["spark.streaming.receiver.maxRate"] = max_rate
             del configuration[f"{prefix}max_rate"]
-        self.tracker, self.bus, self.batch_pages = Tracker(), ListenerBus(10, 3), list[str]()
+        self.tracker = Tracker()
+        self.bus = ListenerBus(10, 3)
+        self.batch_pages = list[str]()
         self.engine = SimpleNamespace(
             tracker=self.tracker, bus=self.bus, checkpointer=None, name_batch_page=self.batch_pages.append
         )

@@ -59,7 +59,7 @@ def test_a_wheel_holds_the_licence_and_the_sign_that_it_is_typed(
 
 def test_pyspark_finds_the_source_by_its_module() -> None:
     # What PySpark's lookup does: it imports each module pyspark_* on the path.
-    (module,) = (each.name for each in pkgutil.iter_modules() if each.name.startswith("pyspark_"))
+    (module,) = (iter_module.name for iter_module in pkgutil.iter_modules() if iter_module.name.startswith("pyspark_"))
     assert module == "pyspark_penstock"
     source = importlib.import_module(module).DefaultSource
     assert issubclass(source, DataSource)

@@ -15,7 +15,8 @@ from penstock import StreamingContext, ThreadReceiver
 
 class Acknowledged(ThreadReceiver):
     def __init__(self, host, port):
-        self.host, self.port = host, port
+        self.host = host
+        self.port = port
 
     def receive(self):
         self.socket, lock = socket.create_connection((self.host, self.port), timeout=10), threading.Lock()

@@ -16,7 +16,10 @@ from penstock import StreamingContext, ThreadReceiver
 
 class Mqtt(ThreadReceiver):
     def __init__(self, host, topic, client_id, port=1883):
-        self.host, self.port, self.topic, self.client_id = host, port, topic, client_id
+        self.host = host
+        self.port = port
+        self.topic = topic
+        self.client_id = client_id
 
     def receive(self):
         # The broker keeps the session of a client id: what was not acknowledged comes again after a restart.

@@ -11,7 +11,8 @@ from penstock import StreamingContext, ThreadReceiver
 
 class Part(ThreadReceiver):
     def __init__(self, number, parts):
-        self.number, self.parts = number, parts  # which part: each instance must read another one
+        self.number = number
+        self.parts = parts  # which part: each instance must read another one
 
     def receive(self):
         for value in range(self.number, 300, self.parts):

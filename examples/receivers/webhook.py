@@ -15,7 +15,8 @@ from penstock import PenstockError, Receiver, StreamingContext
 
 class Webhook(Receiver):
     def __init__(self, port, host=None):
-        self.port, self.host = port, host
+        self.port = port
+        self.host = host
 
     def preferredLocation(self):
         return self.host  # callers must find it: run where the load balancer sends

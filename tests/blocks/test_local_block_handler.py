@@ -76,13 +76,6 @@ def test_open_block_can_be_read_after_its_deletion(store: LocalBlockHandler, mak
     assert list(arrow_form.records([first, *rest])) == records
 
 
-def test_block_stored_again_replaces_the_first(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
-    store.store(make_block(["old"]))
-    store.store(make_block(["new"]))
-    assert read(store.open("input-0-1-0")) == ["new"]
-    assert files(tmp_path) == ["input-0-1-0.arrow"]
-
-
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "a/../../outside", "..", ".", ".hidden", "sub/block", "../blocks/input-0-1-0"]
 )

@@ -79,7 +79,8 @@ class Writing:
         directory: Directory | None = None,
         obsolete: Sequence[str] = (),
     ) -> None:
-        self.disk, self.program = Disk(), FakeProgram()
+        self.disk = Disk()
+        self.program = FakeProgram()
         self._files = directory or self.disk
         self.directory = FakeDirectory(self._files)
         self.deleted = self.directory.deleted

@@ -31,9 +31,12 @@ class FakeStream:
     """A stateful stream that records whether it was checkpointed."""
 
     def __init__(self, spark: Spark, *, fails: bool = False, hangs: bool = False) -> None:
-        self._spark, self._fails, self._hangs = spark, fails, hangs
+        self._spark = spark
+        self._fails = fails
+        self._hangs = hangs
         self.call_site = SimpleNamespace(short="updateStateByKey at app.py:3")
-        self.begun, self.done = threading.Event(), False
+        self.begun = threading.Event()
+        self.done = False
 
     def checkpoint_newest(self) -> None:
         self.begun.set()

@@ -100,15 +100,18 @@ class SparkBlocks:
 
     def __init__(self, sc: SparkContext, folder: Path, prelude: str, patch: pytest.MonkeyPatch) -> None:
         # `blocks` is this object, under the name that the functions below use for it.
-        self._sc, self._folder, self._prelude, self._patch = sc, folder, prelude, patch
+        self._sc = sc
+        self._folder = folder
+        self._prelude = prelude
+        self._patch = patch
         self.names: dict[str, Any] = {"__name__": "__main__"}
         self._completed: dict[StreamingContext, _Completed] = {}
-        self._ran, self._shared = False, entries_of(sc)
-        self._stop_unpatched, self._start_unpatched = StreamingContext.stop, StreamingContext.start
-        self._wait_unpatched, self._init_unpatched = (
-            StreamingContext.awaitTerminationOrTimeout,
-            StreamingContext.__init__,
-        )
+        self._ran = False
+        self._shared = entries_of(sc)
+        self._stop_unpatched = StreamingContext.stop
+        self._start_unpatched = StreamingContext.start
+        self._wait_unpatched = StreamingContext.awaitTerminationOrTimeout
+        self._init_unpatched = StreamingContext.__init__
         blocks = self
 
         def make(made: StreamingContext, sparkContext: SparkContext, batchDuration: float, **more: Any) -> None:

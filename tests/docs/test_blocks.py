@@ -214,7 +214,7 @@ def check_penstock(words: list[str]) -> None:
     context = click.Context(penstock, info_name="penstock")
     while isinstance(command, click.Group):
         while words and words[0].startswith("-"):
-            options = {option for each in command.get_params(context) for option in each.opts}
+            options = {option for parameter in command.get_params(context) for option in parameter.opts}
             assert words.pop(0) in options | {"-h", "--help"}
         if not words:
             return
@@ -222,7 +222,7 @@ def check_penstock(words: list[str]) -> None:
         assert found is not None, f"penstock has no command {words[0]}"
         command, words = found, words[1:]
     if not {"--help", "-h"} & set(words):
-        files = [each.type for each in command.params if isinstance(each.type, click.Path | click.File)]
+        files = [param.type for param in command.params if isinstance(param.type, click.Path | click.File)]
         with pytest.MonkeyPatch.context() as patch:
             for each in files:
                 patch.setattr(each, "convert", lambda value, _parameter, _context: Path(value))

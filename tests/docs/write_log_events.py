@@ -58,7 +58,8 @@ def log_events() -> tuple[LogEvent, ...]:
 class _Module:
     def __init__(self, name: str, tree: ast.Module) -> None:
         self._name = name
-        self._component, self._bound = "", tuple[str, ...]()
+        self._component = ""
+        self._bound = tuple[str, ...]()
         if name in LIFECYCLES:
             self._component, self._bound, record = LIFECYCLES[name]
             tree.body += ast.parse((ROOT / record).read_text(encoding="utf-8")).body
@@ -128,7 +129,7 @@ class _Module:
             case ast.IfExp(_, first, second):
                 return [*self._keys(first), *self._keys(second)]
             case ast.Name(name) | ast.Attribute(_, name) | ast.Call(ast.Attribute(_, name)):
-                return [key for each in self._dictionaries(name) for key in self._keys(each)]
+                return [key for dictionary in self._dictionaries(name) for key in self._keys(dictionary)]
         raise ValueError(f"{self._name}: fields of a log event that are not in the source: {ast.unparse(value)}")
 
     def _dictionaries(self, name: str) -> Iterator[ast.expr]:

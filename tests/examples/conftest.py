@@ -26,7 +26,9 @@ class Running:
     """An example that runs."""
 
     def __init__(self, ssc: StreamingContext, capsys: pytest.CaptureFixture[str]) -> None:
-        self.ssc, self._capsys, self._printed = ssc, capsys, ""
+        self.ssc = ssc
+        self._capsys = capsys
+        self._printed = ""
 
     @property
     def lines(self) -> list[str]:
@@ -51,7 +53,10 @@ class RunExample:
     def __init__(self, sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         from penstock import StreamingContext
 
-        self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, entries_of(sc)
+        self._sc = sc
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self._shared = entries_of(sc)
         self._create = StreamingContext.__init__
 
     def __call__(

@@ -30,7 +30,10 @@ class RunExample:
     """Runs an example on the shared SparkContext until ``act`` returns, then stops it at once."""
 
     def __init__(self, sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self._sc, self._capsys, self._monkeypatch, self._shared = sc, capsys, monkeypatch, sc.getConf().getAll()
+        self._sc = sc
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+        self._shared = sc.getConf().getAll()
         self._create = StreamingContext.__init__
 
     def __call__(

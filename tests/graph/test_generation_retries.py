@@ -23,7 +23,9 @@ class Flaky:
     """A function for ``transform`` that raises a number of times before it succeeds."""
 
     def __init__(self, failures: int, error: BaseException | None = None) -> None:
-        self.left, self.calls, self._error = failures, 0, error
+        self.left = failures
+        self.calls = 0
+        self._error = error
 
     def __call__(self, rdd: Any) -> Any:
         self.calls += 1

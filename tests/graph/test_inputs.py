@@ -60,7 +60,9 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     context.graph.connect(runtime)
     monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     monkeypatch.setattr(PipelinedRDD, "checkpoint", lambda rdd: setattr(rdd, "is_checkpointed", True))
-    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions]))
+    monkeypatch.setattr(
+        rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[partition.element] for partition in partitions])
+    )
     return reports
 
 
@@ -132,7 +134,7 @@ def test_blocks_of_united_receivers_are_packed_together(
     united.foreachRDD(print)
     context.graph.start(0)
     found: Any = node_of(united).get_or_compute(100)
-    assert [pickle.loads(each)[0] for each in found.func.references] == [
+    assert [pickle.loads(reference)[0] for reference in found.func.references] == [
         f"100-{stream}-{n}" for stream in range(3) for n in range(2)
     ]
     assert node_of(united).batch_inputs(100) == (found.blocks,)

@@ -26,7 +26,9 @@ class Sums:
     """Adds up each batch's one number; some batches cannot be made."""
 
     def __init__(self, context: FakeContext, make_input: Callable[..., FakeInput]) -> None:
-        self.graph, self.failing, self.seen = context.graph, set[float](), dict[int, Any]()
+        self.graph = context.graph
+        self.failing = set[float]()
+        self.seen = dict[int, Any]()
         self.graph.connect(GraphRuntime(generation_retries=1))
         self.graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
 

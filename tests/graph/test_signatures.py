@@ -24,7 +24,7 @@ METHODS = [
 
 def arguments(function: Callable[..., Any]) -> list[tuple[str, object, object]]:
     parameters = inspect.signature(function).parameters.values()
-    return [(each.name, each.kind, each.default) for each in parameters]
+    return [(parameter.name, parameter.kind, parameter.default) for parameter in parameters]
 
 
 @pytest.mark.parametrize(

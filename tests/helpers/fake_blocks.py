@@ -51,7 +51,8 @@ class Received:
 @pytest.fixture
 def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
     monkeypatch.setattr(
-        "penstock.spark.rdds.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
+        "penstock.spark.rdds.located_rdd",
+        lambda _sc, partitions: FakeRDD([[partition.element] for partition in partitions]),
     )
     monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     blocks = Received()

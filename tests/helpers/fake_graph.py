@@ -74,7 +74,8 @@ class FakeAccumulator:
     """Adds up in this process."""
 
     def __init__(self, value: Any, param: Any) -> None:
-        self.value, self._param = value, param
+        self.value = value
+        self._param = param
 
     def add(self, term: Any) -> None:
         self.value = self._param.addInPlace(self.value, term)

@@ -35,7 +35,8 @@ class FakeTracker:
     """
 
     def __init__(self, log: EventLog, host: str = "127.0.0.1") -> None:
-        self.log, self.token = log, Token.generate()
+        self.log = log
+        self.token = Token.generate()
         self.rate: float | None = None
         self.accepts_blocks = True
         self.fails_deregistration = False

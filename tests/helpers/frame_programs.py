@@ -36,7 +36,8 @@ class Run:
     """
 
     def __init__(self, sc: SparkContext, folder: Path) -> None:
-        self._sc, self._folder = sc, folder
+        self._sc = sc
+        self._folder = folder
         #: By batch (counted from 1) and output operation: what the operation failed with.
         self.errors: dict[tuple[int, int], str] = {}
         self._completed = self._zero_ms = self._interval_ms = 0
@@ -54,7 +55,8 @@ class Run:
         ssc.start()
         zero_ms = graph_of(ssc).zero_time_ms
         assert zero_ms is not None
-        self._zero_ms, self._interval_ms = zero_ms, round(interval_s * 1000)
+        self._zero_ms = zero_ms
+        self._interval_ms = round(interval_s * 1000)
         try:
             for number in range(1, num_batches + 1):
                 clock.await_waiters()

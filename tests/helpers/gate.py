@@ -12,7 +12,8 @@ class Gate:
     """
 
     def __init__(self, timeout_s: float = 30) -> None:
-        self.reached, self._opened = threading.Event(), threading.Event()
+        self.reached = threading.Event()
+        self._opened = threading.Event()
         self._timeout_s = timeout_s
 
     def open(self) -> None:

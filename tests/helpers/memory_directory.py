@@ -99,7 +99,8 @@ class MemoryDirectory(Directory):
 
 class MemoryAppender(Appender):
     def __init__(self, directory: MemoryDirectory, name: str) -> None:
-        self._directory, self._name = directory, name
+        self._directory = directory
+        self._name = name
 
     def write(self, data: bytes) -> None:
         # What fails half way has written a half.

@@ -45,7 +45,8 @@ class RunAll:
     """
 
     def __init__(self, sc: SparkContext, run_outputs: RunOutputs) -> None:
-        self._sc, self._run_outputs = sc, run_outputs
+        self._sc = sc
+        self._run_outputs = run_outputs
 
     def __call__(
         self,

@@ -94,7 +94,9 @@ class Run:
     """One run of a program, started fresh or from a checkpoint."""
 
     def __init__(self, context: StreamingContext, clock: ManualClock) -> None:
-        self.context, self._clock, self.completed = context, clock, Completed()
+        self.context = context
+        self._clock = clock
+        self.completed = Completed()
         context.addStreamingListener(self.completed)
 
     def start(self) -> Run:
@@ -143,7 +145,9 @@ class Runs:
     """The runs of a program."""
 
     def __init__(self, sc: SparkContext, folder: Path, conf: Callable[..., None]) -> None:
-        self._sc, self._folder, self.configure = sc, folder, conf
+        self._sc = sc
+        self._folder = folder
+        self.configure = conf
         self.directory = folder / "first"
         self.clock = ManualClock(0)
         self.created = 0

@@ -17,7 +17,8 @@ class SmallDisk:
     """A disk of a megabyte."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._filler = path, path / "filler"
+        self.path = path
+        self._filler = path / "filler"
 
     def fill(self, *, pages: int = 0) -> None:
         """Leave room for this many pages."""

@@ -31,7 +31,9 @@ class StoredBlocks:
     """
 
     def __init__(self, folder: Path, interval_ms: int) -> None:
-        self._folder, self._interval_ms, self._zero_ms = folder, interval_ms, 0
+        self._folder = folder
+        self._interval_ms = interval_ms
+        self._zero_ms = 0
         self._batches: dict[int, list[list[LocatedPartition]]] = {}
         self.reader = ReadBlocks(Token.generate())
 

@@ -33,7 +33,9 @@ class Walk:
     """
 
     def __init__(self, folder: Path, plugin: str, instead: Mapping[str, str]) -> None:
-        self.folder, self.plugin, self._instead = folder, folder / plugin, instead
+        self.folder = folder
+        self.plugin = folder / plugin
+        self._instead = instead
         self.output: list[str] = []
 
     def follow(self, blocks: list[tuple[str, str]]) -> None:

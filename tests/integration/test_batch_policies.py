@@ -153,7 +153,8 @@ class Held:
     """An output that holds the first batch with records until it is released, then collects all."""
 
     def __init__(self) -> None:
-        self.released, self.seen = threading.Event(), list[int]()
+        self.released = threading.Event()
+        self.seen = list[int]()
 
     def __call__(self, rdd: Any) -> None:
         numbers = rdd.collect()

@@ -80,7 +80,9 @@ class Steps(StreamingListener):
     @property
     def failure(self) -> str:
         """Why the last batch failed."""
-        reasons = [each.failureReason for each in self.infos[-1].outputOperationInfos.values()]
+        reasons = [
+            outputOperationInfo.failureReason for outputOperationInfo in self.infos[-1].outputOperationInfos.values()
+        ]
         return "\n".join(reason for reason in reasons if reason)
 
 

@@ -82,11 +82,17 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
         assert batch["schedulingDelay"] == info.schedulingDelay
         assert batch["processingTime"] == info.processingDelay
         assert batch["totalDelay"] == info.totalDelay
-        failures = [each.failureReason for each in info.outputOperationInfos.values() if each.failureReason]
+        failures = [
+            outputOperationInfo.failureReason
+            for outputOperationInfo in info.outputOperationInfos.values()
+            if outputOperationInfo.failureReason
+        ]
         assert batch["numFailedOutputOps"] == len(failures) == (info.numRecords > 0)
         assert batch.get("firstFailureReason") == (failures[0] if failures else None)
         operations = get(f"batches/{batch_time}/operations")
-        assert [each["name"] for each in operations] == [each.name for each in info.outputOperationInfos.values()]
+        assert [each["name"] for each in operations] == [
+            outputOperationInfo.name for outputOperationInfo in info.outputOperationInfos.values()
+        ]
     (receiver,) = get("receivers")
     assert (receiver["streamName"], receiver["isActive"]) == ("Tens-0", True)
     with urlopen(f"{url}/metrics") as response:

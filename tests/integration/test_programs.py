@@ -95,7 +95,8 @@ class Program:
 
     def __init__(self, folder: Path, source: str, master: str, environment: dict[str, str]) -> None:
         self.accepted = folder / "accepted"
-        self._out, self._errors = folder / "out", folder / "errors"
+        self._out = folder / "out"
+        self._errors = folder / "errors"
         path = folder / "program.py"
         path.write_text(source)
         self.process = Fork(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -151,19 +150,6 @@ def test_a_function_that_raises_fails_its_batch_alone(
     assert "fail_on_two" in str(raised.value)
 
 
-def test_stop_iteration_of_a_function_is_an_error(ssc: StreamingContext, wait_for: Callable[..., None]) -> None:
-    events = Events()
-    ssc.addStreamingListener(events)
-
-    def stop(_value: int) -> int:
-        raise StopIteration
-
-    ssc.queueStream([[1]]).map(stop).foreachRDD(lambda rdd: rdd.collect())
-    ssc.start()
-    wait_for(lambda: events.failures, "the batch")
-    assert "StopIteration" in events.failures[0][0]
-
-
 def test_a_transform_that_raises_fails_its_output_and_no_other(
     ssc: StreamingContext, wait_for: Callable[..., None]
 ) -> None:
@@ -189,21 +175,6 @@ def test_a_program_without_outputs_does_not_start(ssc: StreamingContext) -> None
     with pytest.raises(ConfigurationError, match="No output operations registered"):
         ssc.start()
     with pytest.raises(StreamingStateError, match="stopped"):
-        ssc.start()
-
-
-def test_more_receivers_than_cores_are_refused(ssc: StreamingContext) -> None:
-    for _ in range(4):
-        ssc.receiverStream(TellsItsProcess()).pprint()
-    with pytest.raises(ConfigurationError, match=r"local\[4\] has 4 cores and the program 4 receivers.*local\[5\]"):
-        ssc.start()
-
-
-def test_a_receiver_that_cannot_be_pickled_is_refused_with_the_attributes_name(ssc: StreamingContext) -> None:
-    receiver = TellsItsProcess()
-    receiver.lock = threading.Lock()  # type: ignore[attr-defined]
-    ssc.receiverStream(receiver).pprint()
-    with pytest.raises(ConfigurationError, match="attribute 'lock'"):
         ssc.start()
 
 

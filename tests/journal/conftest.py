@@ -40,7 +40,9 @@ class Kept:
     def __init__(
         self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock, known: int = 0
     ) -> None:
-        self.directory, self.state, self.clock = directory, ListState(), clock
+        self.directory = directory
+        self.state = ListState()
+        self.clock = clock
         self.log = WriteAheadLog(directory, run, Settings.parse(conf), clock, known, {"n": -1})
         self.recovered = self.log.recover(self.state)
 

@@ -41,7 +41,8 @@ class LineReceiver(ThreadReceiver[str]):
     def receive(self) -> None:
         with socket.create_connection(self.address, timeout=30) as connection:
             connection.settimeout(None)
-            self.socket, self.rest = connection, b""
+            self.socket = connection
+            self.rest = b""
             # Asked after the socket is visible to onStop: a stop either is seen here or shuts it down.
             while not self.isStopped() and (data := connection.recv(65536)):
                 self.store_all(self.lines(data))

@@ -6,7 +6,6 @@ A long file: one class for each way to be wrong.
 from __future__ import annotations
 
 import math
-import os
 import socket
 import threading
 from collections import deque
@@ -18,7 +17,6 @@ from tests.mutants.mutant import Mutant
 
 from penstock import (
     BatchCompleted,
-    BatchStarted,
     CheckpointFailed,
     ListenerContext,
     ReceiverError,
@@ -298,32 +296,6 @@ class LeavesThread(Counts):
         threading.Thread(target=threading.Event().wait, name="forgotten", daemon=True).start()
 
 
-class LeavesFile(Counts):
-    """Opens a file for each program, and closes it never."""
-
-    def __init__(self, context: ListenerContext) -> None:
-        super().__init__(context)
-        LEFT.append(os.open(__file__, os.O_RDONLY))
-
-
-LEFT: list[int] = []
-
-
-class WritesDirectly(Counts):
-    """Writes to the descriptor of standard output."""
-
-    def onBatchStarted(self, batchStarted: BatchStarted) -> None:
-        os.write(1, b"batch started\n")
-
-
-class ChangesFolder(Counts):
-    """Works in a folder of its own."""
-
-    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
-        os.chdir("/")
-        super().onBatchCompleted(batchCompleted)
-
-
 class CountsRelaunches(Counts):
     """Counts a relaunch as a further error."""
 
@@ -455,9 +427,6 @@ MUTANTS = [
     _mutant("LI-08", "JSON cannot hold the values that the listener saves", SavesSet),
     _mutant("LI-09", "the backend has", ExportsInThrees, scale=0.1),
     _mutant("LI-10", "thread 'forgotten' is alive", LeavesThread, scale=0.1),
-    _mutant("LI-10", "listener.py, is open", LeavesFile, scale=0.1),
-    _mutant("LI-10", "the working directory changed from", ChangesFolder, scale=0.1),
-    _mutant("LI-10", "was printed to standard output", WritesDirectly, scale=0.1),
     _mutant("LI-11", "receiver_errors is 2, and that of the events is 1", CountsRelaunches),
     _mutant("LI-12", "204 after 200", LabelsByBatch),
     _mutant("LI-13", "the listener set rates for the streams [0, 1]", SteersAll),

@@ -254,14 +254,6 @@ MUTANTS = [
         "penstock_options = ",
         "options_by_prefix = ",
     ),
-    configured(
-        "PK-08",
-        "'token' of the configuration 'spark.penstock.pk_keys.' has no help text",
-        "pk_keys",
-        "Has an option of its listener without help.",
-        ', metadata={"help": "of the account"}',
-        "",
-    ),
     packaged(
         "PK-09",
         "ignores the unknown key spark.penstock.pk_listener.no_such_option",
@@ -275,14 +267,6 @@ MUTANTS = [
         "pk_nan",
         "Accepts every number as an option.",
         reference((" validator=attrs.validators.gt(0),", "")),
-    ),
-    configured(
-        "PK-10",
-        "'seconds' of the configuration 'spark.penstock.pk_any.' accepts 'nan'",
-        "pk_any",
-        "Accepts every number as an option of its listener.",
-        " validator=attrs.validators.gt(0),",
-        "",
     ),
     packaged(
         "PK-10",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.mutants import block_store, listener
+from tests.mutants import listener
 from tests.mutants.mutant import Mutant
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
 
@@ -83,14 +82,6 @@ class SharesTotals(listener.Counts):
         return super().shown() | {"stream_records": self.of_streams}
 
 
-class SharesNames(block_store.Observes):
-    """Every instance has the same set."""
-
-    def __init__(self, folder: Path, seen: set[str] = set()) -> None:  # noqa: B006  # the mutation
-        super().__init__(folder)
-        self.seen = seen
-
-
 MUTANTS = [
     Mutant(
         check="PK-12",
@@ -147,19 +138,5 @@ MUTANTS = [
         words="events of one listener change 'stream_records' of another from {} to {0: ",
         kind="listener",
         make=listener.counts(SharesTotals),
-    ),
-    Mutant(
-        check="PK-13",
-        words="two instances share one set as the attribute 'seen'",
-        kind="block-store",
-        make=SharesNames,
-    ),
-    Mutant(
-        check="PK-14",
-        words="Capabilities.restores is set for a listener, and is a flag of a rate-estimator",
-        kind="listener",
-        defect="Declares what only a rate estimator can do.",
-        make=listener.counts(),
-        capabilities=Capabilities(restores=True),
     ),
 ]

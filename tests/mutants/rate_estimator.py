@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import threading
 import time as clock
 from collections.abc import Callable
@@ -305,22 +304,6 @@ class StartsThread(Answers):
         return rate
 
 
-class Prints(Answers):
-    """Prints each rate."""
-
-    def answer(self, batch: Batch, rate: float | None) -> float | None:
-        print(f"rate {rate}")
-        return rate
-
-
-class PrintsErrors(Answers):
-    """Prints each rate on standard error."""
-
-    def answer(self, batch: Batch, rate: float | None) -> float | None:
-        sys.stderr.write(f"rate {rate}\n")
-        return rate
-
-
 class SharesRecords(SteadyEstimator):
     """Averages the records of all instances."""
 
@@ -427,8 +410,6 @@ MUTANTS = [
     _mutant("RE-22", "bytes of memory", KeepsTimes),
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
-    _mutant("RE-22", "'rate ", Prints),
-    _mutant("RE-22", "was printed to standard error", PrintsErrors),
     _mutant(
         "RE-23",
         "beside another estimator",

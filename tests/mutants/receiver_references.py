@@ -76,7 +76,8 @@ class PartitionedReceiver(ReplayableReceiver):
         self, feeder: MemoryFeeder, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
     ) -> None:
         super().__init__(feeder)
-        self.index, self.count = index, count
+        self.index = index
+        self.count = count
         self.offsets: dict[str, int] = {
             str(partition): (position or {}).get(str(partition), 0) for partition in self.mine()
         }

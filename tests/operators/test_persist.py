@@ -11,7 +11,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock import DStream
 from penstock.checkpoint import checkpoint_store
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import ConfigurationError
 from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
@@ -54,22 +54,6 @@ def test_rdds_have_the_programs_storage_level_and_old_ones_are_unpersisted(run_o
     wait_for(lambda: not oldest.getStorageLevel().useMemory, "the oldest RDD is not kept any more")
 
 
-def test_a_cached_stream_is_computed_once_for_two_outputs(run_outputs: Any, sc: Any) -> None:
-    calls = sc.accumulator(0)
-
-    def program(stream: DStream[Any]) -> None:
-        def count(n: int) -> int:
-            calls.add(1)
-            return n
-
-        cached = stream.map(count).cache()
-        cached.map(str).foreachRDD(lambda rdd: rdd.count())
-        cached.filter(bool).foreachRDD(lambda rdd: rdd.count())
-
-    run_outputs(program, [[1, 2], [3]])
-    assert calls.value == 3
-
-
 def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_is_there(
     run_outputs: Any, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,32 +68,6 @@ def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_i
     # Remembered for twice the interval.
     wait_for(lambda: not first.exists(), "the oldest checkpoint is deleted")
     assert last.exists()
-
-
-def test_a_running_program_cannot_be_changed(run_outputs: Any) -> None:
-    refused: list[str] = []
-
-    def program(stream: DStream[Any]) -> None:
-        def attempt(_rdd: Any) -> None:
-            for change in (
-                stream.cache,
-                lambda: stream.persist(StorageLevel.DISK_ONLY),
-                lambda: stream.checkpoint(1),
-                lambda: stream.map(str),
-                lambda: stream.pprint(),
-                lambda: stream.context().queueStream([[1]]),
-                lambda: stream.context().remember(1),
-            ):
-                try:
-                    change()
-                except StreamingStateError as error:
-                    refused.append(str(error))
-
-        stream.foreachRDD(attempt)
-
-    run_outputs(program, [[1]])
-    assert len(refused) == 7
-    assert all("after starting a context is not supported" in message for message in refused)
 
 
 @pytest.mark.parametrize("interval", [0.5, 1.5])

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.errors import BatchFailedError
-from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
@@ -34,17 +32,3 @@ def test_a_function_makes_the_rdd(run_all: Any) -> None:
         "of pairs in the JVM": [[2, 3, 3, 4], [], [6]],
         "None leaves the batch out": [[-1, -2], [-3]],
     }
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda _rdd: [1], "the function given to transform returned list, not an RDD"),
-        (lambda _rdd: 1 / 0, "ZeroDivisionError"),
-        (lambda _rdd: next(iter(())), "StopIteration"),
-    ],
-    ids=["no RDD", "raises", "StopIteration"],
-)
-def test_a_function_that_fails_fails_the_batch(harness: StreamHarness, function: Any, message: str) -> None:
-    with pytest.raises(BatchFailedError, match=message):
-        harness.run(lambda stream: stream.transform(function), [[1]])

@@ -43,8 +43,3 @@ def test_a_function_makes_one_rdd_of_two(run_all: Any) -> None:
 def test_a_function_that_fails_fails_the_batch(harness: StreamHarness) -> None:
     with pytest.raises(BatchFailedError, match="returned int, not an RDD"):
         harness.run(lambda left, right: left.transformWith(lambda a, b: 1, right), [[1]], [[2]])
-
-
-def test_functions_of_another_arity_are_refused(harness: StreamHarness) -> None:
-    with pytest.raises(AssertionError, match="two or three arguments"):
-        harness.run(lambda left, right: left.transformWith(lambda a: a, right), [[1]], [[2]])

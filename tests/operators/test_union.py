@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.errors import BatchFailedError
-from penstock_testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 2
@@ -30,13 +28,3 @@ def test_streams_are_put_together(run_all: Any) -> None:
         "itself": [[1, 1], [2, 3, 2, 3], []],
         "any number": [[1, "a", 4], [2, 3, 5], ["b"]],
     }
-
-
-def test_a_stream_without_an_rdd_cannot_be_united(harness: StreamHarness) -> None:
-    def operation(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
-        return left.union(right.transform(lambda _rdd: None))
-
-    with pytest.raises(
-        BatchFailedError, match=r"transform at .*, a parent of a union, has no RDD in batch 1970-.*:01\.000Z: a"
-    ):
-        harness.run(operation, [[1]], [[2]])

@@ -24,8 +24,10 @@ class Program:
     """The streams of one run, and what its outputs saw last."""
 
     def __init__(self, sc: SparkContext, directory: str) -> None:
-        self.sc, self.directory = sc, directory
-        self.in_window, self.in_state = 0, 0
+        self.sc = sc
+        self.directory = directory
+        self.in_window = 0
+        self.in_state = 0
         self.complete = threading.Event()
 
     def create(self) -> StreamingContext:
@@ -61,7 +63,7 @@ def main() -> None:
     Raises:
         SystemExit: another distribution is installed, or a result is wrong or missing.
     """
-    names = {(each.name or "").lower().replace("_", "-") for each in importlib.metadata.distributions()}
+    names = {(distribution.name or "").lower().replace("_", "-") for distribution in importlib.metadata.distributions()}
     if (ours := {name for name in names if name.startswith("penstock")}) != INSTALLED:
         sys.exit(f"{sorted(ours)} are installed here, and not {sorted(INSTALLED)} alone")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -175,7 +175,7 @@ def main() -> int:
                 outcomes.append(Outcome(cell, "not tried", f"no Python {cell.python} on this machine"))
             print(table(outcomes[-1:]).splitlines()[-1], flush=True)
     print(f"\n{table(outcomes)}")
-    return any(each.result == "FAILED" for each in outcomes)
+    return any(outcome.result == "FAILED" for outcome in outcomes)
 
 
 def _run(command: list[str], folder: Path) -> str:

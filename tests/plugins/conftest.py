@@ -35,7 +35,7 @@ class Neighbours:
             assert plugins.spec("receivers", f"{name}-receiver").name == f"{name}-receiver"
         plugins.manager.hook.onBatchCompleted(batchCompleted="event")
         assert [sys.modules[module].heard for module in self._modules] == [["event"], ["event"]]
-        offered = [each for each in plugins.listeners("context") if each.origin.startswith(self.NAMES)]
+        offered = [listener for listener in plugins.listeners("context") if listener.origin.startswith(self.NAMES)]
         assert [getattr(each.target, "context", "itself") for each in offered] == ["itself", "context"] * 2
 
 

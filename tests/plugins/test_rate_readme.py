@@ -50,7 +50,9 @@ def test_readme_lists_every_option_as_in_the_code() -> None:
 
 
 def test_readme_entry_point_names_the_estimator() -> None:
-    own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == "rate"]
+    own = [
+        entry_point for entry_point in importlib.metadata.entry_points(group="penstock") if entry_point.name == "rate"
+    ]
     assert sorted(Plugins(strict=True, entry_points=own).specs("rate_estimators")) == ["fixed", "model", "pid"]
 
 

@@ -26,7 +26,8 @@ class Scripted(AsyncReceiver[Any]):
     """Runs one function in each run of ``receive``."""
 
     def __init__(self, log: EventLog, *runs: Callable[[Scripted], Awaitable[object]]) -> None:
-        self._log, self._runs = log, list(runs)
+        self._log = log
+        self._runs = list(runs)
 
     async def receive(self) -> None:
         self._log.add("receive")

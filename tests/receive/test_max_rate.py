@@ -55,7 +55,9 @@ class Releases:
     """When how many records got past the limit: those stored singly when the call returns, others when stored."""
 
     def __init__(self, clock: ManualClock, store: FakeStore) -> None:
-        self._clock, self._storing, self._lock = clock, set[int](), threading.Lock()
+        self._clock = clock
+        self._storing = set[int]()
+        self._lock = threading.Lock()
         self.released: list[tuple[int, int]] = []
         store.on_store = self._on_store
 

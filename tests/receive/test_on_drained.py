@@ -19,7 +19,8 @@ Supervise = Callable[..., ReceiverSupervisor]
 
 class Acknowledges(Receiver[str]):
     def __init__(self, log: EventLog, on_drained: Callable[[], object] = lambda: None) -> None:
-        self._log, self._on_drained = log, on_drained
+        self._log = log
+        self._on_drained = on_drained
 
     def onStart(self) -> None:
         self._log.add("onStart")

@@ -355,7 +355,8 @@ class BusyClock:
     """A clock on which another thread takes each permit as soon as it is earned, while the caller waits."""
 
     def __init__(self, period_ms: float) -> None:
-        self.time_ms, self._period_ms = 0.0, period_ms
+        self.time_ms = 0.0
+        self._period_ms = period_ms
         self.limiter: RateLimiter
         self._nested = False
 

@@ -58,7 +58,8 @@ class RestartLifecycleMachine(RuleBasedStateMachine):
         self.under_way: list[str] = []
         self.calls: list[str] = []
         self.desired: tuple[int, float | None] = (0, 0.0)
-        self.driver_pauses, self.disk_waits = False, 0
+        self.driver_pauses = False
+        self.disk_waits = 0
         self.stop_requested = False
         self.registered = False
         self.is_configured = self.is_abandoned = self.is_stuck = self.last_flush_is_final = False

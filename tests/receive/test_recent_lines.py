@@ -91,7 +91,9 @@ class Options:
 
 class Login(Receiver[int]):
     def __init__(self) -> None:
-        self.options, self.api_key, self.topic = Options(), b"of-the-instance", "the-topic"
+        self.options = Options()
+        self.api_key = b"of-the-instance"
+        self.topic = "the-topic"
 
     def onStart(self) -> None:
         """Nothing to start."""

@@ -29,7 +29,9 @@ class Source:
     """Makes records; knows how many were taken."""
 
     def __init__(self, make: Callable[[int], Any], count: int) -> None:
-        self.make, self.count, self.taken = make, count, 0
+        self.make = make
+        self.count = count
+        self.taken = 0
 
     def __iter__(self) -> Iterator[Any]:
         for number in range(self.count):
@@ -86,7 +88,7 @@ def test_decoded_records_equal_the_encoded_ones(records: list[Any], max_records:
         part = list(arrow_form.records(table.to_batches()))
         assert 1 <= len(part) == count <= max_records
         out += part
-    assert [(type(each), each) for each in out] == [(type(each), each) for each in records]
+    assert [(type(each), each) for each in out] == [(type(record), record) for record in records]
 
 
 def test_records_waiting_for_the_rate_limit_are_not_read_ahead(

@@ -40,7 +40,8 @@ class Starts(Receiver[Any]):
     _thread: threading.Thread | None = None
 
     def __init__(self, log: EventLog, *targets: Callable[[Starts], object]) -> None:
-        self._log, self._targets = log, list(targets)
+        self._log = log
+        self._targets = list(targets)
 
     def onStart(self) -> None:
         self._log.add("onStart")

@@ -28,7 +28,8 @@ class Scripted(ThreadReceiver[Any]):
     """Runs one function in each run of ``receive``."""
 
     def __init__(self, log: EventLog, *runs: Callable[[Scripted], object]) -> None:
-        self._log, self._runs = log, list(runs)
+        self._log = log
+        self._runs = list(runs)
 
     def receive(self) -> None:
         self._log.add("receive")

@@ -18,7 +18,9 @@ class Run:
     """What a timer fired and reported while its clock was moved by pauses."""
 
     def __init__(self, moves: list[int], *, skip: bool, slow: list[int] | None = None) -> None:
-        self.clock, self.fired, self.missed = ManualClock(), list[int](), list[int]()
+        self.clock = ManualClock()
+        self.fired = list[int]()
+        self.missed = list[int]()
         #: When each tick fired.
         self.at: list[int] = []
         self._slow = iter(slow or [])

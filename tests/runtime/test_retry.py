@@ -23,7 +23,9 @@ class Flaky:
     """Fails a number of times, then returns its count of attempts."""
 
     def __init__(self, failures: float, error: type[BaseException] = OSError) -> None:
-        self.failures, self.error, self.attempts = failures, error, 0
+        self.failures = failures
+        self.error = error
+        self.attempts = 0
 
     def __call__(self) -> int:
         self.attempts += 1

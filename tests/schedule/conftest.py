@@ -126,9 +126,11 @@ class Engine:
         catch_up: str = "all",
         catch_up_batches: int = 10,
     ) -> None:
-        self.clock, self.log = clock, Log()
+        self.clock = clock
+        self.log = Log()
         self.errors: list[BaseException] = []
-        self.graph, self.batch_input = StubGraph(self.log), StubBatchInput(self.log)
+        self.graph = StubGraph(self.log)
+        self.batch_input = StubBatchInput(self.log)
         #: The reasons for which the program was given up.
         self.gave_up: list[BaseException] = []
         self.properties: Callable[[int, int], object] = lambda _time_ms, _id: None

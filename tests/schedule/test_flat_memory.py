@@ -52,7 +52,8 @@ class Reporting(InputDStream):
 
     def __init__(self, graph: DStreamGraph, blocks: ReceivedBlockTracker) -> None:
         super().__init__(graph)
-        self._blocks, self._failed_ms = blocks, -1
+        self._blocks = blocks
+        self._failed_ms = -1
 
     def compute(self, time_ms: int) -> RDD[Any]:
         if time_ms % (7 * INTERVAL_MS) == 0 and time_ms != self._failed_ms:
@@ -124,7 +125,9 @@ class Engine:
     """Everything in the driver that a batch passes through, without Spark and network."""
 
     def __init__(self) -> None:
-        self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
+        self.clock = ManualClock()
+        self.listener = Listener()
+        self.errors = list[BaseException]()
         self.blocks = ReceivedBlockTracker([0])
         graph = DStreamGraph(cast(Any, FakeSparkContext()), INTERVAL_MS)
         # The delays between retries are in real time.

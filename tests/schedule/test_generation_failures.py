@@ -25,7 +25,8 @@ class Allocating:
 
     def __init__(self, engine: Engine, failures: dict[int, int], error: BaseException | None = None) -> None:
         self.blocks = ReceivedBlockTracker([0])
-        self._failures, self._error = failures, error or OSError("the log cannot be written")
+        self._failures = failures
+        self._error = error or OSError("the log cannot be written")
         engine.batch_input.on_allocate = self._allocate
 
     def add(self, *numbers: int) -> None:

@@ -74,7 +74,7 @@ def test_each_event_contains_the_times_known_so_far(engine: Engine, clock: Manua
     assert (completed.schedulingDelay, completed.processingDelay, completed.totalDelay) == (0, 50, 50)
     assert [event.outputOperationInfo.endTime for event in engine.log.of(OutputOperationStarted)] == [None, None]
     assert [event.outputOperationInfo.duration for event in engine.log.of(OutputOperationCompleted)] == [30, 20]
-    assert [each.name for each in completed.outputOperationInfos.values()] == [
+    assert [outputOperationInfo.name for outputOperationInfo in completed.outputOperationInfos.values()] == [
         "pprint at app.py:0",
         "pprint at app.py:1",
     ]

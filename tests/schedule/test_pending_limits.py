@@ -172,8 +172,10 @@ def test_oldest_batch_that_has_not_started_is_dropped(
     # Rate control ignores batches without a processing delay.
     assert (dropped.processingDelay, dropped.schedulingDelay) == (None, None)
     operations = [event.outputOperationInfo for event in engine.log.of(OutputOperationCompleted)]
-    assert [(each.batchTime, each.id) for each in operations] == [(200, 0), (200, 1), (300, 0), (300, 1)]
-    assert all("was dropped before it started: 2 batches were pending" in each.failureReason for each in operations)
+    assert [(operation.batchTime, operation.id) for operation in operations] == [(200, 0), (200, 1), (300, 0), (300, 1)]
+    assert all(
+        "was dropped before it started: 2 batches were pending" in operation.failureReason for operation in operations
+    )
     logged = [record.getMessage() for record in caplog.records if "batch dropped" in record.getMessage()]
     assert ["records=200" in message for message in logged] == [True, False]
     gate.open()

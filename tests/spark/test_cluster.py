@@ -18,7 +18,8 @@ class Summary:
     """As ``ExecutorSummary``."""
 
     def __init__(self, name: str, host_port: str) -> None:
-        self._name, self._host_port = name, host_port
+        self._name = name
+        self._host_port = host_port
 
     def id(self) -> str:
         return self._name
@@ -31,7 +32,8 @@ class FakeSparkContext:
     """A status store that knows some executors."""
 
     def __init__(self, *summaries: Summary) -> None:
-        self._summaries, self._jsc = summaries, self
+        self._summaries = summaries
+        self._jsc = self
 
     def sc(self) -> Any:
         return self
@@ -54,7 +56,9 @@ class Backend(FakeSparkContext):
 
     def __init__(self, master: str, **conf: str) -> None:
         super().__init__(Summary("1", "a:1"), Summary("2", "b:1"))
-        self.master, self._conf, self.asked = master, conf, list[tuple[Any, ...]]()
+        self.master = master
+        self._conf = conf
+        self.asked = list[tuple[Any, ...]]()
         names = SimpleNamespace(
             ExecutorDecommissionInfo=lambda message, host: (message, host),
             PythonUtils=SimpleNamespace(toScalaMap=lambda entries: entries),

@@ -18,7 +18,7 @@ def test_batches_with_the_same_locations_share_an_rdd_while_it_is_remembered(mon
 
     def make(_sc: object, partitions: Sequence[LocatedPartition]) -> FakeRDD:
         made.append(partitions)
-        return FakeRDD([[each.element] for each in partitions])
+        return FakeRDD([[partition.element] for partition in partitions])
 
     monkeypatch.setattr(rdds, "located_rdd", make)
     monkeypatch.setattr(rdds, "_MAX_PLACEHOLDERS", 2)

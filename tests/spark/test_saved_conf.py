@@ -44,7 +44,8 @@ class Spark:
     _active_spark_context = None
 
     def __init__(self, says: dict[str, str]) -> None:
-        self._says, self._properties = says, dict[str, str]()
+        self._says = says
+        self._properties = dict[str, str]()
         self.launched_with: dict[str, str] | None = None
 
     def _ensure_initialized(self, conf: Conf | None = None) -> None:

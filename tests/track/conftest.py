@@ -55,7 +55,9 @@ class FakeLaunch:
         hosts: tuple[str, ...],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
-        self.task, self.hosts, self._on_end = task, hosts, on_end
+        self.task = task
+        self.hosts = hosts
+        self._on_end = on_end
         self.group = f"group-{task.stream_id}-{task.epoch}"
         self.started = self.cancelled = False
         self._ended = threading.Event()
@@ -80,8 +82,11 @@ class FakeProcess:
     """A receiver's process: talks to the tracker as a supervisor does, notes the messages that it gets."""
 
     def __init__(self, launch: FakeLaunch, address: str, directory: str) -> None:
-        self.launch, self.task, self.received = launch, launch.task, EventLog()
-        self.address, self.directory = address, directory
+        self.launch = launch
+        self.task = launch.task
+        self.received = EventLog()
+        self.address = address
+        self.directory = directory
         self.on_message: Callable[[object], object] = lambda _message: None
         kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks, ReleaseReceiver)
         store = LocalBlockHandler(Path(directory)) if directory else None
@@ -184,12 +189,15 @@ class Tracked:
         checkpoint_directory: str | None,
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
-        self.clock, self.events, self.place = clock, EventLog(), TaskLocation("host-a", "1")
+        self.clock = clock
+        self.events = EventLog()
+        self.place = TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
         self.places: dict[str, TaskLocation] = {}
         self.executors = [self.place]
         self.application_errors: list[BaseException] = []
-        self._launches, self.processes = EventLog(), list[FakeProcess]()
+        self._launches = EventLog()
+        self.processes = list[FakeProcess]()
         self.sc = cast(SparkContext, FakeSparkContext(master))
         self.tracker = ReceiverTracker(
             self.sc,
@@ -309,7 +317,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
         monkeypatch.setattr(cluster, "executors", lambda _sc: list(tracked.executors))
         monkeypatch.setattr(
-            cluster, "executor_ids", lambda _sc: frozenset(each.executor_id for each in tracked.executors)
+            cluster, "executor_ids", lambda _sc: frozenset(executor.executor_id for executor in tracked.executors)
         )
         return tracked
 

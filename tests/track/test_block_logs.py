@@ -141,7 +141,9 @@ def test_corrupt_block_is_reported_as_lost(make_tracker: MakeTracker, tmp_path: 
         with pytest.raises(BlockDamagedError, match=blocks[0].path):
             list(tracked.tracker.reader(0, [partition]))
     tracked.settle()
-    (said,) = [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
+    (said,) = [
+        entry.receiverInfo.lastErrorMessage for entry in tracked.events.entries if isinstance(entry, ReceiverError)
+    ]
     follows = {"fail": "their batch fails", "skip": "they are left out"}[policy]
     assert said.startswith(f"1 blocks (2 records) are lost, {follows}: the block file {blocks[0].path} is damaged")
     assert f"{blocks[0].checksum:08x}" in said
@@ -273,9 +275,9 @@ def test_receivers_that_share_a_log_share_its_backlog_limit(
         assert process.received.await_one(UpdateRateLimit).paused
     tracked.settle()
     said = {
-        each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
-        for each in tracked.events.entries
-        if isinstance(each, ReceiverError)
+        entry.receiverInfo.streamId: entry.receiverInfo.lastErrorMessage
+        for entry in tracked.events.entries
+        if isinstance(entry, ReceiverError)
     }
     assert sorted(said) == [0, 1]
     assert all(f"bytes on {tmp_path}/check are not processed yet" in message for message in said.values())

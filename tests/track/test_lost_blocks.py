@@ -34,7 +34,7 @@ def gone(number: int) -> BlockReference:
 
 def errors(tracked: Tracked) -> list[str]:
     tracked.settle()
-    return [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
+    return [entry.receiverInfo.lastErrorMessage for entry in tracked.events.entries if isinstance(entry, ReceiverError)]
 
 
 def test_lost_block_is_counted_once_for_its_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:

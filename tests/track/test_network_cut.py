@@ -29,7 +29,8 @@ class Host:
 
     def __init__(self, process: FakeProcess, directory: Path) -> None:
         task = process.task
-        self.clock, self.loses = ManualClock(0), ""
+        self.clock = ManualClock(0)
+        self.loses = ""
         self._client = Client(task.driver.location, task.driver.token, 10_000)
         launch = RegisterReceiver(task.stream_id, task.epoch, "Silent", 1)
         store = LocalBlockHandler(directory / str(task.epoch))

@@ -2,7 +2,6 @@
 
 import gc
 import tracemalloc
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import pytest
@@ -43,29 +42,6 @@ def test_blocks_wait_until_they_are_allocated(tracker: ReceivedBlockTracker) -> 
     assert not tracker.has_unallocated_blocks
 
 
-def test_a_batch_without_blocks_is_empty(tracker: ReceivedBlockTracker) -> None:
-    tracker.add_blocks(blocks(1))
-    tracker.allocate_blocks_to_batch(1)
-    tracker.allocate_blocks_to_batch(2)
-    assert tracker.blocks_of_batch(2, 1) == []
-    assert tracker.blocks_of_batch(1, 1) == blocks(1)
-    assert tracker.blocks_of_batch(99, 1) == tracker.blocks_of_batch(1, 99) == []
-
-
-def test_an_old_batch_does_not_change(tracker: ReceivedBlockTracker) -> None:
-    tracker.add_blocks(blocks(1))
-    tracker.allocate_blocks_to_batch(1)
-    tracker.allocate_blocks_to_batch(2)
-    tracker.add_blocks(blocks(2))
-    for old in (1, 2, 0, -5):
-        tracker.allocate_blocks_to_batch(old)
-    assert tracker.blocks_of_batch(1, 1) == blocks(1)
-    assert tracker.blocks_of_batch(2, 1) == []
-    assert tracker.has_unallocated_blocks
-    tracker.allocate_blocks_to_batch(3)
-    assert tracker.blocks_of_batch(3, 1) == blocks(2)
-
-
 def test_streams_have_queues_of_their_own() -> None:
     tracker = ReceivedBlockTracker([1, 2, 3])
     tracker.add_blocks([block(1, 2), block(1, 1), block(2, 2)])
@@ -73,30 +49,6 @@ def test_streams_have_queues_of_their_own() -> None:
     assert tracker.blocks_of_batch(1, 1) == blocks(1)
     assert tracker.blocks_of_batch(1, 2) == blocks(1, 2, stream_id=2)
     assert tracker.blocks_of_batch(1, 3) == []
-
-
-def test_repeated_report_adds_a_block_once(tracker: ReceivedBlockTracker) -> None:
-    tracker.add_blocks(blocks(1, 2))
-    tracker.add_blocks(blocks(2, 1))
-    tracker.allocate_blocks_to_batch(1)
-    tracker.add_blocks(blocks(1, 2))
-    tracker.allocate_blocks_to_batch(2)
-    assert tracker.blocks_of_batch(1, 1) == blocks(1, 2)
-    assert tracker.blocks_of_batch(2, 1) == []
-
-
-def test_clean_up_forgets_older_batches_and_returns_their_blocks(tracker: ReceivedBlockTracker) -> None:
-    for batch in (1, 2, 3):
-        tracker.add_blocks(blocks(batch))
-        tracker.allocate_blocks_to_batch(batch)
-    tracker.add_blocks(blocks(4))
-    assert tracker.clean_up_batches(1) == []
-    assert tracker.clean_up_batches(3) == blocks(1, 2)
-    assert tracker.clean_up_batches(3) == []
-    assert [tracker.blocks_of_batch(batch, 1) for batch in (1, 2, 3)] == [[], [], blocks(3)]
-    assert tracker.has_unallocated_blocks
-    tracker.allocate_blocks_to_batch(2)
-    assert tracker.blocks_of_batch(2, 1) == []
 
 
 def test_returned_lists_are_copies(tracker: ReceivedBlockTracker) -> None:
@@ -111,24 +63,6 @@ def test_a_hundred_thousand_blocks_belong_to_the_batch(tracker: ReceivedBlockTra
     tracker.add_blocks(many)
     tracker.allocate_blocks_to_batch(1)
     assert tracker.blocks_of_batch(1, 1) == many
-
-
-def test_no_block_is_lost_or_doubled_while_batches_are_allocated(tracker: ReceivedBlockTracker) -> None:
-    def add(first: int) -> None:
-        for number in range(first, first + 500):
-            tracker.add_blocks(blocks(number))
-
-    with ThreadPoolExecutor(5) as pool:
-        adding = [pool.submit(add, first) for first in range(0, 2000, 500)]
-        batch = 0
-        while not all(each.done() for each in adding):
-            batch += 1
-            tracker.allocate_blocks_to_batch(batch)
-    tracker.allocate_blocks_to_batch(batch + 1)
-    allocated = [each.num_records for time in range(1, batch + 2) for each in tracker.blocks_of_batch(time, 1)]
-    assert sorted(allocated) == list(range(2000))
-    for first in range(0, 2000, 500):
-        assert [number for number in allocated if first <= number < first + 500] == list(range(first, first + 500))
 
 
 STEP = st.one_of(
@@ -165,7 +99,7 @@ def test_tracker_agrees_with_a_simple_model(steps: list[tuple[str, object]]) -> 
             assert isinstance(value, int)
             old = [batch for batch in sorted(batches) if batch < value]
             expected = [number for batch in old for number in batches.pop(batch)]
-            assert [each.num_records for each in tracker.clean_up_batches(value)] == expected
+            assert [clean_up_batch.num_records for clean_up_batch in tracker.clean_up_batches(value)] == expected
         assert tracker.has_unallocated_blocks == bool(waiting)
         for batch in range(21):
             assert [each.num_records for each in tracker.blocks_of_batch(batch, 1)] == batches.get(batch, [])

@@ -37,7 +37,7 @@ def fail(tracked: Tracked, times: int, first: int = 1) -> None:
 
 
 def messages(tracked: Tracked) -> list[str]:
-    return [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
+    return [entry.receiverInfo.lastErrorMessage for entry in tracked.events.entries if isinstance(entry, ReceiverError)]
 
 
 def restart(process: FakeProcess, reason: str = "lost") -> None:

@@ -151,6 +151,8 @@ def test_moves_come_to_an_end(seed: int) -> None:
         others = [[place] for number, place in places.items() if number != moved]
         # Where Spark puts it among several candidates is Spark's choice; to the preferred host when that is one.
         candidates = [each for each in reschedule_receiver(preferred.get(moved), others, there) if each.executor_id]
-        places[moved] = next((each for each in candidates if each.host == preferred.get(moved)), candidates[0])
+        places[moved] = next(
+            (candidate for candidate in candidates if candidate.host == preferred.get(moved)), candidates[0]
+        )
     else:
         pytest.fail(f"it moves for ever: {places}")

@@ -83,7 +83,8 @@ class Lifecycle:
 
     def __init__(self, **policy: Any) -> None:
         self.record = new_record(0, "Silent", evolve(DEFAULTS, **policy))
-        self.now_ms, self.effects = 0.0, tuple[Effect, ...]()
+        self.now_ms = 0.0
+        self.effects = tuple[Effect, ...]()
 
     def take(self, *events: LifecycleEvent) -> Lifecycle:
         for event in events:

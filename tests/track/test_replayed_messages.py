@@ -71,4 +71,4 @@ def test_deregistration_that_arrives_again_after_a_restart_is_corrected_by_the_n
     tracked.settle()
     assert tracked.tracker.receiver_infos()[0].active
     assert ids(tracked, 100) == ["input-0-1-0"]
-    assert not [each for each in tracked.events.entries if isinstance(each, ReceiverError)]
+    assert not [entry for entry in tracked.events.entries if isinstance(entry, ReceiverError)]

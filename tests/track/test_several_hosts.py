@@ -53,7 +53,8 @@ class Hosts:
     """A tracker with executors on two hosts."""
 
     def __init__(self, tracked: Tracked, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.tracked, self._folder = tracked, folder
+        self.tracked = tracked
+        self._folder = folder
         tracked.executors = [A, B]
         # They may come up anywhere.
         monkeypatch.setattr(relaunch_lifecycle, "_MAX_REFUSALS", 0)
@@ -93,7 +94,7 @@ class Hosts:
     def errors(self) -> list[str]:
         self.tracked.settle()
         events = self.tracked.events.entries
-        return [each.receiverInfo.lastErrorMessage for each in events if isinstance(each, ReceiverError)]
+        return [event.receiverInfo.lastErrorMessage for event in events if isinstance(event, ReceiverError)]
 
 
 @pytest.fixture

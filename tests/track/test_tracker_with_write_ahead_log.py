@@ -108,19 +108,6 @@ def test_write_ahead_log_that_cannot_be_written_fails_the_start(
     assert tracked.launches == []
 
 
-def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker, make_log: MakeLog) -> None:
-    tracked = make_tracker(write_ahead_log=make_log())
-    tracked.tracker.start()
-    process = tracked.registered()
-    assert process.add(0).accepted  # and the answer is lost with the connection
-    tracked.launch().end(RuntimeError("the executor was lost"))
-    tracked.relaunch()
-    tracked.registered(2)
-    # Who is refused deletes the block, which a batch is to have.
-    assert process.add(0).accepted
-    assert not process.add(1).accepted
-
-
 def test_refused_start_writes_nothing(
     make_tracker: MakeTracker, make_log: MakeLog, silent: type[Receiver[Any]], tmp_path: Path
 ) -> None:

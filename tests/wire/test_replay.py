@@ -23,7 +23,8 @@ class Relay:
     """Stands between a client and an endpoint, and records what the client sends over one connection."""
 
     def __init__(self, port: int) -> None:
-        self._port, self.recorded = port, bytearray()
+        self._port = port
+        self.recorded = bytearray()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -59,7 +60,8 @@ class Recorded:
     """An endpoint, the messages that it handled, and one call that was recorded on its way there."""
 
     def __init__(self, token: Token) -> None:
-        self.token, self.handled = token, list[StopReceiver]()
+        self.token = token
+        self.handled = list[StopReceiver]()
         self.endpoint = Endpoint("127.0.0.1", token, {StopReceiver: self.handled.append})
         relay = Relay(self.endpoint.port)
         try:

@@ -1,17 +1,13 @@
 """The partition functions of operators on whole partitions."""
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from penstock.worker.functions import PartitionFunction, glom, map_partitions, map_partitions_with_index
-
-
-def stop(*_args: Any) -> Any:
-    raise StopIteration
+from penstock.worker.functions import PartitionFunction, glom, map_partitions
 
 
 def run(function: PartitionFunction, records: Iterable[Any], index: int = 0) -> list[Any]:
@@ -26,25 +22,6 @@ def test_map_partitions_gives_the_function_an_iterator() -> None:
         3,
     ]
     assert run(partial(map_partitions, lambda records: [next(records)]), [1, 2]) == [1]
-
-
-def test_map_partitions_with_index() -> None:
-    assert run(partial(map_partitions_with_index, lambda index, records: [(index, sum(records))]), [1, 2], 7) == [
-        (7, 3)
-    ]
-
-
-def test_glom() -> None:
-    assert run(glom, iter([1, 2])) == [[1, 2]]
-    assert run(glom, []) == [[]]
-
-
-@pytest.mark.parametrize("make", [map_partitions, map_partitions_with_index], ids=lambda make: make.__name__)
-def test_stop_iteration_of_a_function_is_an_error_and_not_the_end_of_the_partition(
-    make: Callable[..., Iterable[Any]],
-) -> None:
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        run(partial(make, stop), [1, 2])
 
 
 def test_error_of_a_user_function_is_raised_unchanged() -> None:

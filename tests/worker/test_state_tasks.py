@@ -120,7 +120,7 @@ def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
                 expected[key] = state
         assert pairs_of(before) == expected
         failures = [element for element in before if isinstance(element, PartitionErrors)]
-        assert [each.count for each in failures] == ([len(failing)] if failing else [])
+        assert [failure.count for failure in failures] == ([len(failing)] if failing else [])
         assert all(element.time_ms == time_ms for element in before if isinstance(element, StatePairs))
 
 
@@ -268,7 +268,8 @@ class Partition:
     """One partition of a program's states, batch by batch."""
 
     def __init__(self, home: str, timeout_ms: int | None) -> None:
-        self.home, self.timeout_ms = home, timeout_ms
+        self.home = home
+        self.timeout_ms = timeout_ms
         self.made: list[list[Any]] = [[]]
 
     def function(self, time_ms: int) -> MapWithState:
@@ -294,7 +295,8 @@ class Homes:
     """Makes directories: each example needs its own."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._number = path, itertools.count()
+        self._path = path
+        self._number = itertools.count()
 
     def __call__(self) -> str:
         return str(self._path / f"home-{next(self._number)}")
@@ -322,7 +324,7 @@ def follows(partition: Partition, model: Model, batches: list[Pairs]) -> list[di
         returned = model.batch(number * 10, pairs)
         history.append(model.expected)
         failures = [element for element in made if isinstance(element, PartitionErrors)]
-        assert sum(each.count for each in failures) == len(model.failed)
+        assert sum(failure.count for failure in failures) == len(model.failed)
         if not failures:
             # Timed out states have no order; they come last.
             found, calls = partition.returned(made), sum(record[0] != "timed out" for record in returned)

@@ -381,7 +381,7 @@ class ConfigurationKeys:
     log_format: Literal["console", "json"] = _advanced(
         "spark.penstock.log.format",
         "console",
-        "How events are logged, on the driver and in receivers. `console`: for people. `json`: one JSON object a line.",
+        "Format of log events on the driver and in receivers. `console`: for people. `json`: one JSON object per line.",
     )
     extra_listeners: Names = _advanced(
         "spark.streaming.extraListeners",

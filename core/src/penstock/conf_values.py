@@ -164,7 +164,7 @@ def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[
 
 @frozen
 class TextForm:
-    """How values of an option type are written, for ``Annotated``: a name for people, and a parser of text.
+    """The notation of an option type's values, for ``Annotated``: a name for people, and a parser of text.
 
     The parser raises ValueError with a reason that shows the text.
     """

@@ -1,4 +1,4 @@
-"""What other engines and plugins need from the runtime, beside the contract in ``penstock`` itself.
+"""The runtime's interface for other engines and plugins, beside the contract in ``penstock`` itself.
 
 For a plugin that runs receivers, serves or reads blocks, adds operations to streams, shows what is installed or saved,
 or shares what the first-party plugins use. A name here changes only with a new minor version and an entry in the

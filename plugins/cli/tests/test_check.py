@@ -125,13 +125,6 @@ def test_check_that_ends_its_process_fails_and_the_next_one_runs(cli: Cli) -> No
     assert "PK-15 readme_names_options (may): passed" in result.stdout
 
 
-def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
-    with installed_files(distribution("cli_typo", entry_points="[penstok]\n{name} = {name}")):
-        result = cli("plugins", "check", "cli_typo")
-    assert result.exit_code == 4
-    assert "in the group 'penstok', which Penstock ignores" in result.stdout
-
-
 _STORE = """
 from pathlib import Path
 from penstock import hookimpl

@@ -39,7 +39,7 @@ def damage_one(path: Path) -> None:
 def test_sound_directory_is_described_in_full(tmp_path: Path, run: Checkpoint) -> None:
     found = inspect(str(tmp_path), verifies_blocks=True)
     assert found.newest == run
-    assert [(each.name, each.damage) for each in found.checkpoints] == [
+    assert [(checkpoint.name, checkpoint.damage) for checkpoint in found.checkpoints] == [
         ("checkpoint-0000000001", ""),
         ("checkpoint-0000000002", ""),
     ]

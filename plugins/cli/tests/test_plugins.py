@@ -162,13 +162,6 @@ def test_show_finds_a_plugin_and_another_plugins_receiver_of_the_same_name(cli: 
     assert (well["name"], well["offers"][0]["name"]) == ("well", "spring")
 
 
-def test_show_prints_why_a_plugin_was_left_out(cli: Cli, install: Install) -> None:
-    install("broken", BROKEN)
-    result = cli("plugins", "show", "broken")
-    assert result.exit_code == 0
-    assert "left out: ModuleNotFoundError" in result.stdout
-
-
 LISTENING = """
 from __future__ import annotations
 from collections.abc import Iterable

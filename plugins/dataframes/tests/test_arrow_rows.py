@@ -18,7 +18,8 @@ PAIR = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
 class Point:
     def __init__(self, a: int, b: str) -> None:
-        self.a, self.b = a, b
+        self.a = a
+        self.b = b
 
 
 class Other:

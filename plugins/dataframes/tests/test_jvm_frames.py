@@ -63,7 +63,7 @@ def test_other_elements_are_pickled_first(serializer: Any, monkeypatch: pytest.M
 
 def test_the_function_of_an_rdd_runs_where_its_elements_are_converted() -> None:
     rdd: Any = BlocksRDD(of(PICKLE), 1, lambda _index, elements: elements, lambda _index, _elements: [1])
-    mapped = BlocksRDD.mapPartitionsWithIndex(rdd, lambda _index, elements: [each * 2 for each in elements])
+    mapped = BlocksRDD.mapPartitionsWithIndex(rdd, lambda _index, elements: [element * 2 for element in elements])
     assert has_function(mapped)
     found = unpiped(mapped)
     assert (found.java_rdd, found.is_grouped) == ("java", False)

@@ -38,7 +38,7 @@ def test_batches_of_several_partitions_or_other_hosts_keep_theirs() -> None:
         blocks_input([[6]], [("b",)], 1),
     ]
     united = unite(inputs, 1000)
-    assert [pickle.loads(each) for each in united.references] == [(n,) for n in range(7)]
+    assert [pickle.loads(reference) for reference in united.references] == [(n,) for n in range(7)]
     assert united.hosts == (("a",), *[("b",)] * 6)
     assert united.num_bytes == 5
 

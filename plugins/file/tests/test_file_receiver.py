@@ -407,15 +407,6 @@ def test_unreadable_file_is_reported_once(launch: Launch, log: Path, monkeypatch
 # -- rate limit and stop --
 
 
-def test_rate_limit_bounds_the_blocks(launch: Launch, log: Path) -> None:
-    lines = [str(number) for number in range(300)]
-    append(log, "".join(f"{line}\n" for line in lines))
-    launched = launch(follow(log), settings={"spark.streaming.receiver.maxRate": "1000"})
-    launched.until_records(lines)
-    # A burst is what comes in a block interval of 20 ms.
-    assert {block.num_records for block in launched.blocks} <= set(range(1, 21))
-
-
 def test_relaunch_at_any_moment_loses_and_repeats_no_line(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, offset_file=str(tmp_path / "offsets")))
     lines = [str(number) for number in range(400)]

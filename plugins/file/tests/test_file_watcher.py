@@ -24,7 +24,8 @@ class Recording(FileReceiver):
 
     def __init__(self, options: FileReceiverOptions, stored: list[str]) -> None:
         super().__init__(options)
-        self.stored, self.reported = stored, list[str]()
+        self.stored = stored
+        self.reported = list[str]()
 
     def store_arrow(self, batch: Any, metadata: dict[str, Any] | None = None) -> None:
         assert isinstance(batch, pa.Table)
@@ -40,8 +41,11 @@ class Rotating(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.log, self.offsets = self.folder / "app.log", str(self.folder / "offsets")
-        self.now_s, self.number, self.rotations = 0.0, 0, 0
+        self.log = self.folder / "app.log"
+        self.offsets = str(self.folder / "offsets")
+        self.now_s = 0.0
+        self.number = 0
+        self.rotations = 0
         self.stored: list[str] = []
         self.expected: list[str] = []
         self.partial = ""

@@ -25,8 +25,12 @@ class Loop:
     """A workload without chance: batches of what the rate let in, or of the input when that is less. They may queue."""
 
     def __init__(self, estimator: ModelRateEstimator, record_ms: float = 0.1, fixed_ms: float = 50) -> None:
-        self.estimator, self.record_ms, self.fixed_ms = estimator, record_ms, fixed_ms
-        self.rate, self.now, self.free = estimator.initial_rate, START, 0
+        self.estimator = estimator
+        self.record_ms = record_ms
+        self.fixed_ms = fixed_ms
+        self.rate = estimator.initial_rate
+        self.now = START
+        self.free = 0
 
     def batch(self, at_most: float = math.inf, times: float = 1.0, waited: int = 0) -> float:
         records = max(int(min(self.rate, at_most)), 1)

@@ -55,7 +55,8 @@ class Context(FakeListenerContext):
         self, estimators: Mapping[int, RateEstimator | None], limits: Mapping[int, float] | None = None
     ) -> None:
         super().__init__(streams=list(estimators))
-        self.estimators, self.limits = estimators, dict(limits or {})
+        self.estimators = estimators
+        self.limits = dict(limits or {})
 
     @property
     def rates(self) -> list[tuple[int, float]]:

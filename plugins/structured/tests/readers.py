@@ -83,7 +83,7 @@ def rows(reader: PenstockStreamReader, start: dict[str, int], end: dict[str, int
     """What tasks read, each with a reader of its own."""
     partitions = reader.partitions(start, end)
     task = pickle.loads(pickle.dumps(reader))
-    return [row for each in partitions for batch in task.read(each) for row in batch.to_pylist()]
+    return [row for partition in partitions for batch in task.read(partition) for row in batch.to_pylist()]
 
 
 def values(reader: PenstockStreamReader, start: dict[str, int], end: dict[str, int]) -> list[Any]:

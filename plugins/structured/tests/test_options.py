@@ -83,7 +83,7 @@ def test_the_page_has_every_option_with_its_default() -> None:
     section = page.partition("\n## Options\n")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in section.splitlines() if row.startswith("|")]
     documented = {name: row[1].strip("`") for row in rows for name in re.findall(r"`(\w+)`", row[0])}
-    assert set(documented) == {each.name for each in attrs.fields(SourceOptions)}
+    assert set(documented) == {field.name for field in attrs.fields(SourceOptions)}
     for name, default in documented.items():
         if default and not default.startswith(("no limit", "(")):
             source = Source.of({**SOCKET, name: default})

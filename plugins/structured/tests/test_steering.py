@@ -21,7 +21,8 @@ class Scripted(RateEstimator):
     """Gives its answers one after the other."""
 
     def __init__(self, *answers: float | None) -> None:
-        self.answers, self.asked = list(answers), list[tuple[int, int, int, int]]()
+        self.answers = list(answers)
+        self.asked = list[tuple[int, int, int, int]]()
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         self.asked.append((time, numElements, processingDelay, schedulingDelay))

@@ -35,7 +35,9 @@ class Timed(SyntheticReceiver):
         self, options: SyntheticOptions, until_s: float, oversleeps_s: float = 0.0, stores_s: float = 0.0
     ) -> None:
         super().__init__(options)
-        self._until_s, self._oversleeps_s, self._stores_s = until_s, oversleeps_s, stores_s
+        self._until_s = until_s
+        self._oversleeps_s = oversleeps_s
+        self._stores_s = stores_s
         self.now_s = 1000.0
         self.began_s = self.now_s
         # When it was stored, and how many there were by then.

@@ -17,7 +17,8 @@ class Constant(RateEstimator):
     """Says what it is told to, and keeps what it is told."""
 
     def __init__(self, *rates: float | None, initial_rate: float | None = None) -> None:
-        self._rates, self.initial_rate = list(rates), initial_rate
+        self._rates = list(rates)
+        self.initial_rate = initial_rate
         self.seen: list[tuple[int, int, int, int]] = []
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:

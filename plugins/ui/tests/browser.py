@@ -37,7 +37,8 @@ class Tab:
     """
 
     def __init__(self, connection: WebSocketClientConnection) -> None:
-        self._connection, self._session = connection, ""
+        self._connection = connection
+        self._session = ""
         self._number = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._reader = asyncio.ensure_future(self._read())

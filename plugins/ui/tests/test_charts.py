@@ -47,7 +47,7 @@ def test_the_batch_interval_is_drawn_and_inside_the_axis() -> None:
     charts = OverviewCharts(snapshot(1, 70, interval_ms=5000))
     for name in ("processing", "total"):
         plot = named(charts, f"{name}_timeline")
-        assert [each.glyph.y for each in plot.renderers if type(each.glyph).__name__ == "HSpan"] == [5000]
+        assert [renderer.glyph.y for renderer in plot.renderers if type(renderer.glyph).__name__ == "HSpan"] == [5000]
         assert plot.y_range.end >= 5000
 
 

@@ -59,7 +59,7 @@ def test_nothing_to_draw_is_an_empty_picture() -> None:
 def test_every_graph_can_be_drawn(made: list[tuple[list[int], str]]) -> None:
     nodes = [node(number, *parents, at=at) for number, (parents, at) in enumerate(made)]
     groups = grouped(nodes)
-    assert sorted(each.number for group in groups for each in group.streams) == list(range(len(nodes)))
+    assert sorted(stream.number for group in groups for stream in group.streams) == list(range(len(nodes)))
     seen: set[int] = set()
     for group in groups:
         assert set(group.parents) <= seen

@@ -51,7 +51,9 @@ class Running:
     """A monitor beside a simulated application."""
 
     def __init__(self, **options: Any) -> None:
-        self.context, self.taken, self.now_ms = FakeListenerContext(**options), Taken(), T
+        self.context = FakeListenerContext(**options)
+        self.taken = Taken()
+        self.now_ms = T
         self.monitor = Monitor(self.context, MetricsStore(), [self.taken], lambda: self.now_ms)
 
     def deliver(self, events: Sequence[Any]) -> None:

@@ -161,7 +161,7 @@ def test_the_page_of_a_batch_has_a_row_for_each_job_with_stages_and_tasks() -> N
     assert "1/1 (1 skipped) 4/4" in found.text
     assert "0/1 (1 failed) (1 skipped) 3/4 (1 failed)" in found.text
     (html,) = [
-        each for each in render_parts(BY_PATH["/batch"], state, Query(id=batch.time_ms), 0).values() if "Job" in each
+        part for part in render_parts(BY_PATH["/batch"], state, Query(id=batch.time_ms), 0).values() if "Job" in part
     ]
     assert html.count('rowspan="2"') == 5
 

@@ -9,7 +9,7 @@ from penstock_ui.dashboard.query import Query, tabulate
 
 
 def read(text: str) -> Query:
-    return Query.of({name: [each.encode() for each in values] for name, values in parse_qs(text).items()})
+    return Query.of({name: [value.encode() for value in values] for name, values in parse_qs(text).items()})
 
 
 def test_known_arguments_are_read() -> None:

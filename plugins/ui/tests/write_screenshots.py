@@ -29,7 +29,10 @@ class Growing:
     def __init__(
         self, receivers: int, completed: int, *, slow: bool = False, problems: dict[int, str] | None = None
     ) -> None:
-        self._receivers, self._completed, self._slow, self._problems = receivers, completed, slow, problems
+        self._receivers = receivers
+        self._completed = completed
+        self._slow = slow
+        self._problems = problems
         self._began_s = int(time.time())
         late_s = 0.2 * completed if slow else 1
         self._start_ms = int(self._began_s - completed - late_s) * 1000

@@ -93,7 +93,9 @@ def left(runs: Runs, output: Output, caplog: pytest.LogCaptureFixture) -> Path:
     copy = runs.interrupt()
     run.stop()
     assert output.batches[3] == [["a", 6], ["b", 3]]
-    (warning,) = [each.getMessage() for each in caplog.records if "queueStream not recoverable" in each.getMessage()]
+    (warning,) = [
+        record.getMessage() for record in caplog.records if "queueStream not recoverable" in record.getMessage()
+    ]
     assert "queueStream at test_as_in_spark.py" in warning
     return copy
 

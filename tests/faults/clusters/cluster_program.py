@@ -30,7 +30,9 @@ class Counting(ThreadReceiver[int]):
 
     def receive(self) -> None:
         """Store numbers until the stop."""
-        Path(f"{self.notes}.plugins").write_text(" ".join(each.name for each in entry_points(group="penstock")))
+        Path(f"{self.notes}.plugins").write_text(
+            " ".join(entry_point.name for entry_point in entry_points(group="penstock"))
+        )
         with Path(self.notes).open("a+", buffering=1) as notes:
             notes.seek(0)
             number = len(notes.read().split())

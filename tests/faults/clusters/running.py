@@ -18,7 +18,8 @@ class Running:
     """A program that runs in a process of its own."""
 
     def __init__(self, command: Sequence[str | Path], folder: Path, python: str) -> None:
-        self.output, self.errors = folder / "stdout", folder / "stderr"
+        self.output = folder / "stdout"
+        self.errors = folder / "stderr"
         with self.output.open("w") as stdout, self.errors.open("w") as stderr:
             self.process = subprocess.Popen(
                 command,

@@ -58,5 +58,5 @@ def test_executors_follow_the_load_and_the_receivers_is_never_released(tmp_path:
             running.stop()
         finally:
             running.close()
-    assert all(receiver in each for each in executors()), executors()
+    assert all(receiver in executor for executor in executors()), executors()
     assert running.output.read_text().count("receiver on") == 1

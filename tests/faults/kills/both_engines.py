@@ -44,7 +44,7 @@ def main() -> None:
     print(json.dumps(in_query(spark, folder / "query", receivers, counts)), flush=True)
     new_context()
     query = start(SparkSession.builder.getOrCreate(), folder / "interrupted", "synthetic", numbers)
-    arguments = (threading.get_ident(), json.dumps([each.pid for each in sources()]))
+    arguments = (threading.get_ident(), json.dumps([source.pid for source in sources()]))
     threading.Thread(target=print_when_waiting, args=arguments, daemon=True).start()
     query.awaitTermination()
 

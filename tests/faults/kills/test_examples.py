@@ -38,7 +38,8 @@ class Program:
     """A program that runs, and what it has printed."""
 
     def __init__(self, program: Path | str, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
-        self._out, self._errors = folder / "out", folder / "errors"
+        self._out = folder / "out"
+        self._errors = folder / "errors"
         for path in (self._out, self._errors):
             path.unlink(missing_ok=True)
         self.process = Fork(program, arguments, cwd=folder, env=environment, stdout=self._out, stderr=self._errors)
@@ -70,7 +71,7 @@ def start(shared_jvm: SharedJvm, tmp_path: Path) -> Iterator[Start]:
         shared_jvm.prepare({})
 
     def run(path: Path, *arguments: object) -> Program:
-        given, is_first = [str(each) for each in arguments], not running
+        given, is_first = [str(argument) for argument in arguments], not running
         kill_last()
         shared_jvm.prepare(CONF)
         program, its = (path, given) if is_first else ("penstock_cli", ["run", str(path), *given])

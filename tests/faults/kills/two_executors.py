@@ -121,7 +121,7 @@ class ReceiverEvents(StreamingListener):
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         operations = batchCompleted.batchInfo.outputOperationInfos.values()
-        self.failures += [each.failureReason for each in operations if each.failureReason]
+        self.failures += [operation.failureReason for operation in operations if operation.failureReason]
 
     def _note(self, what: str, event: Any) -> None:
         if event.receiverInfo.streamId == 1:

@@ -61,7 +61,7 @@ class Process:
 
 @frozen
 class _Note:
-    """Nobody needs ``directory`` when ``owner`` has ended and no file changed for ``grace_s``."""
+    """A directory that is unused once ``owner`` has ended and no file has changed for ``grace_s``."""
 
     directory: str
     owner: Process

@@ -68,7 +68,7 @@ class CompletedOutputs(LogState):
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
     """Names by which a later run recognizes output operations, by output operation id.
 
-    After a change of the program an output may be repeated, but is never mistaken for another.
+    After a change of the program an output may be repeated, but is never confused with another.
     """
     counted = Counter(map(_program_name, outputs))
     names = {}

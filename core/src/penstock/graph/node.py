@@ -143,7 +143,7 @@ class Node(OnDriver):
 
     @property
     def parent_remember_ms(self) -> int:
-        """How long the parents must remember their RDDs for this stream."""
+        """The remember duration that this stream requires of its parents."""
         return self.remember_ms + self.window_ms
 
     def is_forgettable(self, time_ms: int) -> bool:

@@ -235,7 +235,7 @@ class OutputOperationCompleted:
 
 @frozen
 class CheckpointFailed:
-    """Several consecutive checkpoints could not be written: a recovery would restart from an older one.
+    """Several consecutive checkpoints could not be written: a recovery would use an older one.
 
     Attributes:
         time: time of the last failure.

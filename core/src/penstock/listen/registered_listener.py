@@ -1,4 +1,4 @@
-"""``RegisteredListener``: the one form in which the bus knows a listener, whatever offered it. Imports no Spark."""
+"""``RegisteredListener``: the bus's uniform wrapper of a listener of any origin. Imports no Spark."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ from penstock.version import check_core_version
 
 log = get_logger("plugins")
 
-#: Of entry points and of what plugins offer.
+#: Valid names of entry points, and of the receivers, streams and estimators of plugins.
 LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 NAME_RULE = "lowercase ASCII (letters, digits, - and _; a letter first)"
 #: Hook that offers specs → their class.
@@ -91,7 +91,7 @@ class LoadedPlugin:
     def of(cls, entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
         """The plugin of an entry point, not loaded yet."""
         name, version = "unknown distribution", "?"
-        # What an interrupted uninstall leaves has entry points and no metadata.
+        # An interrupted uninstall leaves entry points without metadata.
         with contextlib.suppress(Exception):
             if entry_point.dist is not None:
                 metadata = entry_point.dist.metadata  # parsed at each access

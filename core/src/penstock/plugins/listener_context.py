@@ -13,7 +13,7 @@ from penstock.plugins.specs import RateEstimator
 
 T = TypeVar("T")
 
-#: What a node does in the graph: it brings records in, computes a stream from others, or runs jobs on its parent.
+#: The role of a node in the graph: it brings records in, computes a stream from others, or runs jobs on its parent.
 Role: TypeAlias = Literal["input", "transformation", "output"]
 
 

@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @frozen
 class Spec:
-    """What a plugin offers under a name.
+    """A receiver, stream or estimator that a plugin offers under a name.
 
     Attributes:
         name: lowercase; of a receiver usually the protocol.

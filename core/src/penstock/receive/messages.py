@@ -27,7 +27,7 @@ class RegisterReceiver:
     # Number of the launch.
     epoch: int
     receiver_type: str
-    # Of the receiver's endpoint.
+    # Address of the receiver's endpoint.
     port: int
     host: str = "127.0.0.1"
     # Directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
@@ -103,7 +103,7 @@ class StopReceiver:
     """Driver to receiver: stop, flush, deregister."""
 
     message: str
-    # How long to serve blocks afterwards, unless ``ReleaseReceiver`` comes earlier.
+    # Maximum time to serve blocks afterwards; ``ReleaseReceiver`` ends it earlier.
     serve_ms: int = 0
 
 

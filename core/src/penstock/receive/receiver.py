@@ -168,7 +168,7 @@ class Receiver(Generic[T]):
 
     @property
     def application_id(self) -> str:
-        """Spark's id of the application: the same in every launch, and another one after a restart of the program."""
+        """Spark's id of the application: the same in every launch, and another one after a recovery."""
         return self.__running().application_id
 
     @property

@@ -33,9 +33,9 @@ from penstock.wire.json_codec import Reply
 T = TypeVar("T")
 R = TypeVar("R", bound=Reply)
 
-# How many of the last errors and ends are available.
+# Maximum number of past errors, and of past ends, that are available.
 _LAST = 1000
-# How many of them an info has.
+# Maximum number of past errors in an info.
 _RECENT = 20
 
 

@@ -6,6 +6,7 @@ Pure: no thread, no Spark, no clock. Order of a stop: ``onStop``, flush, ``on_dr
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 from attrs import evolve
@@ -33,6 +34,7 @@ from penstock.receive.running_receiver import (
     Stopping,
     Terminated,
 )
+from penstock.runtime.retry import delay_ms_after
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:
@@ -153,7 +155,7 @@ class _Transition:
             return
         delay_ms = event.delay_ms
         if delay_ms is None:
-            delay_ms = self.receiver.back_off_ms()
+            delay_ms = restart_back_off_ms(self.receiver)
             self._set(restarts=self.receiver.restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
@@ -188,7 +190,7 @@ class _Transition:
                 self._become(evolve(state, then=stop))
 
     def _stop_run(self, then: Restart | Stop) -> None:
-        """Call ``onStop``. A restart does so on a thread of its own, because nobody may wait for it."""
+        """Call ``onStop``. A restart does so on a thread of its own, because the caller must not wait for it."""
         self._become(Stopping(then))
         if isinstance(then, Stop):
             self._do(events.Call("onStop"))
@@ -309,6 +311,13 @@ class _Transition:
         self._do(events.Log(level, event, context))
 
 
+def restart_back_off_ms(receiver: RunningReceiver) -> float:
+    """Return the delay before a restart: it doubles with each restart until a block is accepted."""
+    first_ms, longest_ms = receiver.settings.receiver_restart_delay_ms, receiver.settings.max_receiver_back_off_ms
+    jitter = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
+    return delay_ms_after(receiver.restarts, first_ms, longest_ms, jitter)
+
+
 def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
     """Message for a method of the receiver that exceeded its timeout; names the key that sets it."""
     key = conf.key("start_timeout_ms" if name == "onStart" and not after_stop else "stop_timeout_ms")
@@ -328,5 +337,5 @@ def with_error(message: str, error: object) -> str:
 
 
 def _as_error(error: object) -> BaseException | None:
-    """An exception for whatever a receiver passed as an error."""
+    """The exception for an error value of any type."""
     return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))

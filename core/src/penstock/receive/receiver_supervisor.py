@@ -72,7 +72,7 @@ class ReceiverSupervisor:
         self.state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
         # Guards the state, and the order of the effects that return at once.
         self._lock = threading.Lock()
-        # Set to wake who waits: for a restart, and for the end.
+        # Set to wake the threads that wait for a restart, or for the end.
         self._ending = threading.Event()
         self._terminated = threading.Event()
         self._thread_errors = ThreadErrors(
@@ -127,7 +127,7 @@ class ReceiverSupervisor:
         self.take(events.Report(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
-        """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way."""
+        """Call ``onStop``, and after a delay ``onStart``. Returns at once; ignored while a restart is under way."""
         self.take(events.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
@@ -302,7 +302,7 @@ class ReceiverSupervisor:
 
 
 def _trace(error: object) -> str:
-    """The traceback of an exception, or the text of whatever else was given as an error."""
+    """The traceback of an exception, or the text of any other value passed as an error."""
     if isinstance(error, BaseException):
         return traceback_of(error)
     return "" if error is None else text_of(error)

@@ -55,7 +55,7 @@ _TLS_ADVICE = (
 
 @frozen
 class Driver:
-    """How receivers reach the driver."""
+    """The connection settings with which receivers reach the driver."""
 
     # ``grpc://host:port`` of the tracker's endpoint.
     location: str
@@ -138,7 +138,7 @@ class _Launch:
             disk_bytes=0 if directory is None else _disk_bytes(directory),
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
-        # Before it has registered nobody knows the endpoint: no command comes earlier.
+        # Callers learn the endpoint from the registration: no command comes earlier.
         self._host = ReceiverHost(task.receiver, DriverSink(registration, task.settings, handler, self._client))
 
     def run(self) -> None:

@@ -59,7 +59,7 @@ class RecentLines:
         return getattr(self._stream, name)
 
 
-# Of this process, while it runs a receiver; a Python worker of Spark runs one.
+# The lines of this process while it runs a receiver; a Python worker of Spark runs only one.
 _recent: RecentLines | None = None
 
 

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import enum
 import math
-import random
 
 from attrs import frozen
 
 from penstock.conf import Settings
 from penstock.rate.rate_limits import lowest
-from penstock.runtime.retry import delay_ms_after
 
 # -- why a run ends --
 
@@ -215,13 +213,6 @@ class RunningReceiver:
         """When a stop abandons ``onStart``, monotonic; ``None`` if none waits for it, or has no timeout."""
         state = self.state
         return state.deadline_ms if isinstance(state, Interrupted) and math.isfinite(state.deadline_ms) else None
-
-    def back_off_ms(self) -> float:
-        """Return the delay before a restart: it doubles with each restart until a block is accepted."""
-        first_ms = self.settings.receiver_restart_delay_ms
-        longest_ms = self.settings.max_receiver_back_off_ms
-        jitter = random.Random(f"{self.jitter_seed}/{self.stream_id}/{self.restarts}")
-        return delay_ms_after(self.restarts, first_ms, longest_ms, jitter)
 
 
 def new_receiver(stream_id: int, settings: Settings, jitter_seed: str = "") -> RunningReceiver:

@@ -55,12 +55,12 @@ class LineRules:
 
     @property
     def too_long(self) -> str:
-        """What happens to ``Lines.too_long`` lines, for messages."""
+        """The fate of ``Lines.too_long`` lines, as text for messages."""
         return f"lines longer than {self.max_line_bytes} bytes, dropped"
 
     @property
     def not_utf8(self) -> str:
-        """What happens to ``Lines.not_utf8`` lines, for messages."""
+        """The fate of ``Lines.not_utf8`` lines, as text for messages."""
         return f"lines that are not UTF-8, {'dropped' if self.refuse else 'with U+FFFD instead'}"
 
 

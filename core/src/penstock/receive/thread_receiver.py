@@ -21,7 +21,7 @@ log = get_logger("receiver")
 
 T = TypeVar("T")
 
-# How long onStop waits for the thread to end.
+# Maximum time that onStop waits for the thread to end.
 _JOIN_S = 10.0
 
 

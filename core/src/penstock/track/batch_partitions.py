@@ -1,4 +1,4 @@
-"""How many partitions a batch of a receiver stream has, and which blocks are in each. Pure functions.
+"""Packs the blocks of a receiver stream's batch into partitions. Pure functions.
 
 A batch has one partition per free slot, unless they would be smaller than a minimum: a small batch is one partition,
 which needs no shuffle at all. Only batches that would exceed the maximum have more, in full waves of slots. A large

@@ -72,7 +72,7 @@ class BlockLocations:
         return located
 
     def find(self, asked: FindBlock) -> BlockSource:
-        """Where a block can be read now; it is gone when no launch serves its host and no executor is left there."""
+        """The current location of a block; it is gone when no launch serves its host and no executor is left there."""
         location = self._locations.get(asked.block_id)
         connection = self._server(location)
         if connection is not None:
@@ -147,4 +147,4 @@ class BlockLocations:
             connection.send(CleanUpBlocks(block_ids))
         elif self._may_be_there(location):
             self._undeleted[location] = block_ids
-        # Where no executor is left, Spark removes the files, or they are gone with the host.
+        # On a host without executors, Spark removes the files, or they are gone with the host.

@@ -1,7 +1,7 @@
 """``BlockLogs``: the receivers' write-ahead log on the driver: where each stream's is, and the deletion of its blocks.
 
 Owns the thread that deletes, so that a slow file system delays neither batches nor receivers. It completes the
-deletions that were asked for before it stops; all other blocks remain for a restart from the checkpoint.
+deletions that were asked for before it stops; all other blocks remain for a recovery from the checkpoint.
 """
 
 from __future__ import annotations

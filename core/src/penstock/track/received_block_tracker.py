@@ -35,9 +35,9 @@ class ReceivedBlockTracker:
         self._write_ahead_log = write_ahead_log
         #: Which block belongs to which batch; read it on any thread.
         self.state = Allocations()
-        #: What the recovery of the write-ahead log found.
+        #: The result of the recovery of the write-ahead log.
         self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self.state)
-        # How many blocks at the head of each queue were recovered.
+        # Number of recovered blocks at the head of each queue.
         self._recovered_counts = {
             stream_id: len(blocks) for stream_id, blocks in self.state.queues(self._stream_ids).items() if blocks
         }
@@ -99,7 +99,7 @@ class ReceivedBlockTracker:
             self._recovered_counts = {stream_id: count for stream_id, count in left.items() if count > 0}
 
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
-        """How many blocks from the head of a queue a batch gets."""
+        """The number of blocks that a batch gets from the head of a queue."""
         recovered, limit = self._recovered_counts.get(stream_id, 0), self._records_per_batch.get(stream_id)
         # No further batch comes after the seal.
         if not recovered or limit is None or self._is_sealed:

@@ -106,7 +106,7 @@ class ReceiverLauncher:
         #: Authenticates both sides of each connection.
         self.token = Token.generate(Tls.of(settings))
         self._installed = installed()
-        #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
+        #: The driver's address for receivers and tasks: ``grpc://host:port``.
         self.driver_location = ""
 
     def refusal(self, message: RegisterReceiver) -> str:

@@ -59,7 +59,7 @@ _PORT_ADVICE = (
 _LAST_DELETIONS_S = 10.0
 # Share of a graceful stop's time that receivers may take: the batches after them need the rest.
 _FLUSH_SHARE = 2 / 3
-# How often a stop that did not reach its receiver is sent again.
+# Interval at which a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
 # Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
@@ -110,7 +110,7 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         # By stream: the size of the records in the receiver's buffer at its last report.
         self._buffered: dict[int, int] = {}
-        # By stream: when listeners were last told that the receiver pauses because of its backlog, monotonic.
+        # By stream: when listeners were last notified that the receiver pauses because of its backlog, monotonic.
         self._backlog_reported_ms: dict[int, float] = {}
         # Set once a stop is requested, before the loop handles it.
         self._stopping = threading.Event()

@@ -23,13 +23,13 @@ from penstock.spark.cluster import TaskLocation
 
 @frozen
 class BlockLocation:
-    """Where a receiver runs and stores its blocks. Two with the same address and directory are equal."""
+    """The address and block directory of a receiver. Two with the same address and directory are equal."""
 
     # Spark's name of the host, for preferred locations; empty when Spark does not report it.
     host: str = field(default="", eq=False)
     # The receiver's endpoint listens there.
     address: str = ""
-    # Of this run's blocks on that host; empty when blocks are in the write-ahead log.
+    # Directory of this run's blocks on that host; empty when blocks are in the write-ahead log.
     directory: str = ""
 
 
@@ -206,7 +206,7 @@ class ReceiverTrackingInfo:
 
     @property
     def candidates(self) -> tuple[TaskLocation, ...]:
-        """Where the receiver was scheduled to, until it registers."""
+        """The host to which the receiver was scheduled, until it registers."""
         return getattr(self.state, "candidates", ())
 
     @property
@@ -219,7 +219,7 @@ class ReceiverTrackingInfo:
 
     @property
     def executor(self) -> dict[str, str]:
-        """In which of Spark's executor logs the receiver's lines are, for the fields of log events."""
+        """The Spark executor log that contains the receiver's lines, as fields of log events."""
         return {} if self.location is None else {"host": self.location.host, "executor_id": self.location.executor_id}
 
     @property

@@ -40,9 +40,9 @@ from penstock.track.relaunch_lifecycle import step
 log = get_logger("receiver_tracker")
 
 _TICK_MS = 1000
-# How often to check whether a receiver should move to an executor that has joined.
+# Interval of the check whether a receiver should move to an executor that has joined.
 _REBALANCE_MS = 5000
-# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need: it is
+# Time that a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need, so it is
 # asked to serve longer only while batches complete. Afterwards tasks on that host read the files.
 _SERVE_MS = 60_000
 _SERVE_AGAIN_MS = 30_000
@@ -77,7 +77,7 @@ class TrackedReceivers:
         self._blocks = blocks
         self._clock = clock
         self._launcher = launcher
-        #: Where the blocks of all launches are.
+        #: The locations of the blocks of all launches.
         self.locations = BlockLocations(launcher)
         self._connections = self.locations.connections
         self._post = post
@@ -125,7 +125,7 @@ class TrackedReceivers:
         self._connections.close()
 
     def await_end(self, stream_id: int, timeout_s: float) -> bool:
-        """Wait until no launch of a receiver may hold records; say whether that is so."""
+        """Wait until no launch of a receiver may hold records; return ``False`` after the timeout."""
         with self._stepped:
             return self._stepped.wait_for(lambda: self.records[stream_id].launch is None, timeout_s)
 

@@ -1,1 +1,1 @@
-"""What runs inside Python workers: fused functions, block readers, window and state tasks."""
+"""The code that runs inside Python workers: fused functions, block readers, window and state tasks."""

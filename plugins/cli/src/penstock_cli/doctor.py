@@ -122,7 +122,7 @@ def check_distributions() -> Iterator[Finding]:
 
 def _needed_cores(distribution: importlib.metadata.Distribution) -> Iterator[str]:
     """The version of the core that a distribution requires, if it requires exactly one."""
-    # What an interrupted uninstall leaves has no metadata.
+    # An interrupted uninstall leaves a distribution without metadata.
     with contextlib.suppress(Exception):
         for requirement in map(Requirement, distribution.requires or ()):
             applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})

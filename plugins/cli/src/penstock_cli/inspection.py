@@ -25,7 +25,7 @@ from penstock_cli.saved_logs import SavedLog, saved_logs
 _ON_DAMAGE = "spark.penstock.checkpoint.onDamage"
 _ON_LOST_BLOCKS = "spark.penstock.blocks.onLost"
 
-#: How a program would start on the directory. ``skip``: only if the configuration lets it skip damage.
+#: The way in which a program would start on the directory. ``skip``: only if the configuration lets it skip damage.
 Verdict = Literal["nothing", "refused", "skip", "yes"]
 
 NOT_READ = (

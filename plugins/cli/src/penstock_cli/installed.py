@@ -20,7 +20,7 @@ from penstock.spi import GROUP, KEYS, LoadedPlugin, Plugins, Settings, additiona
 
 #: The longest time that a plugin may take to load.
 _LOAD_LIMIT_S = 15.0
-# How much of a plugin's output is kept: enough for its last line.
+# Characters of a plugin's output that are kept: enough for its last line.
 _OUTPUT_BYTES = 4096
 #: Called by click with the context, the parameter and what was typed so far.
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
@@ -85,7 +85,7 @@ def offered_names(*hooks: str) -> list[str]:
 
 
 def _fatal_fault(entry_point: importlib.metadata.EntryPoint, limit_s: float) -> str:
-    """How a plugin ends or blocks the process that loads it; empty if it does neither."""
+    """Message for a plugin that ends or blocks the process that loads it; empty for any other plugin."""
     output, writes_output = os.pipe()
     result, writes_result = os.pipe()
     pid = os.fork()

@@ -20,7 +20,7 @@ _TABLE = "| option | default | meaning |\n|---|---|---|\n"
 
 @frozen
 class _Kind:
-    """What differs between the kinds beside the two Python files.
+    """The differences between the kinds, apart from the two Python files.
 
     Attributes:
         summary: one phrase about the plugin.

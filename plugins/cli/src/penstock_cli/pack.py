@@ -32,7 +32,7 @@ FOLDER = "penstock"
 _MARKER = "PENSTOCK-PACK.json"
 # Spark has its own on every executor.
 _OF_SPARK = {"pyspark", "py4j"}
-# What a running program does not need, of the largest packages.
+# Files of the largest packages that a running program does not need.
 _UNUSED = re.compile(r"(numpy|pandas|pyarrow)/(.*/)?(tests|include|src)/|.*\.(a|pyx|pxd|pxi|pyc)$|.*/__pycache__/")
 _EDITABLE = {"direct_url.json", "RECORD", "INSTALLER", "REQUESTED", "uv_cache.json", "uv_build.json"}
 _MB = 1_000_000
@@ -40,7 +40,7 @@ _MB = 1_000_000
 
 @frozen
 class Packed:
-    """What an archive holds.
+    """The contents of an archive.
 
     Attributes:
         versions: distribution → version.

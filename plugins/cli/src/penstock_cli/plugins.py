@@ -156,7 +156,7 @@ def overview(descriptions: list[dict[str, Any]]) -> RenderableType:
 
 
 def details(plugin: dict[str, Any]) -> RenderableType:
-    """What ``plugins show`` prints: a paragraph on the plugin, then each offer with a table of its options."""
+    """The output of ``plugins show``: a paragraph on the plugin, then each offer with a table of its options."""
     heading = Text.assemble(
         (plugin["name"], "bold"),
         f", a plugin of {plugin['distribution']} {plugin['version']} ({plugin['value']})",

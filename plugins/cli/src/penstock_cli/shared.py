@@ -13,7 +13,7 @@ from rich.console import Console
 from penstock import PenstockError
 
 _UNFOLDED = 1000
-#: What the exit codes of all subcommands mean; ``penstock run`` exits with the program's own.
+#: The meaning of the subcommands' exit codes; ``penstock run`` exits with the program's own.
 EXIT_CODES = {
     0: "done; for checks: nothing was found",
     1: "an error, or a check found a problem",

@@ -41,7 +41,8 @@ class WatchListener:
     """The listener of one context."""
 
     def __init__(self, watch: Watch, interval_ms: int) -> None:
-        self._watch, self._interval_ms = watch, interval_ms
+        self._watch = watch
+        self._interval_ms = interval_ms
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Show the batch, with the rate limits of its receivers in sum."""

@@ -15,7 +15,7 @@ from penstock.spi import text_of
 from penstock_file.followed_file import FollowedFile
 from penstock_file.positions import Position
 
-# How long a file is still read after its path leads to another file: the writer may notice the change late.
+# Time for which a file is still read after its path leads to another file: the writer may notice the change late.
 _LEAVE_S = 5.0
 # Maximum open files, not counting files with unread bytes and files that left their paths.
 _OPEN = 200

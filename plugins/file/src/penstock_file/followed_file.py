@@ -41,7 +41,7 @@ class FollowedFile:
         self._seen: tuple[int, int] = (0, 0)
         #: The file that had this path before; it is read to its end first.
         self.predecessor: FollowedFile | None = None
-        #: How often the file was truncated or rewritten, and therefore read from the beginning.
+        #: Number of times that the file was truncated or rewritten, and therefore read from the beginning.
         self.restarts = 0
         #: When a scan noticed that the file left its path (monotonic seconds); ``None`` while it has not.
         self.left_s: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-# How long ``stop`` waits for the thread, whose file system may hang.
+# Maximum time that ``stop`` waits for the thread, whose file system may hang.
 _JOIN_S = 2.0
 
 

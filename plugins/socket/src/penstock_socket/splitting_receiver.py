@@ -105,7 +105,7 @@ class SplittingReceiver(TcpReceiver[T]):
                 self._report_errors()
 
     def _timeout_s(self, batcher: TableBatcher) -> float | None:
-        """How long to wait for more bytes; ``None``: no timeout."""
+        """Maximum time to wait for more bytes; ``None``: no timeout."""
         now_s = time.monotonic()
         waits = [] if batcher.due_s is None else [batcher.due_s - now_s]
         if (report_due_s := self._errors.due_s(now_s)) is not None:

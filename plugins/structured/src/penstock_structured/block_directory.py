@@ -37,7 +37,7 @@ _OURS = frozenset((_DESCRIPTION, _LOCK, _CONSUMED, _RATE))
 _NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-([0-9a-f]{8})\.arrow")
 # Files left behind by a killed process: blocks that were not accepted, and incomplete files.
 _REMAINS = re.compile(r"\..+\.(stored|[0-9a-f]{8}\.partial)")
-# How long to wait for the source of a query that was just stopped: it may still flush.
+# Maximum time to wait for the source of a query that was just stopped: it may still flush.
 _LOCK_TIMEOUT_S, _LOCK_POLL_S = 10.0, 0.05
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-# How often the process checks whether the query is over.
+# Interval at which the process checks whether the query is over.
 _WATCH_S = 0.1
-# How long the process lives on after the stop, for its main thread and for threads that a receiver left running.
+# Maximum lifetime of the process after the stop, for its main thread and for threads that a receiver left running.
 _LEAVE_S = 0.5
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

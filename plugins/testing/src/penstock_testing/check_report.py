@@ -34,7 +34,7 @@ _NEEDED: Mapping[str, tuple[set[str], str]] = {
 
 @frozen
 class Result:
-    """How one check ended.
+    """The outcome of one check.
 
     Attributes:
         id: the check's id, such as ``RC-06``.
@@ -150,7 +150,7 @@ class Report:
 
     @property
     def untested(self) -> list[str]:
-        """What the grade does not cover."""
+        """The parts of the plugin that the grade does not cover."""
         skipped = {result.id for result in self.results if result.outcome == "not applicable"}
         return [
             *([] if self._has_run_what_matters else [_NEEDED[self.kind][1]]),
@@ -188,7 +188,7 @@ class Report:
 def result_of(
     check: Check, suite: type[ConformanceSuite], call: pytest.CallInfo[None], report: pytest.TestReport, limit_s: float
 ) -> Result | None:
-    """How one phase of a check ended, from pytest's report; ``None`` for a phase without a result."""
+    """The outcome of one phase of a check, from pytest's report; ``None`` for a phase without a result."""
     error = None if call.excinfo is None else call.excinfo.value
     if report.passed:
         return Result.of(check, "passed", round(call.duration, 3)) if report.when == "call" else None

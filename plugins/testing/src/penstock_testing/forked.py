@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable
 
-#: How a process ended that exceeded its time limit.
+#: The outcome of a process that exceeded its time limit.
 HUNG = "hung"
 
 

@@ -212,7 +212,7 @@ class LiveResult:
     numbers: int | None
 
 
-# Of the runs in this process; of a failed one its error.
+# The results of the runs in this process; for a failed run its error.
 _finished: dict[Any, LiveResult | CheckFailure] = {}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock_testing.check import Check
     from penstock_testing.check_report import Report
 
-# What selects tests or ends a run early; other options, such as --deselect, must not shrink a suite.
+# Options that select tests or end a run early. Other options, such as --deselect, must not shrink a suite.
 _SELECTS = ("keyword", "markexpr", "maxfail", "lf", "stepwise")
 
 
@@ -69,7 +69,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     from penstock_testing.suites import SUBJECTS
 
     suite = _suite_of(item)
-    # What cannot be prepared fails in the check.
+    # A fixture that cannot be prepared fails in the check.
     with suppress(Exception):
         SUBJECTS[check.kind].prepare(suite)
     # A live check has processes of its own, whose results other checks share.

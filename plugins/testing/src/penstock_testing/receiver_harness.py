@@ -49,7 +49,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
         # The answer to offered blocks, and the number of blocks accepted before the first is refused.
-        self._answer, self._accepted_first = "accept", 0
+        self._answer = "accept"
+        self._accepted_first = 0
         self._offers = 0
         self._expected: list[Any] | None = None
         #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.

@@ -20,7 +20,7 @@ from penstock_testing.subject import Subject, encode_a_block
 if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite
 
-# How long the end of a check waits for the receiver's stop: a stop that hangs fails only the checks of stopping.
+# Maximum time that a check waits for the receiver's stop: a stop that hangs fails only the checks of stopping.
 _CLOSE_S = 3.0
 # A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
 _WINDOW_S = 0.02

@@ -79,7 +79,7 @@ class ReceiverWorkers:
         return list(map(_name, processes))
 
     def _ended_on_demand(self, thread: threading.Thread) -> Callable[[], None]:
-        """What the thread runs, with a profile function that ends it.
+        """The function that the thread runs, with a profile function that ends it.
 
         ``PyThreadState_SetAsyncExc`` is not used: while its exception is pending for a blocked thread, every traced
         thread of Python 3.11 hangs in its next call, as under coverage.

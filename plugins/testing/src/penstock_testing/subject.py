@@ -153,7 +153,7 @@ class Subject:
         return plugins, plugins.loaded[0]
 
     def _listeners(self, context: Any) -> list[object]:
-        """What the installed plugin's hook ``listeners`` offers, and the plugin itself if it has ``on…`` hooks."""
+        """The listeners from the plugin's hook ``listeners``, and the plugin itself if it has ``on…`` hooks."""
         plugins, record = self._alone()
         listeners = [item for result in plugins.manager.hook.listeners(context=context) for item in result]
         callers = {name: getattr(plugins.manager.hook, name) for name in record.hooks if name in HOOK_OF.values()}
@@ -167,7 +167,7 @@ class Subject:
         return self._alone()[1].plugin
 
     def leaks(self, deadline_s: float) -> list[str]:
-        """What the plugin has leaked since the check began, and its ``effects``, one line each."""
+        """The leaks of the plugin since the check began, and its ``effects``, one per line."""
         return list(dict.fromkeys([*self.leak_meter.leaks(self.deadline_s(deadline_s)), *self.effects()]))
 
     def effects(self) -> list[str]:
@@ -175,7 +175,7 @@ class Subject:
         return [*self.leak_meter.changes(), *self._printed()]
 
     def _printed(self) -> list[str]:
-        """What was printed, except to a stream that a handler of logging writes to: to log is not to print."""
+        """The printed text, without the streams that handlers of logging write to: to log is not to print."""
         loggers = [logging.getLogger(), *logging.root.manager.loggerDict.values()]
         handlers = [handler for logger in loggers if isinstance(logger, logging.Logger) for handler in logger.handlers]
         logged = {getattr(handler, "stream", None) for handler in handlers}

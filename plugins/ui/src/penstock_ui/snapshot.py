@@ -189,7 +189,7 @@ class Stream:
 
     @property
     def restarts(self) -> int:
-        """How often the receiver was restarted or relaunched."""
+        """The number of restarts and relaunches of the receiver."""
         return max(self.starts - 1, 0)
 
 
@@ -330,7 +330,7 @@ class Snapshot:
 
     @property
     def active_receivers(self) -> int:
-        """How many receivers are registered."""
+        """The number of registered receivers."""
         return sum(stream.is_active for stream in self.receivers)
 
     @cached_property

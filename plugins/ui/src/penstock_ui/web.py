@@ -29,7 +29,7 @@ from penstock_ui.snapshot import Source
 
 log = get_logger("ui")
 
-# How long a client may take to read a response, or to answer a ping on a web socket.
+# Maximum time for a client to read a response, or to answer a ping on a web socket.
 _CLIENT_TIMEOUT_S = 30.0
 _STOP_S = 5.0
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}

@@ -103,7 +103,7 @@ class Table(Generic[T]):
 
     @property
     def pages(self) -> int:
-        """How many pages."""
+        """The number of pages."""
         return max(-(-self.total // self.size), 1)
 
     @property

@@ -16,7 +16,7 @@ from penstock_ui.snapshot import Batch, Distribution, Snapshot, Stream
 
 #: Completed batches that the verdict looks at.
 RECENT = 20
-#: How long an error of a receiver that is active again counts as a problem.
+#: Time for which an error of a receiver that is active again counts as a problem.
 _ERROR_IS_RECENT_MS = 600_000
 
 
@@ -46,7 +46,7 @@ class Verdict:
 
 @frozen
 class Lateness:
-    """How late the data is when it has been processed.
+    """The age of the data when it has been processed.
 
     Attributes:
         level: the severity.
