@@ -109,7 +109,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Logging": ("throttle",),
     },
     spi: {
-        "Receivers": ("check_picklable",),
+        "Receivers": ("check_picklable", "RelaunchPolicy"),
         "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
@@ -162,6 +162,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "reason",
             "UnknownNameError",
             "ResultTypeError",
+            "ReceiverStuckError",
         ),
         "Installed plugins": (
             "Plugins",

@@ -150,3 +150,41 @@ def test_stopped_receiver_stores_nothing(sink: Sink) -> None:
     with pytest.raises(ReceiverStoppedError):
         receiver.store("late")
     assert sink.records == []
+
+
+class Following(Idle):
+    """Notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def onStart(self) -> None:
+        self.calls.append("onStart")
+
+    def on_rate_change(self, rate: float | None) -> None:
+        self.calls.append(rate)
+
+
+def test_a_rate_set_before_the_start_is_in_force_and_the_receiver_learns_it_once_it_has_started(sink: Sink) -> None:
+    host = ReceiverHost(receiver := Following(), sink)
+    host.update_rate(50.0)
+    assert host.rate_limit == 50.0
+    with host:
+        assert receiver.rate_limit == host.rate_limit == 50.0
+        host.update_rate(70.0)
+    assert receiver.calls == ["onStart", 50.0, 70.0]
+
+
+def test_errors_that_stop_the_receiver_are_announced_also_those_before_a_restart(sink: Sink) -> None:
+    failures = EventLog()
+    with ReceiverHost(Lines(), sink, QUICK, on_failure=failures.add) as host:
+        wait_for(lambda: sink.records == ["line 1", "line 2"], "the restart")
+        assert host.starts == 2
+    assert ["connection reset" in failure for failure in failures.of(str)] == [True]
+
+
+def test_blocks_of_another_epoch_have_other_ids(sink: Sink) -> None:
+    for epoch in (1, 2):
+        with ReceiverHost(receiver := Idle(), sink, QUICK, epoch=epoch):
+            receiver.store_all([epoch])
+    assert [block.block_id for block in sink.blocks.of(Block)] == ["input-0-1-0", "input-0-2-0"]

@@ -21,7 +21,7 @@ _NAMES = {
     "penstock.conf": "KEYS Settings",
     "penstock.conf_values": "PositiveBytes PositiveDurationS",
     "penstock.conf_warnings": "keys_without_effect",
-    "penstock.errors": "ResultTypeError UnknownNameError shown summary_of text_of",
+    "penstock.errors": "ReceiverStuckError ResultTypeError UnknownNameError shown summary_of text_of",
     "penstock.graph.arguments": "with_time",
     "penstock.graph.batch_input": "BatchInput BlocksInput",
     "penstock.graph.dstream": "node_of",
@@ -39,6 +39,7 @@ _NAMES = {
     "penstock.rate.attribution": "attributed_ms",
     "penstock.rate.guarded_estimator": "GuardedEstimator make_rate_estimator",
     "penstock.receive.receiver": "check_picklable",
+    "penstock.receive.relaunch_policy": "RelaunchPolicy",
     "penstock.receive.text_lines": "ErrorCounts LineRules split_lines",
     "penstock.runtime.atomic_write": "atomic_write",
     "penstock.runtime.clock": "Clock",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from penstock.conf_values import PositiveBytes as PositiveBytes, PositiveDurationS as PositiveDurationS
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
     from penstock.errors import (
+        ReceiverStuckError as ReceiverStuckError,
         ResultTypeError as ResultTypeError,
         UnknownNameError as UnknownNameError,
         shown as shown,
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
         make_rate_estimator as make_rate_estimator,
     )
     from penstock.receive.receiver import check_picklable as check_picklable
+    from penstock.receive.relaunch_policy import RelaunchPolicy as RelaunchPolicy
     from penstock.receive.text_lines import (
         ErrorCounts as ErrorCounts,
         LineRules as LineRules,

@@ -25,7 +25,7 @@ from penstock.errors import summary_of
 from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.receiver_host import DriverSink, ReceiverHost
 from penstock.receive.recent_lines import recording, secrets_of
 from penstock.runtime.log import configure, get_logger
 from penstock.runtime.threads import EngineThread
@@ -108,7 +108,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
+    """Owns what a launch has beside its host because it is a Spark task: plugins, the blocks' directory, endpoint."""
 
     def __init__(self, task: ReceiverTask) -> None:
         token = task.driver.token
@@ -139,7 +139,7 @@ class _Launch:
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Callers learn the endpoint from the registration: no command comes earlier.
-        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
+        self._host = ReceiverHost(task.receiver, DriverSink(registration, task.settings, handler, self._client))
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
@@ -147,22 +147,22 @@ class _Launch:
         Raises the error that stopped the receiver, so that the worker process ends with the task. Not an error of
         ``onStart`` that the driver knows, unless the receiver has left a thread running.
         """
-        threads = set(threading.enumerate())
+        threads, supervisor = set(threading.enumerate()), self._host.supervisor
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            self._supervisor.start_soon()
+            supervisor.start_soon()
             try:
-                self._supervisor.await_termination()
+                supervisor.await_termination()
             except Exception as error:
                 # Spark would log two tracebacks for each launch of a receiver that cannot start.
-                is_reported = self._supervisor.is_deregistered and error is self._supervisor.state.start_error
+                is_reported = supervisor.is_deregistered and error is supervisor.state.start_error
                 if not is_reported or _has_left_threads(threads):
                     raise
-                log.info("receiver not started", stream_id=self._supervisor.stream_id, reason=summary_of(error))
+                log.info("receiver not started", stream_id=supervisor.stream_id, reason=summary_of(error))
             finally:
                 # A driver that was not notified of the end waits for the end of the task.
-                if self._supervisor.is_deregistered:
+                if supervisor.is_deregistered:
                     self._serve()
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
@@ -177,7 +177,7 @@ class _Launch:
     def _handlers(self) -> dict[type, Handler]:
         def on_stop(message: StopReceiver) -> None:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
-            self._supervisor.stop_soon(message.message)
+            self._host.supervisor.stop_soon(message.message)
 
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
@@ -185,7 +185,7 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._supervisor.take(message),
+            UpdateRateLimit: lambda message: self._host.supervisor.take(message),
             CleanUpBlocks: on_clean_up,
         }
 

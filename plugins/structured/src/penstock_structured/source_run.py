@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import Block, ConfigurationError, PenstockError, ReceiverHost, StoredBlock
+from penstock import Block, ConfigurationError, PenstockError, StoredBlock
 from penstock.spi import BlockServer, Token, get_logger, text_of
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import BACKPRESSURE, Source
+from penstock_structured.relaunched_receiver import RelaunchedReceiver
 from penstock_structured.source_process import end_reason
 
 log = get_logger("structured")
@@ -68,7 +69,7 @@ class SourceRun:
         self.token, self.location = (
             (Token.generate(), "") if self._server is None else (self._server.token, self._server.location)
         )
-        self._receiver = ReceiverHost(source.make_receiver, self, {**_CONF, **source.conf})
+        self._receiver = RelaunchedReceiver(source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may be waiting for space, which only a deletion frees.
         self._waits_for_space = False
         # The batches of the blocks below ``_ended`` have ended. The watching thread deletes the blocks below
@@ -132,21 +133,21 @@ class SourceRun:
         Returns:
             Why available data may be missing, if the receiver kept failing or was given up; otherwise empty.
         """
-        began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.info.lastErrorTime
+        began_s, failed_s, error_ms = time.monotonic(), -math.inf, self._receiver.last_error.time
         deadline, name, incomplete = began_s + timeout_s, self._options.receiver, ""
         while not end_reason():
             if self._receiver.is_terminated:
                 return self.failure
-            now, info = time.monotonic(), self._receiver.info
-            if not info.active or info.lastErrorTime != error_ms:
-                failed_s, error_ms = now, info.lastErrorTime
+            now, last_error = time.monotonic(), self._receiver.last_error
+            if not self._receiver.is_active or last_error.time != error_ms:
+                failed_s, error_ms = now, last_error.time
             left_s = max(began_s, failed_s, self.blocks.accepted_s) + quiet_s - now
             if left_s <= 0 or now >= deadline:
                 if failed_s + quiet_s > now:
                     incomplete = (
                         f"the receiver {name!r} did not run for {quiet_s:g} s without an error within "
                         f"availableNowTimeout={timeout_s:g} s, so not all available data may be received: "
-                        f"{info.lastErrorMessage or 'it has not started'}. What it has stored is processed"
+                        f"{last_error.message or 'it has not started'}. What it has stored is processed"
                     )
                 elif left_s > 0 or self._waits_for_space:
                     reason = "maxBlocksBytes or full disk" if self._waits_for_space else "availableNowTimeout"

@@ -1,4 +1,4 @@
-"""``ReceiverHost`` with a function: relaunches, failure budget, rates, stops."""
+"""``RelaunchedReceiver``: relaunches, failure budget, rates, stops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.helpers import Gate, run_in_background, wait_for
 
-from penstock import Block, Receiver, ReceiverHost, StoredBlock, ThreadReceiver
-from penstock.errors import ConfigurationError, ReceiverFailedError, StreamingStateError
+from penstock import Block, ConfigurationError, Receiver, StoredBlock, ThreadReceiver
+from penstock_structured.relaunched_receiver import RelaunchedReceiver
 
 QUICK = {
     "spark.streaming.blockInterval": "5ms",
@@ -76,8 +76,8 @@ def hosting(
     make: Callable[[], Receiver[Any]],
     sink: Sink,
     conf: Mapping[str, str] | None = None,
-) -> Iterator[ReceiverHost[Any]]:
-    host = ReceiverHost(make, sink, {**QUICK, **(conf or {})})
+) -> Iterator[RelaunchedReceiver]:
+    host = RelaunchedReceiver(make, sink, {**QUICK, **(conf or {})})
     try:
         host.start()
         yield host
@@ -93,8 +93,7 @@ def test_a_receiver_that_ends_is_relaunched_as_a_new_instance_and_nothing_it_sto
         wait_for(lambda: len(sink.records) >= 3, "three launches")
         assert not host.failure
     assert sink.records[:3] == [1, 2, 3]
-    assert host.starts == len(host.ends) >= 3
-    assert "gone" in host.errors[0]
+    assert "gone" in host.last_error.message
 
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
@@ -104,9 +103,6 @@ def test_a_receiver_that_fails_too_often_is_given_up_with_the_reason(policy: str
         wait_for(lambda: host.is_terminated, "the end of the receiver")
         assert "more than 2 failures" in host.failure
         assert "no route to the source" in host.failure
-        assert host.info.given_up
-        with pytest.raises(ReceiverFailedError, match="more than 2 failures"):
-            host.await_termination()
 
 
 def test_a_receiver_that_cannot_be_created_counts_as_a_failed_launch() -> None:
@@ -120,10 +116,10 @@ def test_a_receiver_that_cannot_be_created_counts_as_a_failed_launch() -> None:
 
 def test_the_rate_set_before_the_launch_is_in_force_and_a_later_one_replaces_it() -> None:
     receiver = Idle()
-    host = ReceiverHost(lambda: receiver, Sink(), QUICK)
+    host = RelaunchedReceiver(lambda: receiver, Sink(), QUICK)
     host.update_rate(50.0)
     host.start()
-    wait_for(lambda: host.info.active, "the receiver")
+    wait_for(lambda: host.is_active, "the receiver")
     assert receiver.rate_limit == host.rate_limit == 50.0
     host.update_rate(70.0)
     assert receiver.rate_limit == 70.0
@@ -133,7 +129,7 @@ def test_the_rate_set_before_the_launch_is_in_force_and_a_later_one_replaces_it(
 def test_a_pause_holds_stores_until_every_reason_has_ended() -> None:
     sink, receiver = Sink(), Idle()
     with hosting(lambda: receiver, sink) as host:
-        wait_for(lambda: host.info.active, "the receiver")
+        wait_for(lambda: host.is_active, "the receiver")
         host.pause("disk")
         host.pause("end")
         host.resume("disk")
@@ -156,7 +152,7 @@ def test_an_instance_that_has_a_host_already_counts_as_a_failed_launch() -> None
 def test_a_stop_during_the_back_off_ends_at_once() -> None:
     conf = {"spark.penstock.receiver.relaunchDelay": "1h", "spark.penstock.receiver.maxRelaunchDelay": "1h"}
     with hosting(Unstartable, Sink(), conf) as host:
-        wait_for(lambda: "no route" in host.info.lastErrorMessage, "the failed launch")
+        wait_for(lambda: "no route" in host.last_error.message, "the failed launch")
         assert host.stop(timeout_s=60)
         assert host.failure == ""
 
@@ -176,7 +172,7 @@ def test_a_receiver_that_does_not_stop_is_not_relaunched_beside_its_threads(gate
         return made[-1]
 
     with hosting(make, Sink(), {"spark.penstock.receiver.stopTimeout": "1ms"}) as host:
-        wait_for(lambda: host.info.active, "the launch")
+        wait_for(lambda: host.is_active, "the launch")
         assert host.stop(timeout_s=60)
         assert "onStop has not returned for 0.001 s (spark.penstock.receiver.stopTimeout)" in host.failure
     assert len(made) == 1
@@ -186,7 +182,7 @@ def test_the_time_that_on_stop_may_take_adds_to_the_timeout_of_a_stop(gate: Gate
     sink, receiver = Sink(), Stuck(gate)
     conf = {"spark.penstock.receiver.stopTimeout": "60s", "spark.streaming.blockInterval": "1h"}
     with hosting(lambda: receiver, sink, conf) as host:
-        wait_for(lambda: host.info.active, "the launch")
+        wait_for(lambda: host.is_active, "the launch")
         receiver.store(1)
         stopping = run_in_background(lambda: host.stop(timeout_s=0.05))
         assert gate.reached.wait(30)
@@ -199,17 +195,12 @@ def test_log_level_of_the_configuration_is_in_force() -> None:
     logger = logging.getLogger("penstock")
     before = logger.level
     try:
-        ReceiverHost(Idle, Sink(), {"spark.penstock.log.level": "ERROR"})
+        RelaunchedReceiver(Idle, Sink(), {"spark.penstock.log.level": "ERROR"})
         assert logger.getEffectiveLevel() == logging.ERROR
     finally:
         logger.setLevel(before)
 
 
-def test_a_second_start_is_refused() -> None:
-    with hosting(Idle, Sink()) as host, pytest.raises(StreamingStateError, match="starts once"):
-        host.start()
-
-
 def test_an_invalid_configuration_is_refused_by_key() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.streaming\.blockInterval"):
-        ReceiverHost(Idle, Sink(), {"spark.streaming.blockInterval": "soon"})
+        RelaunchedReceiver(Idle, Sink(), {"spark.streaming.blockInterval": "soon"})
