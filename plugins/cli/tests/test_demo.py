@@ -53,7 +53,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_plugin_is_named_with_what_to_install(cli: Cli, install: Install) -> None:
     result = cli("demo")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "pip install penstock-synthetic" in result.stderr
+    assert "pip install penstock-spark, which has the common plugins, or penstock-synthetic" in result.stderr
 
 
 @pytest.mark.usefixtures("no_spark")

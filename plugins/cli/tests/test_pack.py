@@ -26,8 +26,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     monkeypatch.setattr(
         importlib.metadata,
         "distributions",
-        lambda: importlib.metadata.MetadataPathFinder.find_distributions(
-            importlib.metadata.DistributionFinder.Context(path=[str(installed)])
+        lambda **only: importlib.metadata.MetadataPathFinder.find_distributions(
+            importlib.metadata.DistributionFinder.Context(path=[str(installed)], **only)
         ),
     )
 
