@@ -97,7 +97,7 @@ class Writing:
         program = Program(
             self.program.context,
             cast(Any, SimpleNamespace()),
-            Settings.parse({"spark.penstock.checkpoint.maxFailures": "2"}),
+            Settings.parse({}),
             ManualClock(0),
             self.program.graph,
         )
@@ -325,9 +325,9 @@ def test_source_without_a_usable_position_is_named(
 ) -> None:
     writing = make()
     writing.source.answer = answer
-    for number in range(3):
+    for number in range(4):
         writing.save(number)
-    assert (writing.failures, writing.checkpointer.failures) == ([2], 3)
+    assert (writing.failures, writing.checkpointer.failures) == ([3], 4)
     assert writing.reasons[0].startswith(f"CheckpointError: {reason}")
     # Nor can a run begin.
     with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
@@ -362,9 +362,9 @@ def test_previous_value_is_saved_if_a_listener_raises(make: Callable[..., Writin
 
 def test_maximum_of_consecutive_failures_is_reported_once_per_series(make: Callable[..., Writing]) -> None:
     writing = make()
-    for expected in ([2], [2, 2]):
+    for expected in ([3], [3, 3]):
         writing.disk.fail("write")
-        for number in range(3):
+        for number in range(4):
             writing.save(number)
         assert writing.failures == expected
         writing.disk.fail()

@@ -55,7 +55,7 @@ def test_failed_writes_are_reported_and_writing_resumes_with_room(disk: SmallDis
         for number in range(2, 5):
             writing.save(number)
             assert writing.newest.last_time_ms == 1000
-        assert (writing.failures, writing.checkpointer.failures) == ([2], 3)
+        assert (writing.failures, writing.checkpointer.failures) == ([3], 3)
         assert "No space" in writing.reasons[-1]
         disk.empty()
         writing.save(5)

@@ -146,7 +146,7 @@ def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(t
     tracker = ReceivedBlockTracker([0], log_of(tmp_path))
     tracker.start()
     recovered = evolve(NOTHING_PENDING, zero_time_ms=found.zero_time_ms, last_time_ms=found.last_time_ms)
-    with closing(Recovering(recovered, 740, catch_up="all", catch_up_batches=10)) as run:
+    with closing(Recovering(recovered, 740, catch_up="all")) as run:
         run.engine.batch_input.allocate_blocks_to_batch = tracker.allocate_blocks_to_batch  # type: ignore[method-assign]
         has: dict[int, list[StoredBlock]] = {}
         run.engine.graph.make = lambda time_ms: [lambda: has.update({time_ms: tracker.blocks_of_batch(time_ms, 0)})]

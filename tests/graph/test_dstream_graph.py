@@ -118,7 +118,7 @@ def test_transform_that_raises_fails_its_own_job_only(make_input: MakeInput, con
     source.foreachRDD(lambda rdd: seen.append(rdd.collect()))
     context.graph.start(0)
     failing, fine = context.graph.generate_jobs(100)
-    with pytest.raises(BatchFailedError, match="1 attempt: ValueError: the program's own"):
+    with pytest.raises(BatchFailedError, match="3 attempts: ValueError: the program's own"):
         failing.run()
     fine.run()
     assert seen == [[100, 101, 102]]

@@ -66,7 +66,7 @@ class Hanging:
 def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
     make_ssc: MakeSsc, wait_for: WaitFor, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ssc, events = make_ssc(0.1, {"spark.penstock.listener.maxFailures": "3"}), Events()
+    ssc, events = make_ssc(0.1), Events()
     for listener in (Raising(), Hanging(gate), events):
         ssc.addStreamingListener(listener)
     ssc.queueStream([[1]] * 1000).foreachRDD(lambda _rdd: None)
@@ -82,7 +82,7 @@ def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
     # Each listener has a thread of its own, which may be late.
     wait_for(disabled, "the listener that raises to be disabled")
     (message,) = disabled()
-    assert "consecutive_failures=3" in message
+    assert "consecutive_failures=10" in message
     assert ".Raising" in message
     stopping = run_in_background(lambda: ssc.stop(stopSparkContext=False))
     stopping.result(timeout=30)

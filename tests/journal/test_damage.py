@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
 
-CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
 SKIP = {"spark.penstock.checkpoint.onDamage": "skip"}
 HISTORY = list(range(9))
 
 
-def written(keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str] | None = None) -> dict[str, bytes]:
+def written(keep: Keep, memory: Memory, clock: ManualClock, *, can_append: bool = True) -> dict[str, bytes]:
     """The segments of a log of nine events: four are in the state, the others in two segments."""
-    directory = memory()
-    kept = keep(directory, conf=conf)
+    directory = memory(can_append=can_append)
+    kept = keep(directory)
     kept.add(0, 1, 2)
     clock.advance(60_000)
     kept.add(3)
@@ -41,9 +40,9 @@ def written(keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str]
     return {name: bytes(data) for name, data in directory.files.items()}
 
 
-@pytest.fixture(params=[{}, CLOSES], ids=["append", "close"])
+@pytest.fixture(params=[True, False], ids=["append", "close"])
 def files(request: pytest.FixtureRequest, keep: Keep, memory: Memory, clock: ManualClock) -> dict[str, bytes]:
-    return written(keep, memory, clock, request.param)
+    return written(keep, memory, clock, can_append=request.param)
 
 
 def changed(files: dict[str, bytes], name: str, data: bytes) -> dict[str, bytes]:

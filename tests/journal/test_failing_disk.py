@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
 
-CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
 NOTHING_PROMISED = {"spark.penstock.writeAheadLog.durability": "none"}
 ONE_TRY = {"spark.streaming.driver.writeAheadLog.maxFailures": "1"}
 
@@ -50,14 +49,14 @@ def check(found: list[int], safe: list[int], tried: range) -> None:
     assert set(safe) <= set(found) <= set(tried)
 
 
-@pytest.mark.parametrize("conf", [{}, CLOSES], ids=["append", "close"])
+@pytest.mark.parametrize("can_append", [True, False])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8])
 def test_full_disk_at_any_write_loses_no_acknowledged_event(
-    keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str], length: int
+    keep: Keep, memory: Memory, clock: ManualClock, can_append: bool, length: int
 ) -> None:
     for first in range(60):
-        directory = memory()
-        kept = keep(directory, conf=conf)
+        directory = memory(can_append=can_append)
+        kept = keep(directory)
         directory.fail_at(range(first, first + length))
         safe = try_to_add(kept, range(20), clock)
         kept.log.close()
@@ -163,8 +162,8 @@ def test_events_lost_without_durability_are_not_damage(keep: Keep, memory: Memor
 
 def test_oldest_segments_are_deleted_first(keep: Keep, memory: Memory, clock: ManualClock) -> None:
     # An interrupted deletion then leaves no old state without the events that followed it.
-    directory = memory()
-    kept = keep(directory, conf=CLOSES)
+    directory = memory(can_append=False)
+    kept = keep(directory)
     kept.add(1, 2, 3)
     clock.advance(60_000)
     kept.add(4)
@@ -264,7 +263,7 @@ def test_writer_survives_an_unexpected_error(keep: Keep, memory: Memory) -> None
 @given(
     st.integers(0, 80),
     st.lists(st.integers(0, 80), max_size=4),
-    st.sampled_from([{}, CLOSES]),
+    st.booleans(),
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(50), derandomize=True, deadline=None)
@@ -272,15 +271,15 @@ def test_crash_at_any_operation_leaves_every_acknowledged_event(
     memory_and_clock: tuple[Memory, type[Kept]],
     dies_at: int,
     fails_at: list[int],
-    conf: dict[str, str],
+    can_append: bool,
     rng: random.Random,
 ) -> None:
     memory, make_kept = memory_and_clock
-    directory, clock = memory(), ManualClock(0)
+    directory, clock = memory(can_append=can_append), ManualClock(0)
     tried, safe = 0, list[int]()
     # Three runs, each on what the power failure of the previous one left.
     for life in range(3):
-        kept = make_kept(directory, "run-1", conf, clock)
+        kept = make_kept(directory, "run-1", {}, clock)
         check(kept.state.numbers, safe, range(tried))
         operations = iter(range(10**9))
 
@@ -307,7 +306,7 @@ def test_crash_at_any_operation_leaves_every_acknowledged_event(
         kept.log.close()
         directory = directory.after_power_loss(rng)
         # What was recovered counts from now on, acknowledged or not.
-        found = make_kept(directory.copy(), "run-1", conf, clock).state.numbers
+        found = make_kept(directory.copy(), "run-1", {}, clock).state.numbers
         check(found, safe, range(tried))
         safe = found
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
 
-CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
 ROLLS_AT_ONCE = {"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "0"}
 
 
@@ -149,9 +148,11 @@ def test_failed_deletion_is_repeated_later(keep: Keep, memory: Memory) -> None:
     assert len(directory.names()) == 1
 
 
-def test_with_close_after_write_each_write_has_its_own_segment(keep: Keep, memory: Memory, clock: ManualClock) -> None:
-    directory = memory()
-    kept = keep(directory, conf=CLOSES)
+def test_each_write_has_its_own_segment_if_the_directory_cannot_append(
+    keep: Keep, memory: Memory, clock: ManualClock
+) -> None:
+    directory = memory(can_append=False)
+    kept = keep(directory)
     kept.add(1, 2, 3)
     assert directory.names() == [f"segment-{number:010d}" for number in range(4)]
     assert directory.count("close") == 4
@@ -161,12 +162,6 @@ def test_with_close_after_write_each_write_has_its_own_segment(keep: Keep, memor
     kept.log.close()
     assert directory.names() == ["segment-0000000005"]
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4]
-
-
-def test_segments_are_closed_after_write_if_the_directory_cannot_append(keep: Keep, memory: Memory) -> None:
-    directory = memory(can_append=False)
-    keep(directory).add(1, 2)
-    assert directory.count("close") == 3
 
 
 def test_pending_events_are_written_and_committed_together(keep: Keep, memory: Memory) -> None:

@@ -11,7 +11,7 @@ from tests.helpers import EventLog, do_nothing
 
 from penstock.conf import Settings
 from penstock.graph.call_site import CallSite
-from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
@@ -124,12 +124,12 @@ class Engine:
         generation_retries: int = 2,
         wal: bool = False,
         catch_up: str = "all",
-        catch_up_batches: int = 10,
     ) -> None:
         self.clock = clock
         self.log = Log()
         self.errors: list[BaseException] = []
         self.graph = StubGraph(self.log)
+        self.graph.runtime = GraphRuntime(generation_retries=generation_retries)
         self.batch_input = StubBatchInput(self.log)
         #: The reasons for which the program was given up.
         self.gave_up: list[BaseException] = []
@@ -141,10 +141,8 @@ class Engine:
             "spark.penstock.onMaxPendingBatches": "drop-oldest" if drop_at else "pause",
             "spark.penstock.maxFailedBatches": max_failed,
             "spark.penstock.lateTicks": "skip" if skip_late else "fire",
-            "spark.penstock.generation.retries": generation_retries,
             "spark.streaming.receiver.writeAheadLog.enable": wal,
             "spark.penstock.checkpoint.catchUp": catch_up,
-            "spark.penstock.checkpoint.catchUpBatches": catch_up_batches,
         }
         self.settings = Settings.parse({name: str(value).lower() for name, value in conf.items()})
         self.scheduler = JobScheduler(

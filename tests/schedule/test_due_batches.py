@@ -11,7 +11,7 @@ from penstock.schedule.due_batches import DueBatches
 
 def with_late() -> DueBatches:
     due = DueBatches()
-    due.add_late([100, 200, 300], until_ms=300, max_pending=2, skippable=[200])
+    due.add_late([100, 200, 300], until_ms=300, skippable=[200])
     due.add(400)
     return due
 
@@ -27,7 +27,7 @@ def test_limit_of_pending_batches_holds_for_late_batches_only() -> None:
     while due.first is not None:
         limits.append(due.max_pending)
         due.first_generated()
-    assert limits == [2, 2, 2, 0]
+    assert limits == [10, 10, 10, 0]
     assert due.max_pending == 0
 
 

@@ -14,7 +14,7 @@ from tests.helpers.runs import stop_while_it_ticks
 from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 
 from penstock.listen.events import BatchCompleted, StreamInputInfo
-from penstock.schedule import job_generator
+from penstock.schedule import due_batches, job_generator
 from penstock.schedule.job_generator import RecoveredBatches
 from penstock_testing import ManualClock
 
@@ -92,12 +92,13 @@ class Recovering:
 
 
 @pytest.fixture
-def recovering() -> Iterator[Callable[..., Recovering]]:
+def recovering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Recovering]]:
     made: list[Recovering] = []
 
     def make(now_ms: int, catch_up: str = "all", catch_up_batches: int = 10, **left: Any) -> Recovering:
+        monkeypatch.setattr(due_batches, "_CATCH_UP_BATCHES", catch_up_batches)
         recovered = evolve(NOTHING_PENDING, **left)
-        made.append(Recovering(recovered, now_ms, catch_up=catch_up, catch_up_batches=catch_up_batches))
+        made.append(Recovering(recovered, now_ms, catch_up=catch_up))
         return made[-1]
 
     yield make

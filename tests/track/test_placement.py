@@ -101,11 +101,9 @@ def test_launch_waits_for_the_requested_executors(make_tracker: MakeTracker, sil
 
 
 def test_wait_for_executors_has_a_timeout(make_tracker: MakeTracker, silent: SilentClass) -> None:
-    tracked = make_tracker(
-        [silent(), silent()], conf={"spark.penstock.receiver.executorsWait": "5s"}, master="local-cluster[4,1,1024]"
-    )
+    tracked = make_tracker([silent(), silent()], master="local-cluster[4,1,1024]")
     tracked.tracker.start()
-    tick(tracked, 4000)
+    tick(tracked, 29_000)
     assert tracked.launches == []
     tick(tracked, 1000)
     tracked.launch(2)

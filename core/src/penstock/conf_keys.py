@@ -184,11 +184,6 @@ class ConfigurationKeys:
         "5",
         "Retries, with back-off, of storing a block and of reporting it to the driver, before the receiver fails.",
     )
-    executors_wait_ms: DurationMs = _receivers(
-        "spark.penstock.receiver.executorsWait",
-        "30s",
-        "On a cluster, maximum time that the first receiver launches wait for the executors requested from Spark.",
-    )
     rebalance: bool = _receivers(
         "spark.penstock.receiver.rebalance",
         "true",
@@ -252,11 +247,6 @@ class ConfigurationKeys:
         "each. `skip`: generate one batch, at the last of them, with all data; windows that slide by several batches "
         "need `fire`, because they lose the slides in between.",
     )
-    generation_retries: Count = _batches(
-        "spark.penstock.generation.retries",
-        "2",
-        "Retries, with back-off, of allocating blocks to a batch and of generating its jobs (which runs `transform`).",
-    )
     time_zone: TimeZone = _batches(
         "spark.penstock.timeZone",
         "",
@@ -290,11 +280,6 @@ class ConfigurationKeys:
         "Which batches of the downtime are generated on recovery. `all`: every one. `skip-empty`: leave out batches "
         "without data that no window and no state needs.",
     )
-    catch_up_batches: PositiveCount = _recovery(
-        "spark.penstock.checkpoint.catchUpBatches",
-        "10",
-        "Maximum batches of the downtime that are pending at the same time.",
-    )
     skip_completed_outputs: bool = _recovery(
         "spark.penstock.outputs.skipCompleted",
         "false",
@@ -305,11 +290,6 @@ class ConfigurationKeys:
         "flush",
         "When a write to a write-ahead log or checkpoint counts as done. `fsync`: when it is on disk. `flush`: when "
         "the operating system has it, which survives the death of the process but not of the machine. `none`: at once.",
-    )
-    max_checkpoint_failures: PositiveCount = _recovery(
-        "spark.penstock.checkpoint.maxFailures",
-        "3",
-        "Consecutive failed checkpoints after which `onCheckpointFailed` is called.",
     )
     wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.receiver.writeAheadLog.maxFailures",
@@ -327,11 +307,6 @@ class ConfigurationKeys:
         "spark.streaming.driver.writeAheadLog.maxFailures",
         "3",
         "Attempts, each with a new file, to write to the driver write-ahead log before the operation fails.",
-    )
-    driver_wal_close_after_write: bool = _recovery(
-        "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
-        "false",
-        "Close the driver write-ahead log's file after every write. Always on everywhere but on a local disk.",
     )
 
     driver_port: Port = _network(
@@ -393,9 +368,6 @@ class ConfigurationKeys:
         "spark.penstock.listener.queueSize",
         "10000",
         "Maximum events that wait for one listener. Further events are dropped for this listener and counted.",
-    )
-    listener_max_failures: PositiveCount = _advanced(
-        "spark.penstock.listener.maxFailures", "10", "Consecutive errors after which a listener is disabled."
     )
     wire_timeout_ms: PositiveDurationMs = _advanced(
         "spark.penstock.wire.timeout", "30s", "Timeout of a request between driver and executors."

@@ -92,7 +92,7 @@ class StreamingContext(StreamBuilder):
             advice = {"advice": unused.advice} if unused.advice else {}
             log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
-        self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
+        self._bus = ListenerBus(self._settings.listener_queue_size)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED

@@ -83,7 +83,6 @@ class Engine:
             received_blocks=self.tracker,
             partition_min_bytes=settings.partition_min_bytes,
             report_input=self.scheduler.input_info.report,
-            generation_retries=settings.generation_retries,
             before_output=self._properties.put,
             monotonic_ms=clock.monotonic_ms,
             discard_file=partial(delete_file, self._program.sc),

@@ -114,7 +114,7 @@ def onBatchCompleted(batchCompleted: events.BatchCompleted) -> None:
 
 @hookspec
 def onCheckpointFailed(checkpointFailed: events.CheckpointFailed) -> None:
-    """Several consecutive checkpoints could not be written (``spark.penstock.checkpoint.maxFailures``)."""
+    """Three consecutive checkpoints could not be written."""
 
 
 @hookspec

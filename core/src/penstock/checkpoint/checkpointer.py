@@ -35,6 +35,8 @@ log = get_logger("checkpoint")
 
 # Attempts after the first, as Spark.
 _RETRIES = 2
+# Consecutive failed checkpoints after which listeners are notified.
+_MAX_FAILURES = 3
 
 
 class Checkpointer:
@@ -65,7 +67,6 @@ class Checkpointer:
         self._stream_ids = {stream.id for stream in self._graph.inputs}
         first = run.first
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
-        self._max_failures = program.settings.max_checkpoint_failures
         #: The oldest batch time that state is recovered from, ms; ``None`` if the program has no state.
         self.recoverable_ms: int | None = None
         self._number = first.number
@@ -242,7 +243,7 @@ class Checkpointer:
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         log.error("checkpoint not written", consecutive_failures=self.failures, reason=str(error))
-        if self.failures == self._max_failures:
+        if self.failures == _MAX_FAILURES:
             self._post(CheckpointFailed(self._clock.now_ms(), self.failures, summary_of(error)))
 
     def _clean_up(self, oldest: Checkpoint) -> None:

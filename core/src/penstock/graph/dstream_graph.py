@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Retries, with back-off, of allocating blocks to a batch and of generating its jobs.
+_GENERATION_RETRIES = 2
+
 
 @frozen
 class GraphRuntime:
@@ -45,7 +48,7 @@ class GraphRuntime:
         report_input: records the input of a stream in the batch of a time. The third argument, unless ``None``, is
             called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: the outputs that a recovered run must not repeat; ``None`` if they are not recorded.
-        generation_retries: maximum retries of an output whose RDD could not be generated.
+        generation_retries: maximum retries of a block allocation, and of an output whose RDD could not be generated.
         before_output: called with batch time and output operation id before the output's RDD is generated, if the
             program's functions or a plugin's source are called for it, because these may run Spark jobs.
         discard_file: called with the path of a checkpointed RDD that no stream needs.
@@ -56,7 +59,7 @@ class GraphRuntime:
     partition_min_bytes: int = 1 << 20
     report_input: Callable[[int, StreamInputInfo, Callable[[], int] | None], object] = lambda *_input: None
     completed_outputs: CompletedOutputs | None = None
-    generation_retries: int = 0
+    generation_retries: int = _GENERATION_RETRIES
     before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None
     monotonic_ms: Callable[[], float] = lambda: 0.0
     discard_file: Callable[[str], object] = lambda _path: None

@@ -92,7 +92,7 @@ class WriteAheadLog:
         self._durability = Durability(settings.durability)
         self._attempts = settings.driver_wal_max_failures
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
-        self._closes = settings.driver_wal_close_after_write or not directory.can_append
+        self._closes = not directory.can_append
         self._state: LogState | None = None
         # After ``start``, only the writer's thread uses these.
         self._next_number = 1

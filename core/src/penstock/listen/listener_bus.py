@@ -22,6 +22,9 @@ from penstock.runtime.threads import EngineThread
 
 log = get_logger("listener_bus")
 
+#: Consecutive errors after which a listener is disabled.
+MAX_FAILURES = 10
+
 
 class _Queue:
     """The queued events of a listener, and the thread that delivers them."""
@@ -86,12 +89,7 @@ class _Queue:
             log.exception("listener failed", listener=self.label, hook=hook, failed=self.failed, throttle_s=600)
             if self._consecutive_failures >= self._max_failures:
                 self.disabled = True
-                log.error(
-                    "listener disabled",
-                    listener=self.label,
-                    consecutive_failures=self._consecutive_failures,
-                    key=conf.key("listener_max_failures"),
-                )
+                log.error("listener disabled", listener=self.label, consecutive_failures=self._consecutive_failures)
         else:
             self._consecutive_failures = 0
 
@@ -99,7 +97,7 @@ class _Queue:
 class ListenerBus:
     """Delivers events; disables a listener after ``max_failures`` consecutive errors."""
 
-    def __init__(self, queue_size: int, max_failures: int) -> None:
+    def __init__(self, queue_size: int, max_failures: int = MAX_FAILURES) -> None:
         self._queue_size = queue_size
         self._max_failures = max_failures
         self._queues: list[_Queue] = []

@@ -7,6 +7,9 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
+# Maximum late batches that are pending at the same time.
+_CATCH_UP_BATCHES = 10
+
 
 class DueBatches:
     """The queue of due batches, and the youngest generated batch.
@@ -21,7 +24,6 @@ class DueBatches:
         self._changed = threading.Condition()
         self.is_abandoned = False
         self._late_until_ms = -1
-        self._late_max_pending = 0
         self._skippable: frozenset[int] = frozenset()
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
         self.generated_ms = -1
@@ -30,11 +32,10 @@ class DueBatches:
         """Add a batch that is due now."""
         self._due.append(time_ms)
 
-    def add_late(self, times_ms: Iterable[int], until_ms: int, max_pending: int, skippable: Iterable[int]) -> None:
+    def add_late(self, times_ms: Iterable[int], until_ms: int, skippable: Iterable[int]) -> None:
         """Add the late batches of a recovered run, oldest first, up to a time; skippable ones need not be generated."""
         self._due.extend(times_ms)
         self._late_until_ms = until_ms
-        self._late_max_pending = max_pending
         self._skippable = frozenset(skippable)
 
     @property
@@ -53,7 +54,7 @@ class DueBatches:
     @property
     def max_pending(self) -> int:
         """Limit of pending batches for the generation of the first due batch; 0 for none."""
-        return self._late_max_pending if self._due and self._due[0] <= self._late_until_ms else 0
+        return _CATCH_UP_BATCHES if self._due and self._due[0] <= self._late_until_ms else 0
 
     @property
     def is_first_skippable(self) -> bool:

@@ -155,7 +155,7 @@ class JobGenerator:
             # A batch may have blocks although no checkpoint mentions it.
             allocated_ms = self._batch_input.last_allocated_ms
             skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - recovered.pending
-        self._due.add_late(due, start_ms - interval_ms, self._settings.catch_up_batches, skippable)
+        self._due.add_late(due, start_ms - interval_ms, skippable)
         self._due.generated_ms = max([recovered.last_time_ms, *due])
         return start_ms
 
@@ -264,7 +264,7 @@ class JobGenerator:
             self._batch_input.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             attempts = self._backoff.failures + 1
-            if attempts <= self._settings.generation_retries:
+            if attempts <= self._graph.runtime.generation_retries:
                 log.warning("block allocation failed, retrying", batch_time=time_ms, reason=failure.reason(error))
                 self._backing_off = True
                 self._loop.post_later(self._backoff.next_ms(), self._retry_allocation)

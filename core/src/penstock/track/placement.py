@@ -19,13 +19,15 @@ from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, 
 
 log = get_logger("placement")
 
+# The longest wait of the first launches for the executors requested from Spark.
+_EXECUTORS_WAIT_MS = 30_000
+
 
 class Placement:
     """Choose executors."""
 
     def __init__(self, sc: SparkContext, settings: Settings) -> None:
         self._sc = sc
-        self._wait_ms = settings.executors_wait_ms
         self._rebalance = settings.rebalance
         self._local = cluster.local_cores(sc) is not None
         # The executors at the last check that moved no receiver; no new check until they change.
@@ -33,7 +35,7 @@ class Placement:
 
     def has_enough_executors(self, receivers: int, waited_ms: float) -> bool:
         """Whether to launch now: the executors that Spark was asked for have joined, or the wait has been too long."""
-        if self._local or waited_ms >= self._wait_ms:
+        if self._local or waited_ms >= _EXECUTORS_WAIT_MS:
             return True
         return len(self._executors()) >= min(cluster.expected_executors(self._sc), receivers)
 
