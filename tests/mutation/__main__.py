@@ -1,0 +1,88 @@
+"""Mutates the engine itself: changes one expression or statement at a time, and runs the tests that call the function.
+
+A surviving mutant changes the engine without a failing test: a test is missing, the changed code is needless, or the
+mutant behaves as the original does. Runs the tests without Spark, one fork for each mutant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+from tests.mutation.mutations import Mutant, mutants_of
+from tests.mutation.session import MutationSession, Verdict
+
+_ROOT = Path(__file__).parents[2]
+_CORE = _ROOT / "core" / "src"
+#: The folders that decide what is stored, allocated, run and recovered.
+_FOLDERS = ("track", "journal", "checkpoint", "schedule")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument(
+        "targets",
+        nargs="*",
+        default=list(_FOLDERS),
+        help="folders or files below core/src/penstock (track, wire/client.py)",
+    )
+    parser.add_argument("--tests", action="append", help="tests to run; by default those of the folder")
+    parser.add_argument("--sample", type=int, help="test at most this many mutants of each target")
+    parser.add_argument("--seed", type=int, default=1, help="chooses the sample")
+    parser.add_argument("--minutes", type=float, default=600.0, help="stop after this time")
+    parser.add_argument("--output", type=Path, default=_ROOT / "build" / "mutation.json")
+    arguments = parser.parse_args()
+    end_s = time.monotonic() + arguments.minutes * 60
+    results: list[dict[str, object]] = []
+    for target in arguments.targets:
+        mutants = _mutants(target)
+        if arguments.sample is not None and len(mutants) > arguments.sample:
+            mutants = random.Random(arguments.seed).sample(mutants, arguments.sample)
+        _test(target, mutants, arguments.tests or [f"tests/{target.partition('/')[0]}"], end_s, results)
+        arguments.output.parent.mkdir(exist_ok=True)
+        arguments.output.write_text(json.dumps(results, indent=1))
+    return 0
+
+
+def _mutants(target: str) -> list[Mutant]:
+    path = _CORE / "penstock" / target
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    if not all(file.is_file() for file in files) or not files:
+        raise SystemExit(f"{path} does not exist: name a folder or file below core/src/penstock")
+    modules = [".".join(file.relative_to(_CORE).with_suffix("").parts) for file in files if file.stem != "__init__"]
+    paths = [file for file in files if file.stem != "__init__"]
+    return [mutant for module, file in zip(modules, paths, strict=True) for mutant in mutants_of(module, file)]
+
+
+def _test(target: str, mutants: list[Mutant], tests: list[str], end_s: float, results: list[dict[str, object]]) -> None:
+    counts: Counter[str] = Counter()
+    survivors: dict[str, list[str]] = defaultdict(list)
+
+    def note(mutant: Mutant, verdict: Verdict, killer: str) -> None:
+        counts[verdict] += 1
+        results.append({"target": target, "mutant": str(mutant), "verdict": verdict, "killer": killer})
+        if verdict in ("survived", "untested"):
+            survivors[mutant.module].append(f"  {verdict}: {mutant}")
+        print(f"\r{target}: {counts.total()} of {len(mutants)}, {dict(counts)}", end="", file=sys.stderr, flush=True)
+
+    session = MutationSession(mutants, end_s, note)
+    code = pytest.main(["-q", "-m", "not spark", "-p", "no:cacheprovider", *tests], plugins=[session])
+    print(file=sys.stderr)
+    if code not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"the tests of {target} were not collected: pytest ended with {code!r}")
+    for failing in session.failing:
+        print(f"fails without a mutant, left out: {failing}")
+    for lines in survivors.values():
+        print("\n".join(lines))
+    killed = counts["killed"] + counts["timeout"]
+    print(f"{target}: {counts.total()} of {len(mutants)} mutants tested, {killed} killed, {dict(counts)}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
