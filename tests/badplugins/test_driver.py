@@ -24,11 +24,8 @@ from penstock.errors import summary_of
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
-from penstock.runtime.global_state import GlobalState
 
-state = GlobalState()
 plugins = Plugins()
-changed = list(state.changed())
 bus = ListenerBus(queue_size=100, max_failures=3)
 for listener in plugins.listeners("context"):
     bus.add(listener)
@@ -46,7 +43,7 @@ for name, spec in plugins.specs("receivers").items():
 known = {name: module for name, module in sys.modules.items() if name.startswith("zoo_")}
 heard = {name: len(module.heard) for name, module in known.items() if hasattr(module, "heard")}
 faults = {each.origin: each.fault for each in plugins.loaded}
-print(json.dumps({"faults": faults, "uses": uses, "heard": list(heard.values()), "changed": changed,
+print(json.dumps({"faults": faults, "uses": uses, "heard": list(heard.values()),
     "left_registered": [each.origin for each in plugins.loaded
         if each.fault and each.plugin is not None and plugins.manager.is_registered(each.plugin)]}))
 """
@@ -59,7 +56,6 @@ class Ended:
     faults: dict[str, str]
     uses: dict[str, str]
     heard: list[int]
-    changed: list[str]
     left_registered: list[str]
     log: str
 
@@ -91,11 +87,6 @@ def test_faulty_plugin_is_left_out_and_logged_with_its_reason(driver: Ended, nam
     assert _line(driver.log, "plugin left out", origin)
 
 
-@pytest.mark.parametrize("name", SPOILERS)
-def test_global_state_that_a_plugin_spoils_is_restored_and_logged(driver: Ended, name: str) -> None:
-    assert SPOILERS[name].words in _line(driver.log, "global state restored", f"{name} (bad-{name} 2.5)")
-
-
 def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
     assert (
         driver.faults["aaa (bad-clash 2.5)"]
@@ -107,10 +98,6 @@ def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
 
 def test_plugin_that_was_left_out_is_not_registered(driver: Ended) -> None:
     assert driver.left_registered == []
-
-
-def test_global_state_is_as_before(driver: Ended) -> None:
-    assert driver.changed == []
 
 
 @pytest.mark.parametrize("name", [name for name in LATE if name.startswith("listener")])
@@ -146,3 +133,15 @@ def test_probe_reports_a_plugin_that_ends_or_blocks_its_process(
     assert (bad.step, good.step) == ("import", "")
     assert FATAL[name].words in bad.fault
     assert good.offers == (("receiver", "good-receiver"),)
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_probe_reports_a_plugin_that_changes_global_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    zoo = Zoo(tmp_path)
+    zoo.add_bad(name)
+    (spoiler,) = map(LoadedPlugin.of, zoo.entry_points)
+    facts = probe(spoiler, limit_s=30)
+    assert [effect for effect in facts.side_effects if SPOILERS[name].words in effect]

@@ -187,7 +187,8 @@ FAULTY: dict[str, Bad] = {
 
 _SPOILS = "@hookimpl\ndef receivers():\n    return [penstock.ReceiverSpec(__name__, dict)]\n"
 
-#: Loaded, but what they change in the process is restored, and named with these words.
+#: Loaded, but their import changes global state of the process, and with it what later plugins and the program find.
+#: The testing kit names the change with these words.
 SPOILERS: dict[str, Bad] = {
     "spoils-cwd": Bad(f"import os\nos.chdir('/')\n{_SPOILS}", "the working directory"),
     "spoils-environ": Bad(f"import os\nos.environ.clear()\n{_SPOILS}", "os.environ"),
@@ -202,7 +203,6 @@ SPOILERS: dict[str, Bad] = {
     "spoils-socket-timeout": Bad(
         f"import socket\nsocket.setdefaulttimeout(0.001)\n{_SPOILS}", "the default socket timeout"
     ),
-    "spoils-and-raises": Bad("import sys\nsys.path.clear()\nraise OSError", "sys.path"),
 }
 
 #: Loaded, but bad when they are used: as a listener, or as the receiver of the plugin's name.
@@ -248,4 +248,4 @@ FATAL: dict[str, Bad] = {
 
 ALL = {**FAULTY, **SPOILERS, **LATE, **FATAL}
 #: Those beside which a program can run.
-SURVIVABLE = [*FAULTY, *SPOILERS, *LATE]
+SURVIVABLE = [*FAULTY, *LATE]

@@ -190,7 +190,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Property",
         ),
         "Listeners": ("HOOK_OF", "Event", "register"),
-        "The process": ("Clock", "EngineThread", "GlobalState"),
+        "The process": ("Clock", "EngineThread"),
         "Public names": ("lazy_exports",),
         "Checkpoint directories": (
             "CheckpointStore",
@@ -220,7 +220,7 @@ _SPI_TOPICS = {
     "Installed plugins": "What is loaded, and the options that each plugin offers.",
     "Configuration": "The core's keys, the settings in force, and the files that Spark reads.",
     "Listeners": "Events by class, and a listener as the listener bus calls it.",
-    "The process": "Clocks, the engine's threads, and the global state that a plugin may change.",
+    "The process": "Clocks and the engine's threads.",
     "Public names": "For modules that import their public names when they are first used.",
     "Checkpoint directories": "What a checkpoint and its logs contain.",
 }

@@ -43,7 +43,6 @@ _NAMES = {
     "penstock.receive.text_lines": "ErrorCounts LineRules split_lines",
     "penstock.runtime.atomic_write": "atomic_write",
     "penstock.runtime.clock": "Clock",
-    "penstock.runtime.global_state": "GlobalState",
     "penstock.runtime.log": "get_logger set_level throttle",
     "penstock.runtime.threads": "EngineThread",
     "penstock.spark.failure": "reason",
@@ -145,7 +144,6 @@ if TYPE_CHECKING:
     )
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
-    from penstock.runtime.global_state import GlobalState as GlobalState
     from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason

@@ -1,9 +1,8 @@
 """Discovers plugins through the entry-point group ``penstock`` and loads each one isolated from the others.
 
-A plugin that does not load is logged with its distribution and version, and left out. What the import of a plugin
-changes in the process, such as ``sys.path`` or signal handlers, is restored. Used on the driver when a context is made,
-and on executors when a receiver starts. An import that ends the process or never returns does the same to the program:
-``spark.penstock.plugins.disable`` skips such a plugin without importing it.
+A plugin that does not load is logged with its distribution and version, and left out. Used on the driver when a context
+is made, and on executors when a receiver starts. A plugin's import runs in the program's process: it may end it, block
+it or change its global state. ``spark.penstock.plugins.disable`` skips such a plugin without importing it.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ from penstock.plugins.specs import (
     options_of,
     read_options,
 )
-from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
 from penstock.version import check_core_version
 
@@ -157,7 +155,6 @@ class Plugins:
             if record.name in skip:
                 record.disabled = True
                 continue
-            state = GlobalState()
             try:
                 self._load(entry_point, record)
             # Third-party code: whatever it raises while it loads concerns this plugin only. SystemExit and the panics
@@ -172,10 +169,6 @@ class Plugins:
                 if strict:
                     raise PluginError(f"plugin {record.origin} does not load: {record.fault}") from error
                 log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
-            finally:
-                if changed := state.changed():
-                    state.restore(keep_additions=True)
-                    log.warning("global state restored after plugin load", plugin=record.origin, changed=list(changed))
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock_testing.process_state import changes, process_state
+from penstock_testing.global_state import GlobalState
 
 _POLL_S = 0.005
 #: Bytes by which the memory may grow in 2,000 batches: 16 each. An integer or float that is kept takes 24 or more.
@@ -35,7 +35,7 @@ class LeakMeter:
         self._temporary = _temporary_files()
         self._num_descriptors = self._process.num_fds()
         self._open = self._open_now()
-        self._state = process_state()
+        self._state = GlobalState()
 
     def leaks(self, deadline_s: float = 5.0) -> list[str]:
         """The leaks and changes, one line each. Waits up to a deadline for threads and processes that are ending."""
@@ -54,7 +54,7 @@ class LeakMeter:
 
     def changes(self) -> list[str]:
         """The changes of the global state, one line each."""
-        return changes(self._state)
+        return self._state.changes()
 
     def _remains(self) -> list[str]:
         return [

@@ -35,10 +35,10 @@ from penstock_testing.checks.receiver_lifecycle import ReceiverLifecycleChecks
 from penstock_testing.checks.receiver_observability import ReceiverObservabilityChecks
 from penstock_testing.checks.receiver_positions import ReceiverPositionsChecks
 from penstock_testing.checks.receiver_rate import ReceiverRateChecks
+from penstock_testing.global_state import GlobalState
 from penstock_testing.listener_subject import ListenerSubject
 from penstock_testing.live_subject import LiveSubject
 from penstock_testing.packaging_subject import PackagingSubject
-from penstock_testing.process_state import process_state
 from penstock_testing.rate_estimator_subject import RateEstimatorSubject
 from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.subject import Subject
@@ -118,7 +118,7 @@ class ConformanceSuite:
         """The plugin under test, for one check. What it changed in the process is restored at the end."""
         self.refuse_incomplete()
         check: Check = request.node.get_closest_marker("conformance").args[0]
-        state = process_state()
+        state = GlobalState()
         with tempfile.TemporaryDirectory(prefix="penstock-check-", ignore_cleanup_errors=True) as folder:
             temporary, work = Path(folder) / "tmp", Path(folder) / "work"
             temporary.mkdir()

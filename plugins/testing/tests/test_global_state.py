@@ -1,4 +1,4 @@
-"""Restoring the process's global state."""
+"""Changes of the process's global state, and their restoration."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock_testing.process_state import changes, process_state
+from penstock_testing.global_state import GlobalState
 
 
 def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    state, path = process_state(), list(sys.path)
+    state, path = GlobalState(), list(sys.path)
     os.environ["ADDED_BY_A_TEST"] = "secret"
     os.chdir(tmp_path)
     sys.path.insert(0, "added")
@@ -26,7 +26,8 @@ def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     os.umask(0o077)
     locale.setlocale(locale.LC_TIME, "C.UTF-8" if locale.setlocale(locale.LC_TIME) == "C" else "C")
     warnings.simplefilter("ignore")
-    assert list(state.changed()) == [
+    changes = state.changes()
+    assert [change.partition(" changed")[0] for change in changes] == [
         "the working directory",
         "os.environ",
         "the handler of SIGUSR1",
@@ -36,37 +37,24 @@ def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         "the locale",
         "the filters of all warnings",
     ]
-    assert "os.environ changed: ADDED_BY_A_TEST" in changes(state)
+    assert "os.environ changed: ADDED_BY_A_TEST" in changes
     state.restore()
-    assert changes(state) == []
+    assert state.changes() == []
     assert sys.path == path
 
 
 def test_filter_for_the_warnings_of_one_library_is_no_change() -> None:
-    state = process_state()
+    state = GlobalState()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="numpy.dtype size changed")
-        assert changes(state) == []
-
-
-def test_additions_are_kept_behind_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", ["first", "last"])
-    monkeypatch.setenv("CHANGED_BY_A_TEST", "was")
-    monkeypatch.delenv("ADDED_BY_A_TEST", raising=False)
-    state = process_state()
-    sys.path[:] = ["added", "last"]
-    os.environ.update(CHANGED_BY_A_TEST="changed", ADDED_BY_A_TEST="added")
-    state.restore(keep_additions=True)
-    assert sys.path == ["first", "last", "added"]
-    assert os.environ["CHANGED_BY_A_TEST"] == "was"
-    assert os.environ.pop("ADDED_BY_A_TEST") == "added"
+        assert state.changes() == []
 
 
 def test_deleted_working_directory_is_tolerated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    state = process_state()
+    state = GlobalState()
     folder.rmdir()
-    assert list(state.changed()) == ["the working directory"]
+    assert state.changes() == [f"the working directory changed from {str(folder)!r} to '(deleted)'"]
     state.restore()
