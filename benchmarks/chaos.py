@@ -291,7 +291,7 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     conf.set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.local.dir", str(disk or folder))
     conf.set("spark.streaming.gracefulStopTimeout", "180s")
-    conf.set("spark.streaming.receiverRestartDelay", "100ms").set("spark.penstock.receiver.relaunchDelay", "100ms")
+    conf.set("spark.streaming.receiverRestartDelay", "100ms")
     conf.set(*program_state.TRACEBACKS)
     conf.set("spark.penstock.log.level", os.environ.get("PENSTOCK_LOG", "CRITICAL"))
     sc = SparkContext(conf=conf)

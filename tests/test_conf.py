@@ -43,8 +43,6 @@ INVALID = {
     "wal_enabled": ["on", ""],
     "wal_max_failures": ["0", "-1", "few"],
     "durability": ["sync", "Flush", ""],
-    "relaunch_delay_ms": ["0", "x"],
-    "max_receiver_back_off_ms": ["0", "x"],
     "partition_min_bytes": ["0", "x"],
     "partition_max_bytes": ["0", "x"],
     "partition_number": ["-1", "x"],

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
-from penstock.conf import Settings
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_tracking_info as lifecycle
-from penstock.track.receiver_tracking_info import ReceiverTrackingInfo, new_record
+from penstock.track.receiver_tracking_info import ReceiverTrackingInfo
 from penstock.track.relaunch_lifecycle import step
 
 _HERE, _THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
@@ -45,20 +45,15 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
     serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
-    failures = len(record.failures_ms), record.policy.settings.max_receiver_failures
+    failures = len(record.failures_ms), record.policy.max_failures
     return type(record.state), serves, is_lost, record.refusals, *failures
 
 
 def relaunch_transitions() -> set[tuple[str, str]]:
     """The names of the states before and after each step that changes the state."""
     found: set[tuple[str, str]] = set()
-    settings = evolve(
-        Settings.parse({}),
-        launch_timeout_ms=5000,
-        receiver_failure_window_ms=_WINDOW_MS,
-        on_receiver_failure="stop-stream",
-    )
-    reached = [new_record(0, "Silent", evolve(settings, max_receiver_failures=most)) for most in (0, 1)]
+    policy = RelaunchPolicy(0, _WINDOW_MS, "stop-stream", launch_timeout_ms=5000)
+    reached = [ReceiverTrackingInfo(0, "Silent-0", evolve(policy, max_failures=most)) for most in (0, 1)]
     times_ms = itertools.count(0, _STEP_MS)
     known = {_essence(record) for record in reached}
     while reached:

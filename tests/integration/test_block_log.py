@@ -73,7 +73,7 @@ def test_blocks_are_in_the_log_until_their_batch_is_done(
 def test_what_was_accepted_before_a_receiver_is_killed_is_processed(
     make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], tmp_path: Path
 ) -> None:
-    ssc = make_ssc(1.0, conf=LOG | {"spark.penstock.receiver.relaunchDelay": "20ms"})
+    ssc = make_ssc(1.0, conf=LOG)
     ssc.checkpoint(str(tmp_path / "check"))
     accepted = tmp_path / "accepted"
     accepted.touch()
@@ -117,7 +117,7 @@ class StoresOnce(Receiver[int]):
 def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
     make_ssc: Callable[..., StreamingContext], wait_for: Callable[..., None], tmp_path: Path
 ) -> None:
-    ssc = make_ssc(conf=LOG | {"spark.penstock.receiver.relaunchDelay": "20ms"})
+    ssc = make_ssc(conf=LOG)
     ssc.checkpoint(str(tmp_path / "check"))
     ssc.remember(600)
     rdds: list[Any] = []

@@ -38,9 +38,7 @@ def test_a_launch_without_a_free_slot_is_reported_as_overdue_and_succeeds_later(
     slots.start()
     try:
         wait_for(lambda: len(list(tmp_path.iterdir())) == 4, "all slots are taken")
-        ssc = make_ssc(
-            conf={"spark.penstock.receiver.launchTimeout": "3s", "spark.penstock.receiver.relaunchDelay": "20ms"}
-        )
+        ssc = make_ssc(conf={"spark.penstock.receiver.launchTimeout": "3s"})
         batches = collect(ssc.receiverStream(Once()))
         ssc.start()
         wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].recent_errors, "the error")

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.spark
 
 QUICK = {
     "spark.penstock.receiver.maxRestarts": "1",
-    "spark.penstock.receiver.relaunchDelay": "20ms",
     "spark.streaming.receiverRestartDelay": "20ms",
 }
 

@@ -20,6 +20,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
 from penstock.track.receiver_tracking_info import (
     Active,
@@ -38,6 +39,7 @@ from penstock.track.receiver_tracking_info import (
     Moving,
     Pause,
     RateLimit,
+    ReceiverTrackingInfo,
     Registration,
     Scheduled,
     Send,
@@ -46,18 +48,17 @@ from penstock.track.receiver_tracking_info import (
     Stopping,
     Tick,
     Undelivered,
-    new_record,
 )
 from penstock.track.relaunch_lifecycle import step
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
-SETTINGS = Settings.parse({})
+POLICY = RelaunchPolicy.of(Settings.parse({}))
 TRANSITIONS = relaunch_transitions()
 POLICIES = st.builds(
-    partial(evolve, SETTINGS),
-    max_receiver_failures=st.integers(0, 3),
-    receiver_failure_window_ms=st.just(20_000),
-    on_receiver_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
+    partial(evolve, POLICY),
+    max_failures=st.integers(0, 3),
+    failure_window_ms=st.just(20_000),
+    on_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
     launch_timeout_ms=st.sampled_from([0, 5000]),
 )
 
@@ -83,7 +84,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.record = new_record(0, "Silent", SETTINGS)
+        self.record = ReceiverTrackingInfo(0, "Silent-0", POLICY)
         self.now_ms = 0.0
         self.jobs: dict[int, Job] = {}
         self.in_flight: list[Send] = []
@@ -133,8 +134,8 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     # -- the tracker --
 
     @initialize(policy=POLICIES)
-    def configure(self, policy: Settings) -> None:
-        self.record = new_record(0, "Silent", policy)
+    def configure(self, policy: RelaunchPolicy) -> None:
+        self.record = ReceiverTrackingInfo(0, "Silent-0", policy)
 
     @rule(candidates=st.sampled_from([(), (HERE,), (HERE, THERE)]), fails=st.integers(0, 9))
     @precondition(lambda self: self.record.epoch in self.due)

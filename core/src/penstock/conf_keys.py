@@ -149,17 +149,7 @@ class ConfigurationKeys:
         "spark.streaming.receiverRestartDelay",
         "2000",
         "Delay between `onStop` and `onStart` of a restart, in the same task. Doubles until data is stored, up "
-        "to `spark.penstock.receiver.maxRelaunchDelay`.",
-    )
-    relaunch_delay_ms: PositiveDurationMs = _receivers(
-        "spark.penstock.receiver.relaunchDelay",
-        "200ms",
-        "Initial delay before a receiver whose task ended is relaunched in a new task; doubles with each relaunch.",
-    )
-    max_receiver_back_off_ms: PositiveDurationMs = _receivers(
-        "spark.penstock.receiver.maxRelaunchDelay",
-        "30s",
-        "Upper limit of both back-offs: the delay before a restart, and the delay before a relaunch.",
+        "to 30 s.",
     )
     launch_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.launchTimeout",

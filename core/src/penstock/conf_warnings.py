@@ -43,6 +43,8 @@ IGNORED = {
 }
 #: Keys of earlier versions → what now applies to every program.
 REMOVED = {
+    "spark.penstock.receiver.relaunchDelay": "the first delay before a relaunch is 200 ms",
+    "spark.penstock.receiver.maxRelaunchDelay": "delays before a restart and a relaunch grow up to 30 s",
     "spark.penstock.generation.retries": "generating a batch is retried twice",
     "spark.penstock.receiver.executorsWait": "the first receiver launches wait at most 30 s for executors",
     "spark.penstock.checkpoint.catchUpBatches": "at most 10 batches of the downtime are pending at the same time",

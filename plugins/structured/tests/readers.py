@@ -20,7 +20,6 @@ from penstock_structured.options import Source, SourceOptions
 TEXT = StructType([StructField("value", StringType())])
 CONF = {
     "spark.streaming.blockInterval": "5ms",
-    "spark.penstock.receiver.relaunchDelay": "1ms",
     "spark.penstock.receiver.maxRestarts": "1",
 }
 

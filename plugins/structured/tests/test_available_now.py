@@ -44,7 +44,7 @@ def test_available_now_fails_after_its_blocks_if_the_receiver_fails_to_the_end(m
 def test_available_now_fails_if_the_receiver_is_in_back_off_to_the_end(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    conf = {"spark.penstock.receiver.maxRestarts": "1000", "spark.penstock.receiver.relaunchDelay": "60s"}
+    conf = {"spark.penstock.receiver.maxRestarts": "1000"}
     reader = make(Unstartable(), conf=conf, quietPeriod=600.0, availableNowTimeout=0.05)
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.helpers import Gate, run_in_background, wait_for
 
 from penstock import Block, ConfigurationError, Receiver, StoredBlock, ThreadReceiver
@@ -17,8 +18,6 @@ from penstock_structured.relaunched_receiver import RelaunchedReceiver
 QUICK = {
     "spark.streaming.blockInterval": "5ms",
     "spark.streaming.receiverRestartDelay": "1ms",
-    "spark.penstock.receiver.relaunchDelay": "1ms",
-    "spark.penstock.receiver.maxRelaunchDelay": "2ms",
 }
 
 
@@ -76,8 +75,10 @@ def hosting(
     make: Callable[[], Receiver[Any]],
     sink: Sink,
     conf: Mapping[str, str] | None = None,
+    first_delay_ms: float = 1,
 ) -> Iterator[RelaunchedReceiver]:
     host = RelaunchedReceiver(make, sink, {**QUICK, **(conf or {})})
+    host._policy = evolve(host._policy, first_delay_ms=first_delay_ms)
     try:
         host.start()
         yield host
@@ -150,10 +151,9 @@ def test_an_instance_that_has_a_host_already_counts_as_a_failed_launch() -> None
 
 
 def test_a_stop_during_the_back_off_ends_at_once() -> None:
-    conf = {"spark.penstock.receiver.relaunchDelay": "1h", "spark.penstock.receiver.maxRelaunchDelay": "1h"}
-    with hosting(Unstartable, Sink(), conf) as host:
+    with hosting(Unstartable, Sink(), first_delay_ms=30_000) as host:
         wait_for(lambda: "no route" in host.last_error.message, "the failed launch")
-        assert host.stop(timeout_s=60)
+        assert host.stop(timeout_s=5)
         assert host.failure == ""
 
 

@@ -222,7 +222,7 @@ if __name__ == "__main__":
     conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("two executors").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.locality.wait", "0").set("spark.local.dir", sys.argv[1])
-    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "180s")
+    conf.set("spark.streaming.gracefulStopTimeout", "180s")
     conf.set(*program_state.TRACEBACKS)
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")

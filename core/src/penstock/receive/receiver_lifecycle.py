@@ -17,6 +17,7 @@ from penstock.rate.rate_limits import lowest
 from penstock.receive import lifecycle_events as events
 from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.relaunch_policy import LONGEST_DELAY_MS
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -313,9 +314,9 @@ class _Transition:
 
 def restart_back_off_ms(receiver: RunningReceiver) -> float:
     """Return the delay before a restart: it doubles with each restart until a block is accepted."""
-    first_ms, longest_ms = receiver.settings.receiver_restart_delay_ms, receiver.settings.max_receiver_back_off_ms
+    first_ms = receiver.settings.receiver_restart_delay_ms
     jitter = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
-    return delay_ms_after(receiver.restarts, first_ms, longest_ms, jitter)
+    return delay_ms_after(receiver.restarts, first_ms, max(first_ms, LONGEST_DELAY_MS), jitter)
 
 
 def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:

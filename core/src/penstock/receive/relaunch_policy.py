@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Literal, Self
 
 from attrs import frozen
 
@@ -11,15 +12,37 @@ from penstock import conf
 from penstock.conf import Settings
 from penstock.runtime.retry import delay_ms_after
 
+#: The longest delay before a relaunch, and before a restart unless the program configures a longer one.
+LONGEST_DELAY_MS = 30_000
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000
 
 
 @frozen
 class RelaunchPolicy:
-    """The back-off of a receiver's relaunches and its failure budget, as configured."""
+    """The back-off of a receiver's relaunches and its failure budget.
 
-    settings: Settings
+    Attributes:
+        max_failures: failures within ``failure_window_ms`` before ``on_failure`` applies.
+        launch_timeout_ms: maximum time from launch to registration; 0 for no timeout.
+        first_delay_ms: delay before the first relaunch.
+    """
+
+    max_failures: int
+    failure_window_ms: int
+    on_failure: Literal["restart", "stop-stream", "fail-application"]
+    launch_timeout_ms: int
+    first_delay_ms: float = 200
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The policy that is configured."""
+        return cls(
+            settings.max_receiver_failures,
+            settings.receiver_failure_window_ms,
+            settings.on_receiver_failure,
+            settings.launch_timeout_ms,
+        )
 
     def relaunches_in_a_row(self, before: int, lived_ms: float) -> int:
         """Return the number of relaunches since a launch was healthy, from that before the launch that has ended."""
@@ -27,23 +50,19 @@ class RelaunchPolicy:
 
     def back_off_ms(self, relaunches: int, seed: str) -> float:
         """Return the delay before a relaunch: it doubles with each relaunch in a row. ``seed`` seeds the jitter."""
-        first_ms = self.settings.relaunch_delay_ms
-        longest_ms = self.settings.max_receiver_back_off_ms
-        return delay_ms_after(relaunches, first_ms, longest_ms, random.Random(seed))
+        return delay_ms_after(relaunches, self.first_delay_ms, LONGEST_DELAY_MS, random.Random(seed))
 
     def with_failure(self, failures_ms: Sequence[float], now_ms: float) -> tuple[float, ...]:
         """Return the times of the failures that count against the failure budget, with a new one."""
-        return (*failures_ms, now_ms)[-(self.settings.max_receiver_failures + 1) :]
+        return (*failures_ms, now_ms)[-(self.max_failures + 1) :]
 
     def is_exceeded(self, failures_ms: Sequence[float], now_ms: float) -> bool:
         """Whether more failures than the failure budget allows happened within its window."""
-        is_full = len(failures_ms) > self.settings.max_receiver_failures
-        return is_full and now_ms - failures_ms[0] < self.settings.receiver_failure_window_ms
+        return len(failures_ms) > self.max_failures and now_ms - failures_ms[0] < self.failure_window_ms
 
     def exceeded_message(self, last_failure: str) -> str:
-        """Return the reason for which ``on_receiver_failure`` applies."""
-        window_s = self.settings.receiver_failure_window_ms / 1000
+        """Return the reason for which ``on_failure`` applies."""
         return (
-            f"more than {self.settings.max_receiver_failures} failures within {window_s:g} s "
+            f"more than {self.max_failures} failures within {self.failure_window_ms / 1000:g} s "
             f"({conf.key('max_receiver_failures')}); the last one: {last_failure}"
         )

@@ -14,7 +14,6 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.conf import Settings
 from penstock.listen.events import Event, PastError, ReceiverInfo
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver, UpdateRateLimit
 from penstock.receive.relaunch_policy import RelaunchPolicy
@@ -241,11 +240,6 @@ class ReceiverTrackingInfo:
             lost_blocks=self.lost_blocks,
             lost_records=self.lost_records,
         )
-
-
-def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
-    """The record of a receiver that was never launched in this run."""
-    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", RelaunchPolicy(settings), **fields)
 
 
 # -- events; the messages ``DeregisterReceiver`` and ``ReportError`` are events as they are --

@@ -16,6 +16,7 @@ from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
 from penstock.rate.rate_limits import RateLimits
 from penstock.receive.messages import CleanUpBlocks, StopReceiver
+from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
@@ -31,9 +32,9 @@ from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_tracking_info import (
     BackingOff,
     GivenUp,
+    ReceiverTrackingInfo,
     Scheduled,
     Waiting,
-    new_record,
 )
 from penstock.track.relaunch_lifecycle import step
 
@@ -63,10 +64,10 @@ class TrackedReceivers:
         #: The record of each receiver, by stream id; replaced on the loop, read on any thread.
         self.records = {
             # Block ids contain the epoch: a recovered run must not use an epoch again.
-            stream_id: new_record(
+            stream_id: ReceiverTrackingInfo(
                 stream_id,
-                type(receiver).__name__,
-                settings,
+                f"{type(receiver).__name__}-{stream_id}",
+                RelaunchPolicy.of(settings),
                 epoch=blocks.state.epochs.get(stream_id, 0),
                 jitter_seed=launcher.run_id,
             )
