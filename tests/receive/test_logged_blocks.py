@@ -66,6 +66,7 @@ def records(block: StoredBlock) -> list[Any]:
 def test_write_is_retried_as_configured(
     supervise: Supervise,
     receiver: Noting,
+    driver: FakeDriver,
     store: FakeStore,
     background: Background,
     drive: Drive,
@@ -76,10 +77,12 @@ def test_write_is_retried_as_configured(
     store.failures = 10**9
     key = "spark.streaming.receiver.writeAheadLog.maxFailures" if conf.keys() >= LOG.keys() else "storeRetries"
     with pytest.raises(
-        StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} attempts \(.*{key}\): .*Input/output"
-    ):
+        StoreError,
+        match=rf"block input-3-7-0 \(1 records\) .*could not be stored, {tries} attempts \(.*{key}\): .*Input/output",
+    ) as caught:
         drive(background(lambda: receiver.store_all([1])))
-    assert store.tries == tries
+    assert isinstance(caught.value.__cause__, OSError)
+    assert (store.tries, driver.blocks, receiver.isStarted()) == (tries, [], True)
     store.failures, store.tries = tries - 1, 0
     drive(background(lambda: receiver.store_all([2])))
     assert store.tries == tries

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.messages import RegisterReceiver, ReportError, UpdateRateLimit
+from penstock.receive.messages import ReportError, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog
-    from tests.receive.conftest import FakeDriver, Noting
+    from tests.receive.conftest import Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -39,38 +39,6 @@ def test_initial_rate_comes_from_configuration(
 ) -> None:
     supervise(receiver, conf).start()
     assert receiver.rate_limit == rate
-
-
-def test_rate_of_the_registration_is_notified_after_onStart(
-    supervise: Supervise, receiver: Noting, driver: FakeDriver, log: EventLog
-) -> None:
-    driver.rate = 25.0
-    in_force: list[float | None] = []
-    receiver.on_start = lambda: in_force.append(receiver.rate_limit)
-    supervise(receiver, {MAX_RATE: "50"}).start()
-    assert in_force == [25.0]
-    assert log.names == ["RegisterReceiver", "onStart", "rate 25.0"]
-
-
-def test_rate_that_arrives_during_registration_precedes_the_older_one_of_the_answer(
-    supervise: Supervise, receiver: Noting, driver: FakeDriver
-) -> None:
-    supervisor = supervise(receiver)
-    driver.rate = 10.0
-    driver.on_message = lambda message: (
-        supervisor.take(UpdateRateLimit(20.0, 1)) if isinstance(message, RegisterReceiver) else None
-    )
-    supervisor.start()
-    assert receiver.rate_limit == 20.0
-
-
-def test_receiver_is_notified_of_a_changed_rate(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
-    supervisor = supervise(receiver, {MAX_RATE: "50"})
-    supervisor.start()
-    for rate in (20.0, 20.0, 0.0, -1.0, float("nan"), 1000.0, 60.0):
-        supervisor.take(UpdateRateLimit(rate, 1))
-    assert receiver.rate_limit == 50
-    assert [entry for entry in log.names if entry.startswith("rate")] == ["rate 20.0", "rate 50.0"]
 
 
 def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(

@@ -143,16 +143,6 @@ def test_one_record_may_always_pass_and_then_one_each_period(rate: float) -> Non
     assert times == pytest.approx([n * 1000 / rate for n in range(4)], abs=4)
 
 
-def test_unused_permits_are_saved_for_the_burst() -> None:
-    clock = EventfulClock()
-    limit = limiter(clock, rate=100, burst_ms=200)
-    clock.time_ms += 3_600_000
-    assert limit.acquire(1000) == 20
-    assert clock.time_ms == 3_600_000
-    assert limit.acquire(1000) == 20
-    assert clock.time_ms == pytest.approx(3_600_200)
-
-
 def test_lower_rate_revokes_the_permits_of_the_higher_one() -> None:
     clock = EventfulClock()
     limit = limiter(clock, rate=1000, burst_ms=200)
@@ -195,34 +185,6 @@ def test_stopped_limiter_passes_a_whole_request_that_needs_no_wait_and_no_part_o
     assert limit.acquire(6) == 6
     with pytest.raises(ReceiverStoppedError):
         limit.acquire(1)
-
-
-@pytest.mark.parametrize("wanted", [1, 7, 1000], ids=["single", "some", "bulk"])
-def test_many_threads_share_one_budget(wanted: int, background: Background) -> None:
-    clock = ManualClock()
-    limit = limiter(clock, rate=1000, burst_ms=100)
-    passed = [0] * 8
-
-    def store(thread: int) -> None:
-        try:
-            while True:
-                passed[thread] += limit.acquire(wanted)
-        except ReceiverStoppedError:
-            return
-
-    workers = [background(lambda thread=thread: store(thread)) for thread in range(8)]  # type: ignore[misc]  # mypy
-    for step in range(1, 101):
-        clock.await_waiters(8)
-        assert sum(passed) <= (step - 1) * 10 + 100
-        clock.advance(10)
-    clock.await_waiters(8)
-    total = sum(passed)
-    limit.stop()
-    for worker in workers:
-        worker.result(timeout=10)
-    assert total <= 1000 + 100
-    assert sum(passed) <= 1000 + 100
-    assert total >= 1000 - 200
 
 
 # -- changes of the rate and stops while callers wait --

@@ -16,6 +16,7 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog
+    from tests.receive.conftest import Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -39,6 +40,20 @@ def test_sys_exit_in_receive_is_reported_as_an_error(
     supervise(kind()).start()
     log.await_count(ReportError)
     assert "bad configuration" in log.of(ReportError)[0].message
+
+
+def test_exit_in_onStart_of_a_restart_ends_the_receiver_with_that_error(
+    supervise: Supervise, receiver: Noting, background: Background
+) -> None:
+    def leave() -> None:
+        raise SystemExit("leaving")
+
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.on_start = leave
+    receiver.restart("again", None, 0)
+    with pytest.raises(BaseException, match="leaving"):
+        background(supervisor.await_termination).result(timeout=30)
 
 
 class Polite(ThreadReceiver[Any]):

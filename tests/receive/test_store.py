@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
-from tests.helpers import await_blocked
 
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.record_writer import RecordWriter
-from penstock.runtime.clock import SystemClock
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
-    from tests.helpers import Gate
     from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
-Background = Callable[[Callable[[], Any]], "Future[Any]"]
-Drive = Callable[["Future[Any]"], Any]
 Records = Callable[[], list[Any]]
 
 
@@ -45,19 +37,6 @@ def started(supervise: Supervise, receiver: Noting) -> Callable[..., Noting]:
 Started = Callable[..., "Noting"]
 
 
-def test_single_records_are_reported_after_the_interval(
-    started: Started, clock: ManualClock, driver: FakeDriver, records: Records
-) -> None:
-    receiver = started()
-    for n in range(10):
-        receiver.store(n)
-    clock.await_waiters()
-    assert driver.blocks == []
-    clock.advance(200)
-    driver.log.await_count(AddBlocks)
-    assert records() == list(range(10))
-
-
 def test_block_is_reported_with_its_arrival_and_the_size_of_the_buffer(
     started: Started, clock: ManualClock, driver: FakeDriver
 ) -> None:
@@ -73,19 +52,6 @@ def test_block_is_reported_with_its_arrival_and_the_size_of_the_buffer(
     size = sys.getsizeof("first")
     # The block that is reported is still in the buffer until it is accepted.
     assert [message.buffered_bytes for message in driver.log.of(AddBlocks)] == [size, size, size]
-
-
-def test_store_all_returns_when_the_driver_has_accepted(
-    started: Started, driver: FakeDriver, gate: Gate, background: Background, records: Records
-) -> None:
-    receiver = started()
-    driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
-    storing = background(lambda: receiver.store_all(["a", "b"]))
-    assert gate.reached.wait(10)
-    await_blocked(RecordWriter.store_all, inside=True)
-    gate.open()
-    storing.result(timeout=10)
-    assert records() == ["a", "b"]
 
 
 def test_a_call_is_one_block_with_its_metadata(started: Started, driver: FakeDriver) -> None:
@@ -111,16 +77,6 @@ def test_metadata_is_with_the_last_block_of_a_call(started: Started, driver: Fak
         (2, None),
         (2, {"offset": 9}),
     ]
-
-
-def test_no_two_blocks_have_one_name(started: Started, driver: FakeDriver) -> None:
-    receiver = started()
-    for n in range(20):
-        receiver.store_all([n])
-    names = [block.block_id for block in driver.blocks]
-    assert len(set(names)) == 20
-    assert all(re.fullmatch(r"input-3-7-\d+", name) for name in names)
-    assert {block.stream_id for block in driver.blocks} == {3}
 
 
 def test_empty_store_all_makes_no_block(started: Started, driver: FakeDriver) -> None:
@@ -177,16 +133,6 @@ def test_store_arrow_of_something_else_is_refused(started: Started, driver: Fake
     assert driver.blocks == []
 
 
-def test_a_block_that_the_driver_does_not_accept_is_an_error_and_deleted(
-    started: Started, driver: FakeDriver, store: FakeStore
-) -> None:
-    receiver = started()
-    driver.refuse_blocks = "launch 7 of stream 3 was replaced"
-    with pytest.raises(StoreError, match="did not accept block input-3-7-0: launch 7 of stream 3 was replaced"):
-        receiver.store_all([1])
-    assert (store.kept, store.discarded) == ({}, ["input-3-7-0"])
-
-
 class ImpatientClock(ManualClock):
     """Records the durations of waits."""
 
@@ -208,56 +154,8 @@ def test_delays_between_retries_grow(started: Started, store: FakeStore) -> None
         assert nominal / 2 <= wait <= nominal
 
 
-def test_a_block_that_cannot_be_stored_is_an_error_after_all_tries(
-    started: Started, store: FakeStore, driver: FakeDriver, background: Background, drive: Drive
-) -> None:
-    receiver = started(conf={"spark.penstock.receiver.storeRetries": "2"})
-    store.failures = 10
-    with pytest.raises(
-        StoreError, match=r"block input-3-7-0 \(1 records\) .*3 attempts \(spark.*\): .*Input/output"
-    ) as caught:
-        drive(background(lambda: receiver.store_all(["a"])))
-    assert isinstance(caught.value.__cause__, OSError)
-    assert store.tries == 3
-    assert driver.blocks == []
-    assert receiver.isStarted()
-
-
-def test_unanswered_report_is_retried_without_storing_again(
-    started: Started, store: FakeStore, driver: FakeDriver, background: Background, drive: Drive
-) -> None:
-    receiver = started()
-    driver.failures[AddBlocks] = 3
-    drive(background(lambda: receiver.store_all(["a"])))
-    assert store.tries == 1
-    assert [block.block_id for block in driver.blocks] == ["input-3-7-0"]
-
-
 def test_store_hook_without_a_stored_block_is_an_error(started: Started, store: FakeStore) -> None:
     receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
     store.answer = lambda _block, _stored: None
     with pytest.raises(StoreError, match="gave None for block input-3-7-0, not a StoredBlock"):
         receiver.store_all(["a"])
-
-
-def test_ten_threads_of_a_thousand_records_arrive_exactly(
-    supervise: Supervise, receiver: Noting, records: Records, background: Background
-) -> None:
-    supervisor = supervise(receiver, other_clock=SystemClock())
-    supervisor.start()
-
-    def single(thread: int) -> None:
-        for n in range(1000):
-            receiver.store((thread, n))
-
-    def bulk(thread: int) -> None:
-        for first in range(0, 1000, 10):
-            receiver.store_all([(thread, n) for n in range(first, first + 10)])
-
-    storing = [background(lambda t=t: (bulk if t % 2 else single)(t)) for t in range(10)]  # type: ignore[misc]  # mypy
-    for each in storing:
-        each.result(timeout=30)
-    supervisor.stop("enough")
-    assert supervisor.state.stored_records == len(records()) == 10_000
-    for thread in range(10):
-        assert [n for of, n in records() if of == thread] == list(range(1000))

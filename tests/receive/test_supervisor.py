@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.helpers import await_blocked
 
+from penstock import Block
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -26,14 +27,6 @@ Records = Callable[[], list[Any]]
 
 def boom(*_args: object) -> None:
     raise RuntimeError("boom")
-
-
-def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
-    supervisor = supervise(receiver)
-    assert (supervisor.state.is_started, supervisor.state.is_stopped) == (False, False)
-    supervisor.start()
-    assert log.entries == [RegisterReceiver(stream_id=3, epoch=7, receiver_type="Noting", port=4711), "onStart"]
-    assert (supervisor.state.is_started, supervisor.state.is_stopped) == (True, False)
 
 
 def test_stop_calls_onStop_flushes_and_deregisters_in_this_order(
@@ -56,18 +49,6 @@ def test_stop_calls_onStop_flushes_and_deregisters_in_this_order(
     assert log.of(DeregisterReceiver) == [DeregisterReceiver(3, 7, "enough", "", flushed=5, ended=True)]
     assert (supervisor.state.is_started, supervisor.state.is_stopped) == (False, True)
     assert supervisor.state.stored_records == 7
-
-
-def test_awaiting_its_end_returns_when_it_has_stopped(
-    supervise: Supervise, receiver: Noting, background: Background
-) -> None:
-    supervisor = supervise(receiver)
-    supervisor.start()
-    ended = background(supervisor.await_termination)
-    assert not ended.done()
-    receiver.stop("test")
-    assert ended.result(timeout=10)
-    assert receiver.isStopped()
 
 
 def test_awaiting_its_end_raises_the_error_that_stopped_it(
@@ -145,54 +126,55 @@ def test_stop_waits_for_a_store_in_progress(
     assert log.names[-2:] == ["AddBlocks", "DeregisterReceiver"]
 
 
-def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
-    supervisor = supervise(receiver)
-    receiver.on_start = boom
-    supervisor.start()
-    with pytest.raises(RuntimeError, match="boom"):
-        supervisor.await_termination()
-    (received,) = log.of(DeregisterReceiver)
-    assert received.message == "Error starting receiver 3: RuntimeError: boom"
-    assert "RuntimeError: boom" in received.error
-    assert receiver.isStopped()
-
-
+@pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit("boom")], ids=lambda error: type(error).__name__)
 def test_error_of_onStop_is_reported_and_the_stop_continues(
-    supervise: Supervise, receiver: Noting, log: EventLog, records: Records
+    supervise: Supervise, receiver: Noting, log: EventLog, records: Records, error: BaseException
 ) -> None:
+    def fail() -> None:
+        raise error
+
     supervisor = supervise(receiver)
     supervisor.start()
     receiver.store("buffered")
-    receiver.on_stop = boom
+    receiver.on_stop = fail
     supervisor.stop("enough")
     supervisor.await_termination()
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "ReportError", "AddBlocks", "DeregisterReceiver"]
     (reported,) = log.of(ReportError)
-    assert (reported.message, "RuntimeError: boom" in reported.error) == ("onStop failed - RuntimeError: boom", True)
+    text = f"{type(error).__name__}: boom"
+    assert (reported.message, text in reported.error) == (f"onStop failed - {text}", True)
     assert records() == ["buffered"]
 
 
-def test_a_receiver_that_the_driver_refuses_is_not_started(
-    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
+@pytest.mark.parametrize(
+    ("refusal", "error", "words"),
+    [
+        (
+            "the application is stopping",
+            ReceiverRefusedError,
+            "refused to start receiver 3: the application is stopping",
+        ),
+        ("", WireError, "RegisterReceiver"),
+    ],
+    ids=["refused", "no driver"],
+)
+def test_a_receiver_that_is_not_registered_is_not_started(
+    supervise: Supervise,
+    receiver: Noting,
+    log: EventLog,
+    driver: FakeDriver,
+    refusal: str,
+    error: type[Exception],
+    words: str,
 ) -> None:
-    driver.refuse_receiver = "the application is stopping"
+    driver.refuse_receiver = refusal
+    driver.failures[RegisterReceiver] = 0 if refusal else 1
     supervisor = supervise(receiver)
     supervisor.start()
-    with pytest.raises(ReceiverRefusedError, match="refused to start receiver 3: the application is stopping"):
+    with pytest.raises(error, match=words):
         supervisor.await_termination()
     assert "onStart" not in log.entries
     assert "onStop" not in log.entries
-
-
-def test_receiver_without_a_driver_is_not_started(
-    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
-) -> None:
-    driver.failures[RegisterReceiver] = 1
-    supervisor = supervise(receiver)
-    supervisor.start()
-    with pytest.raises(WireError, match="RegisterReceiver"):
-        supervisor.await_termination()
-    assert "onStart" not in log.entries
 
 
 def test_stop_succeeds_without_the_driver(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
@@ -223,21 +205,30 @@ def test_reported_error_does_not_stop_the_receiver(
     assert receiver.isStarted()
 
 
+@pytest.mark.parametrize("error", [OSError("boom"), SystemExit("boom")], ids=lambda error: type(error).__name__)
 def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
-    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: EventLog
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    clock: ManualClock,
+    log: EventLog,
+    error: BaseException,
 ) -> None:
+    def fail(_block: Block) -> None:
+        raise error
+
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
     supervisor.start()
-    store.failures = 1
+    store.on_store = fail
     for n in range(5):
         receiver.store(n)
     clock.await_waiters()
     clock.advance(200)
-    with pytest.raises(Exception, match="Input/output error"):
+    with pytest.raises(BaseException, match="boom"):
         supervisor.await_termination()
     (received,) = log.of(DeregisterReceiver)
     assert "(5 buffered records could not be stored and are lost)" in received.message
-    assert "Input/output error" in received.error
+    assert f"{type(error).__name__}: boom" in received.error
     assert log.of(AddBlocks) == []
     with pytest.raises(ReceiverStoppedError):
         receiver.store(5)

@@ -70,45 +70,35 @@ def contained(function: Callable[[Any], object], receiver: Any) -> None:
         """It was stopped."""
 
 
-def test_receive_may_wait(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    class Reads(ThreadReceiver[int]):
-        def receive(self) -> None:
-            store_two(self)
-
-    supervisor = supervise(Reads(), CONF)
-    supervisor.start()
-    await_blocked(RateLimiter.acquire)
-    pass_time(clock, 20)
-    supervisor.stop("enough")
-    assert EVENT not in caplog.text
+class OnThread(ThreadReceiver[int]):
+    def receive(self) -> None:
+        store_two(self)
 
 
-def test_store_that_holds_an_event_loop_is_logged(
-    supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture
+class OnEventLoop(AsyncReceiver[int]):
+    async def receive(self) -> None:
+        store_two(self)
+
+
+class Awaiting(AsyncReceiver[int]):
+    async def receive(self) -> None:
+        await asyncio.gather(self.astore(1), self.astore(2))
+
+
+@pytest.mark.parametrize(("kind", "logged"), [(OnThread, 0), (OnEventLoop, 1), (Awaiting, 0)])
+def test_store_in_receive_is_logged_if_it_holds_an_event_loop(
+    supervise: Supervise,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    kind: type[ThreadReceiver[int] | AsyncReceiver[int]],
+    logged: int,
 ) -> None:
-    class Reads(AsyncReceiver[int]):
-        async def receive(self) -> None:
-            store_two(self)
-
-    supervisor = supervise(Reads(), CONF)
+    supervisor = supervise(kind(), CONF)
     supervisor.start()
     await_blocked(RateLimiter.acquire)
     pass_time(clock, 20)
     supervisor.stop("enough")
-    assert caplog.text.count(EVENT) == 1
-
-
-def test_astore_may_wait(supervise: Supervise, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    class Reads(AsyncReceiver[int]):
-        async def receive(self) -> None:
-            await asyncio.gather(self.astore(1), self.astore(2))
-
-    supervisor = supervise(Reads(), CONF)
-    supervisor.start()
-    await_blocked(RateLimiter.acquire)
-    pass_time(clock, 20)
-    supervisor.stop("enough")
-    assert EVENT not in caplog.text
+    assert caplog.text.count(EVENT) == logged
 
 
 def test_thread_of_the_receivers_own_module_may_wait(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
