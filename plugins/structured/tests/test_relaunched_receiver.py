@@ -78,6 +78,7 @@ def hosting(
     first_delay_ms: float = 1,
 ) -> Iterator[RelaunchedReceiver]:
     host = RelaunchedReceiver(make, sink, {**QUICK, **(conf or {})})
+    # No configuration sets the delay.
     host._policy = evolve(host._policy, first_delay_ms=first_delay_ms)
     try:
         host.start()
