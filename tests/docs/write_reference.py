@@ -126,7 +126,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Packable",
             "Token",
         ),
-        "Schemas": ("conform", "require_values"),
         "Operations on streams": (
             "Node",
             "ForEachDStream",
@@ -212,7 +211,6 @@ _SPI_TOPICS = {
     "Receivers": "A receiver as it arrives on its executor.",
     "Rate control": "Create an installed estimator whose errors are contained.",
     "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
-    "Schemas": "From Arrow's types to Spark's, and from records to columns.",
     "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
     "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
     "Files": "Directories of every file system that Arrow knows, and atomic writes.",

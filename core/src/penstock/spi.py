@@ -54,7 +54,6 @@ _NAMES = {
     "penstock.wire.token": "Token",
     "penstock.version": "check_core_version",
     "penstock.worker.block_reader": "read_block",
-    "penstock.worker.conform": "conform require_values",
 }
 _GONE = {
     "Lines": "use split_lines and LineRules",
@@ -159,7 +158,3 @@ if TYPE_CHECKING:
     from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
-    from penstock.worker.conform import (
-        conform as conform,
-        require_values as require_values,
-    )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock import SchemaError
-from penstock.spi import conform
+from penstock_dataframes.conform import conform
 from penstock_dataframes.spark_types import require_same, spark_schema, spark_type
 
 SAME = [

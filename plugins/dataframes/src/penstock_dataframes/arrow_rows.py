@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from penstock import SchemaError
-from penstock.spi import require_values, shown, summary_of
+from penstock.spi import shown, summary_of
+from penstock_dataframes.conform import require_values
 
 Convert = Callable[[Any], Any]
 

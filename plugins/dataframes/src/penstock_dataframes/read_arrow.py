@@ -15,9 +15,10 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import SchemaError
-from penstock.spi import conform, is_pickled, records
+from penstock.spi import is_pickled, records
 from penstock_dataframes.arrow_rows import ROWS_PER_BATCH, to_batches
-from penstock_dataframes.spark_types import as_value, describe_schema, require_same
+from penstock_dataframes.conform import conform, describe_schema
+from penstock_dataframes.spark_types import as_value, require_same
 
 if TYPE_CHECKING:
     from penstock import ArrowReader

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from penstock import SchemaError
+from penstock_dataframes.conform import describe_schema
 
 # Spark's largest decimal precision.
 _MAX_PRECISION = 38
@@ -121,11 +122,6 @@ def require_same(stored: pa.Schema, schema: pa.Schema) -> None:
             f"with ({describe_schema(stored)}). Declare a schema to which all of them are converted: "
             "toDF('name type, ...')"
         )
-
-
-def describe_schema(schema: pa.Schema) -> str:
-    """Names and types, for messages."""
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def _fits(stored: pa.DataType, wanted: pa.DataType) -> bool:

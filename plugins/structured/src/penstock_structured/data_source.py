@@ -17,7 +17,8 @@ from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from penstock import ConfigurationError, PenstockError, SchemaError
-from penstock.spi import BlockReference, Packable, Token, conform, is_pickled, pack, read_block
+from penstock.spi import BlockReference, Packable, Token, is_pickled, pack, read_block
+from penstock_dataframes.conform import conform
 from penstock_structured import source_process
 from penstock_structured.batches import end_of_batch
 from penstock_structured.options import Source

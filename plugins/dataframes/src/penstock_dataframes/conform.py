@@ -8,7 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from penstock.errors import SchemaError, shortened
+from penstock import SchemaError
+
+# Characters of a reason, which may contain data, in a message.
+_LONGEST_REASON = 100
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -61,8 +64,9 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return pc.cast(_plain(array), options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except pa.ArrowException as error:
-        # It may have the value.
-        reason = shortened(" ".join(str(error).split()))
+        reason = " ".join(str(error).split())
+        if len(reason) > _LONGEST_REASON:
+            reason = f"{reason[: _LONGEST_REASON - 3]}..."
         raise SchemaError(
             f"the column {field.name!r} of a block, {array.type}, cannot be converted to {field.type}: {reason}"
         ) from None

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import SchemaError
-from penstock.worker.conform import conform
+from penstock import SchemaError
+from penstock_dataframes.conform import conform
 
 
 def batch(**columns: Any) -> pa.RecordBatch:
