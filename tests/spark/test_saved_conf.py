@@ -80,11 +80,15 @@ def test_secrets_and_values_of_one_process_are_not_saved() -> None:
         "spark.my.passwd",
         "spark.my.credentials",
         "own.accessKey",
+        "spark.hadoop.fs.azure.account.key.store.dfs.core.windows.net",
+        "spark.penstock.receiver.mine.api_key",
+        "spark.my.pin",
         "own.tokens.of",  # also what only looks like one
     ]
     own = ["spark.app.id", "spark.app.startTime", "spark.driver.host", "spark.driver.port", "spark.executor.id"]
-    pairs = {**SAVED, **dict.fromkeys([*secret, *own], "hush")}
-    assert saved_conf.conf_to_save(cast(Any, SimpleNamespace(getConf=lambda: Conf(pairs)))) == SAVED
+    saved = {**SAVED, "spark.redaction.regex": "(?i)secret|PIN"}
+    pairs = {**saved, **dict.fromkeys([*secret, *own], "hush")}
+    assert saved_conf.conf_to_save(cast(Any, SimpleNamespace(getConf=lambda: Conf(pairs)))) == saved
 
 
 def test_current_configuration_overrides_the_saved_one_except_the_name(spark: Spark) -> None:

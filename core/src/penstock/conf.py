@@ -12,7 +12,7 @@ from penstock.conf_keys import ConfigurationKeys
 from penstock.conf_values import Key, LogLevel, type_name, value_of
 from penstock.errors import ConfigurationError
 
-_PREFIXES = ("spark.app.", "spark.streaming.", "spark.penstock.")
+_PREFIXES = ("spark.app.", "spark.redaction.", "spark.streaming.", "spark.penstock.")
 #: Hook of a plugin → where the options of what it offers are set: ``<section><name>.<option>``.
 OPTION_SECTIONS = {
     "receivers": "spark.penstock.receiver.",

@@ -26,8 +26,9 @@ from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_host import DriverSink, ReceiverHost
-from penstock.receive.recent_lines import recording, secrets_of
+from penstock.receive.recent_lines import recording, redaction_of
 from penstock.runtime.log import configure, get_logger
+from penstock.runtime.redaction import Redaction
 from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
@@ -98,13 +99,12 @@ class ReceiverTask:
                 epoch=self.epoch,
             )
             block_directories.sweep()
-            with recording(self._secrets):
+            with recording(self._redaction):
                 _Launch(self).run()
         return iter(())
 
-    def _secrets(self) -> Iterator[str]:
-        yield self.driver.token.secret
-        yield from secrets_of(self.receiver, self.settings.with_prefix("").items())
+    def _redaction(self) -> Redaction:
+        return redaction_of(self.receiver, self.settings.with_prefix(""), self.driver.token.secret)
 
 
 class _Launch:

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
 
 import attrs
 
+from penstock.runtime.redaction import Redaction, secret_names
+
 #: Lines in an error event, and characters in each.
 MAX_LINES, MAX_CHARS = 20, 300
 # A line is cut only after its secrets were replaced: half a secret would not be found.
 _MAX_KEPT = 10 * MAX_CHARS
-_HIDDEN = "***"
-_NAME = r"(?:passw(?:or)?d|passphrase|secret|token|credential|(?:api|access|private|account)[-._]?key)"
-_VALUE = r"(?:'[^']*'|\"[^\"]*\"|[^\s,;&)\]}]+)"
-_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
-_PATTERNS = (
-    (re.compile(r"(://)[^/\s@]+@"), rf"\1{_HIDDEN}@"),
-    (re.compile(r"(Bearer\s+|Authorization\W+\w+\s+)[^\s'\"]+", re.IGNORECASE), rf"\1{_HIDDEN}"),
-    (re.compile(rf"({_NAME}[\w.-]*['\"]?\s*[=:]\s*){_VALUE}", re.IGNORECASE), rf"\1{_HIDDEN}"),
-)
-# Shorter ones are parts of ordinary words.
-_MIN_SECRET = 4
 
 
 class RecentLines:
-    """Standard error of a process, whose last lines are kept. ``secrets`` returns the texts to replace in ``lines``."""
+    """Standard error of a process, whose last lines are kept; ``redaction`` returns what removes their secrets."""
 
-    def __init__(self, stream: TextIO, secrets: Callable[[], Iterable[str]]) -> None:
+    def __init__(self, stream: TextIO, redaction: Callable[[], Redaction]) -> None:
         self._stream = stream
-        self._secrets = secrets
+        self._redaction = redaction
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._unfinished = ""
         self._lock = threading.Lock()
@@ -52,8 +42,8 @@ class RecentLines:
         """The last lines, oldest first, without secrets."""
         with self._lock:
             lines = [*self._lines, self._unfinished][-MAX_LINES:]
-        secrets = sorted({secret for secret in self._secrets() if len(secret) >= _MIN_SECRET}, key=len, reverse=True)
-        return [redacted(line, secrets)[:MAX_CHARS] for line in lines if line.strip()]
+        redaction = self._redaction()
+        return [redaction.apply(line)[:MAX_CHARS] for line in lines if line.strip()]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -64,11 +54,11 @@ _recent: RecentLines | None = None
 
 
 @contextmanager
-def recording(secrets: Callable[[], Iterable[str]]) -> Iterator[None]:
+def recording(redaction: Callable[[], Redaction]) -> Iterator[None]:
     """Keep the last lines of standard error inside a ``with`` block."""
     global _recent
     was = sys.stderr
-    sys.stderr = _recent = RecentLines(was, secrets)
+    sys.stderr = _recent = RecentLines(was, redaction)
     try:
         yield
     finally:
@@ -86,31 +76,21 @@ def recent_lines() -> list[str]:
         return []
 
 
-def redacted(line: str, secrets: Iterable[str]) -> str:
-    """A line without the given texts, without passwords in URLs, and without values of names such as ``password``."""
-    for secret in secrets:
-        line = line.replace(secret, _HIDDEN)
-    for pattern, replacement in _PATTERNS:
-        line = pattern.sub(replacement, line)
-    return line
+def redaction_of(receiver: object, conf: Mapping[str, str], *secrets: str) -> Redaction:
+    """The redaction of a receiver's lines.
 
-
-def secrets_of(receiver: object, configuration: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The lines of the secrets that must not be in a receiver's lines: values with names such as ``password``.
-
-    They come from environment, configuration, attributes and options; options with ``repr=False`` are secret, too.
+    Secrets are values whose names ``secret_names`` finds, in environment, configuration, attributes and options, also
+    options with ``repr=False``, and the further ``secrets``.
     """
-    named = [*os.environ.items(), *configuration, *vars(receiver).items()]
-    values = [value for name, value in named if _SECRET_NAME.search(name)]
+    names = secret_names(conf)
+    named = [*os.environ.items(), *conf.items(), *vars(receiver).items()]
+    values = [*secrets, *(value for name, value in named if names.search(name))]
     for options in vars(receiver).values():
         if attrs.has(type(options)):
             values += [
                 getattr(options, option.name, "")
                 for option in attrs.fields(type(options))
-                if not option.repr or _SECRET_NAME.search(option.name)
+                if not option.repr or names.search(option.name)
             ]
-    for value in values:
-        if isinstance(value, bytes):
-            value = value.decode(errors="replace")
-        if isinstance(value, str):
-            yield from value.splitlines()
+    texts = [value.decode(errors="replace") if isinstance(value, bytes) else value for value in values]
+    return Redaction.of(names, (line for text in texts if isinstance(text, str) for line in text.splitlines()))

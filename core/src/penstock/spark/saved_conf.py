@@ -15,11 +15,10 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import CheckpointError
+from penstock.runtime.redaction import secret_names
 from penstock.spark.spark_conf import PROGRESS, conf_here, entries_of
 
 _NAME = "spark.app.name"
-# Spark's own rule (spark.redaction.regex).
-_SECRET = re.compile(r"secret|password|passwd|token|credential|access[._]?key", re.IGNORECASE)
 _OF_A_PROCESS = re.compile(
     r"spark\.(app\.(id|startTime|submitTime|initial\..*)|driver\.(host|bindAddress|port)|executor\.id|ui\.port"
     r"|blockManager\.port|kubernetes\.driver\.pod\.name|kubernetes\.executor\.podNamePrefix|yarn\.app\..*"
@@ -30,8 +29,9 @@ _OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|fi
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
     """The part of the configuration that a recovered run may need."""
-    pairs = entries_of(sc).items()
-    return {key: value for key, value in pairs if not _SECRET.search(key) and not _OF_A_PROCESS.fullmatch(key)}
+    conf = entries_of(sc)
+    names = secret_names(conf)
+    return {key: value for key, value in conf.items() if not names.search(key) and not _OF_A_PROCESS.fullmatch(key)}
 
 
 def current_conf() -> dict[str, str]:
