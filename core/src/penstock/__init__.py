@@ -9,38 +9,11 @@ from typing import TYPE_CHECKING
 from penstock._exports import lazy_exports
 from penstock.version import __version__ as __version__
 
-_NAMES = {
-    "penstock.blocks.block": "Block StoredBlock",
-    "penstock.context": "StreamingContext",
-    "penstock.context_state": "StreamingContextState",
-    "penstock.errors": "ConfigurationError PenstockError ReceiverStoppedError SchemaError StoreError",
-    "penstock.graph.dataframe_stream": "DataFrameStream GroupedDataFrameStream",
-    "penstock.graph.dstream": "DStream",
-    "penstock.graph.map_with_state": "StateSpec",
-    "penstock.hookspecs": "hookimpl",
-    "penstock.listen.events": (
-        "BatchCompleted BatchInfo BatchStarted BatchSubmitted CheckpointFailed OutputOperationCompleted "
-        "OutputOperationInfo OutputOperationStarted PastError ReceiverError ReceiverInfo ReceiverStarted "
-        "ReceiverStopped StopProgress StreamingStarted StreamInputInfo"
-    ),
-    "penstock.listen.registered_listener": "ListenerCounts",
-    "penstock.listen.streaming_listener": "StreamingListener",
-    "penstock.plugins.listener_context": "DStreamInfo JobInfo ListenerContext ReceiverStreamInfo StorageInfo",
-    "penstock.plugins.specs": (
-        "ArrowInput ArrowReader InputSource InputStreamSpec RateEstimator RateEstimatorSpec ReceiverSpec "
-        "RecoverableSource SourceBatch"
-    ),
-    "penstock.receive.receiver": "Receiver",
-    "penstock.receive.receiver_host": "BlockSink ReceiverHost",
-    "penstock.receive.thread_receiver": "AsyncReceiver ThreadReceiver",
-    "penstock.worker.state": "State",
-    "pyspark": "StorageLevel",
-}
 _GONE = {
     "RelaunchingReceiverHost": "give ReceiverHost a function that creates the receiver",
     "StatsReportListener": "it is in a plugin, pip install penstock-spark",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel as StorageLevel

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -10,17 +12,18 @@ from typing import Any
 
 
 def lazy_exports(
-    surface: str, names: Mapping[str, str], gone: Mapping[str, str] = MappingProxyType({})
+    surface: str, gone: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the ``__getattr__`` and ``__dir__`` of a module that exports lazily.
 
+    As for type checkers, the exports are the imports ``from ... import name as name`` in the module's source. Those under
+    ``if TYPE_CHECKING`` are imported at their first use.
+
     Args:
-        surface: name of that module. Type checkers read its import statements under ``if TYPE_CHECKING``, which a test
-            compares with ``names``.
+        surface: name of that module.
         gone: names that were once exported, and what to use instead.
-        names: the exported names, separated by spaces, by the module that defines them.
     """
-    homes = {name: module for module, exported in names.items() for name in exported.split()}
+    homes = _exported_imports(surface)
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
@@ -35,3 +38,11 @@ def lazy_exports(
         return value
 
     return __getattr__, lambda: sorted(homes)
+
+
+def _exported_imports(surface: str) -> dict[str, str]:
+    """The module that defines each name, by name."""
+    nodes = ast.walk(ast.parse(inspect.getsource(sys.modules[surface])))
+    imports = [(node.module, node.names) for node in nodes if isinstance(node, ast.ImportFrom)]
+    exports = {alias.name: str(module) for module, names in imports for alias in names if alias.name == alias.asname}
+    return {name: module for name, module in exports.items() if not name.startswith("_")}

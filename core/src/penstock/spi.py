@@ -9,52 +9,6 @@ from typing import TYPE_CHECKING
 
 from penstock._exports import lazy_exports as lazy_exports
 
-_NAMES = {
-    "penstock._exports": "lazy_exports",
-    "penstock.blocks.arrow_form": "encode is_columnar is_pickled open_block_file records write_block_file",
-    "penstock.blocks.block": "BlockReference",
-    "penstock.blocks.block_transfer": "BlockServer",
-    "penstock.blocks.packing": "Packable pack",
-    "penstock.blocks.received_block_handler": "LocalBlockHandler stream_directory",
-    "penstock.checkpoint.checkpoint_format": "BLOCK_LOG COMPLETED_OUTPUTS Checkpoint",
-    "penstock.checkpoint.checkpoint_store": "CheckpointStore",
-    "penstock.conf": "KEYS Settings",
-    "penstock.conf_values": "PositiveBytes PositiveDurationS",
-    "penstock.conf_warnings": "keys_without_effect",
-    "penstock.errors": "ReceiverStuckError ResultTypeError UnknownNameError shown summary_of text_of",
-    "penstock.graph.arguments": "with_time",
-    "penstock.graph.batch_input": "BatchInput BlocksInput",
-    "penstock.graph.dstream": "node_of",
-    "penstock.graph.dstream_graph": "DStreamGraph",
-    "penstock.graph.input_dstreams": "InputDStream",
-    "penstock.graph.node": "Node",
-    "penstock.graph.outputs": "ForEachDStream",
-    "penstock.hookspecs": "API_VERSION COMMANDS_GROUP GROUP SUITES_GROUP",
-    "penstock.journal.reader": "read_log",
-    "penstock.json_converter": "structure unstructure",
-    "penstock.listen.events": "HOOK_OF Event",
-    "penstock.listen.registered_listener": "register",
-    "penstock.plugins.discovery": "KINDS LEGAL_NAME LoadedPlugin Plugins additional_entry_points",
-    "penstock.plugins.specs": "Option Spec fields_of options_of read_options structure_options",
-    "penstock.rate.attribution": "attributed_ms",
-    "penstock.rate.guarded_estimator": "GuardedEstimator make_rate_estimator",
-    "penstock.receive.receiver": "check_picklable",
-    "penstock.receive.relaunch_policy": "RelaunchPolicy",
-    "penstock.receive.text_lines": "ErrorCounts LineRules split_lines",
-    "penstock.runtime.atomic_write": "atomic_write",
-    "penstock.runtime.clock": "Clock",
-    "penstock.runtime.log": "get_logger set_level throttle",
-    "penstock.runtime.threads": "EngineThread",
-    "penstock.spark.failure": "reason",
-    "penstock.spark.rdds": "known_partitions",
-    "penstock.spark.spark_conf": "Property conf_here read_properties",
-    "penstock.storage.directory": "Appender Directory",
-    "penstock.storage.uri": "absolute_location connect is_remote",
-    "penstock.track.allocations": "Allocations",
-    "penstock.wire.token": "Token",
-    "penstock.version": "check_core_version",
-    "penstock.worker.block_reader": "read_block",
-}
 _GONE = {
     "Lines": "use split_lines and LineRules",
     "StoreQueue": "use a queue.Queue and a penstock.ThreadReceiver",
@@ -62,7 +16,7 @@ _GONE = {
     "make_receiver": 'use Plugins(...).make("receivers", name, settings, options)',
     "receiver_spec": 'use Plugins(...).spec("receivers", name)',
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from penstock.blocks.arrow_form import (

@@ -1,7 +1,8 @@
 """The public names of packages that export lazily."""
 
-import ast
-import inspect
+from collections import OrderedDict
+from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
@@ -10,6 +11,17 @@ import pytest
 import penstock
 import penstock_testing as testing
 from penstock import spi
+
+SURFACE = """
+from contextlib import suppress as suppress
+from typing import TYPE_CHECKING
+from penstock.spi import lazy_exports
+__getattr__, __dir__ = lazy_exports(__name__, {"Old": "use OrderedDict"})
+if TYPE_CHECKING:
+    from collections import OrderedDict as OrderedDict, abc
+    from functools import partial
+    from pyspark import StorageLevel as StorageLevel, context as _hidden
+"""
 
 
 def test_no_public_name_is_that_of_a_module() -> None:
@@ -25,9 +37,20 @@ def test_star_import_gives_every_public_name() -> None:
 
 
 @pytest.mark.parametrize("surface", [penstock, spi, testing])
-def test_type_checkers_and_the_interpreter_see_the_same_names(surface: ModuleType) -> None:
-    imports = [node for node in ast.walk(ast.parse(inspect.getsource(surface))) if isinstance(node, ast.ImportFrom)]
-    exported = {name.name: node.module for node in imports for name in node.names if name.asname == name.name}
-    exported.pop("__version__", None)
-    # The table is the subject: it has no public name.
-    assert exported == {name: module for module, names in surface._NAMES.items() for name in names.split()}
+def test_every_public_name_is_imported_when_it_is_used(surface: ModuleType) -> None:
+    assert {name for name in dir(surface) if getattr(surface, name) is None} == set()
+
+
+def test_a_surface_exports_what_type_checkers_take_for_its_exports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "surface_of_a_test.py").write_text(SURFACE)
+    monkeypatch.syspath_prepend(tmp_path)
+    surface = import_module("surface_of_a_test")
+    assert dir(surface) == ["OrderedDict", "StorageLevel", "suppress"]
+    assert "OrderedDict" not in vars(surface)
+    assert surface.OrderedDict is OrderedDict
+    with pytest.raises(ImportError, match=r"surface_of_a_test\.Old is gone: use OrderedDict"):
+        surface.__getattr__("Old")
+    with pytest.raises(AttributeError, match="no attribute 'partial'"):
+        surface.__getattr__("partial")

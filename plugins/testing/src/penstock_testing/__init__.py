@@ -11,32 +11,6 @@ from penstock.spi import check_core_version, lazy_exports
 
 check_core_version(next(iter(distributions(name="penstock-testing")), None))
 
-_NAMES = {
-    "penstock.spi": "throttle",
-    "penstock_testing.capabilities": "Capabilities",
-    "penstock_testing.check": "Check CheckFailure",
-    "penstock_testing.check_report": "Report Result",
-    "penstock_testing.event_runs": "listener_events",
-    "penstock_testing.fake_listener_context": "FakeListenerContext",
-    "penstock_testing.feeder": "Feeder",
-    "penstock_testing.file_feeder": "FileFeeder",
-    "penstock_testing.leaks": "LeakMeter",
-    "penstock_testing.listener_probe": "Backend ListenerProbe MemoryBackend",
-    "penstock_testing.manual_clock": "ManualClock",
-    "penstock_testing.memory_source": "MemoryFeeder MemorySource",
-    "penstock_testing.receiver_harness": "ReceiverHarness",
-    "penstock_testing.stream_harness": "StreamHarness",
-    "penstock_testing.suite_run": "run_checks run_suite",
-    "penstock_testing.suites": (
-        "BlockStoreSuite ConformanceSuite ListenerSuite PluginSuite RateEstimatorSuite ReceiverSuite all_checks "
-        "checks_for"
-    ),
-    "penstock_testing.tcp_feeder": "TcpFeeder",
-    "penstock_testing.workload": "WORKLOADS Workload",
-    "penstock_testing.workload_report": "WorkloadReport processed report",
-    "penstock_testing.workload_run": "MakeEstimator SimulatedBatch WorkloadRun simulate",
-    "penstock_testing.workload_svg": "draw",
-}
 _GONE = {
     "BlockStore": "return an object with the hook store from BlockStoreSuite.make",
     "HttpFeeder": "derive a class from Feeder",
@@ -47,7 +21,7 @@ _GONE = {
     "Subject": "derive a class from a suite, or call run_checks",
     "run_subject": "use run_suite",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _NAMES, _GONE)
+__getattr__, __dir__ = lazy_exports(__name__, _GONE)
 
 if TYPE_CHECKING:
     from penstock.spi import throttle as throttle
