@@ -16,8 +16,8 @@ def lazy_exports(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Make the ``__getattr__`` and ``__dir__`` of a module that exports lazily.
 
-    As for type checkers, the exports are the imports ``from ... import name as name`` in the module's source. Those under
-    ``if TYPE_CHECKING`` are imported at their first use.
+    As for type checkers, the exports are the imports ``from ... import name as name`` in the module's source. Imports
+    under ``if TYPE_CHECKING`` happen at the first use of the name.
 
     Args:
         surface: name of that module.
