@@ -42,7 +42,7 @@ class Tracker:
     def __init__(self) -> None:
         self.rates: list[tuple[int, float]] = []
         self.limits: dict[int, float] = {}
-        self.blocks = SimpleNamespace(state=SimpleNamespace(known_ids={"a", "b", "c"}, known_bytes=900), log_bytes=None)
+        self.blocks = SimpleNamespace(state=SimpleNamespace(num_known=3, known_bytes=900), log_bytes=None)
         self.backlog = SimpleNamespace(num_bytes=1234)
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:

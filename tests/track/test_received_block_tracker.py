@@ -23,7 +23,7 @@ def blocks(*numbers: int, stream_id: int = 1) -> list[StoredBlock]:
 
 
 def stored(tracker: ReceivedBlockTracker) -> tuple[int, int]:
-    return len(tracker.state.known_ids), tracker.state.known_bytes
+    return tracker.state.num_known, tracker.state.known_bytes
 
 
 @pytest.fixture

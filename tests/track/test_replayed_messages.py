@@ -57,6 +57,18 @@ def test_messages_of_the_current_launch_count_once_except_for_errors(tracked: Tr
     assert tracked.tracker.receiver_infos()[0].active
 
 
+def test_report_counts_once_however_many_blocks_came_between(tracked: Tracked) -> None:
+    process = tracked.registered()
+    assert process.add(0).accepted
+    assert ids(tracked, 100) == ["input-0-1-0"]
+    assert process.add(*range(1, 11_000)).accepted
+    assert len(ids(tracked, 200)) == 10_999
+    tracked.tracker.clean_up(201, delete=True)
+    assert process.add(0).accepted
+    assert ids(tracked, 300) == []
+    assert tracked.tracker.backlog.num_bytes == 0
+
+
 def test_deregistration_that_arrives_again_after_a_restart_is_corrected_by_the_next_one(tracked: Tracked) -> None:
     process = tracked.registered()
     process.deregister("restarts")

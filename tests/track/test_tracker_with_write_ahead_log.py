@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers.gate import Gate
+from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
 from penstock.errors import ConfigurationError, WireError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.receive.messages import StopReceiver
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:
@@ -80,6 +84,72 @@ def test_block_whose_log_write_fails_may_be_reported_again(
     assert process.add(0).accepted
     assert tracked.tracker.blocks.has_unallocated_blocks
     assert tracked.tracker.backlog.num_bytes == 1000
+
+
+class SlowLog:
+    """Holds back the writes of a log until the test opens the gate."""
+
+    def __init__(self, log: WriteAheadLog, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gate = Gate()
+        self._append = log.append
+        monkeypatch.setattr(log, "append", self._held_back)
+
+    def _held_back(self, event: dict[str, Any]) -> None:
+        if event["what"] == "blocks added":
+            self.gate()
+        self._append(event)
+
+
+def test_report_repeated_during_its_write_is_answered_like_the_first_although_the_launch_was_replaced(
+    make_tracker: MakeTracker, make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    tracked = make_tracker(write_ahead_log=log)
+    tracked.tracker.start()
+    old = tracked.registered()
+    slow = SlowLog(log, monkeypatch)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(old.add, 0)
+        assert slow.gate.reached.wait(10)
+        old.launch.end(RuntimeError("lost"))
+        tracked.relaunch()
+        tracked.registered(2)
+        repeated = pool.submit(old.add, 0)
+        # A block that is not being written is refused meanwhile.
+        assert not old.add(1).accepted
+        slow.gate.open()
+        assert first.result(10).accepted
+        # The receiver would have deleted a refused block, and the log has it.
+        assert repeated.result(10).accepted
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    assert ids(tracked.tracker.blocks, 100) == ["input-0-1-0"]
+
+
+def test_stop_waits_for_a_block_that_is_being_written(
+    make_tracker: MakeTracker, make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log()
+    tracked = make_tracker(write_ahead_log=log)
+    tracked.tracker.start()
+    process = tracked.registered()
+    blocks = tracked.tracker.blocks
+    slow = SlowLog(log, monkeypatch)
+    queued_after_stop: list[bool] = []
+    with ThreadPoolExecutor() as pool:
+        added = pool.submit(process.add, 0)
+        assert slow.gate.reached.wait(10)
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 5)
+        stopping.add_done_callback(lambda _stopped: queued_after_stop.append(blocks.has_unallocated_blocks))
+        process.received.await_one(StopReceiver)
+        process.launch.end()
+        wait_for(lambda: blocks.is_sealed, "the seal")
+        assert process.add(1).reason == "the application is stopping: no batch would process the blocks"
+        slow.gate.open()
+        assert added.result(10).accepted
+        stopping.result(10)
+    assert queued_after_stop == [True]
+    blocks.allocate_blocks_to_batch(100)
+    assert ids(blocks, 100) == ["input-0-1-0"]
 
 
 def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_log: MakeLog) -> None:

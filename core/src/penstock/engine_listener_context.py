@@ -116,7 +116,7 @@ class EngineListenerContext(ListenerContext):
     def storage(self) -> StorageInfo:
         blocks, checkpointer = self._engine.tracker.blocks.state, self._engine.checkpointer
         return StorageInfo(
-            len(blocks.known_ids),
+            blocks.num_known,
             blocks.known_bytes,
             self._engine.tracker.buffered_bytes(),
             self._engine.tracker.blocks.log_bytes,

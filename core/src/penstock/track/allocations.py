@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from attrs import NOTHING, fields
@@ -20,11 +20,37 @@ from penstock.blocks.block import StoredBlock
 
 Event = dict[str, Any]
 
-_GONE_REMEMBERED = 10_000
+# Launches of a stream whose accepted blocks are remembered: reports of older ones are refused.
+_LAUNCHES_REMEMBERED = 100
 # Maximum number of blocks in one event.
 _BLOCKS_PER_EVENT = 1000
 _FIELDS = [(attribute.name, attribute.default) for attribute in fields(StoredBlock)]
-_BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
+_BLOCK_ID = re.compile(r"input-\d+-(\d+)-(\d+)")
+
+
+class NumberRanges:
+    """A set of integers that takes memory per gap, not per element.
+
+    ``edges`` are the numbers, ascending, at which a range begins and, one after its last element, ends.
+    """
+
+    def __init__(self, edges: Iterable[int] = ()) -> None:
+        self.edges = list(edges)
+
+    def __contains__(self, number: int) -> bool:
+        return bisect_right(self.edges, number) % 2 == 1
+
+    def add(self, number: int) -> None:
+        """Add an element."""
+        if number in self:
+            return
+        for edge in (number, number + 1):
+            position = bisect_left(self.edges, edge)
+            if edge in self.edges[position : position + 1]:
+                # Two ranges meet here.
+                del self.edges[position]
+            else:
+                self.edges.insert(position, edge)
 
 
 class Allocations:
@@ -34,12 +60,13 @@ class Allocations:
         # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        #: Ids of blocks added and not cleaned up: they make additions idempotent.
-        self.known_ids: set[str] = set()
-        #: The size of these blocks in bytes.
+        # Numbers of all blocks ever added, by stream and launch: a receiver whose answer was lost reports them again.
+        self._accepted: dict[int, dict[int, NumberRanges]] = {}
+        # Ids of blocks that are not cleaned up and that a plugin named in another way.
+        self._foreign_ids: set[str] = set()
+        #: The number and the size in bytes of the blocks that are not cleaned up.
+        self.num_known = 0
         self.known_bytes = 0
-        # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
-        self._gone: OrderedDict[str, None] = OrderedDict()
         #: The last batch time that was allocated; -1 for none.
         self.last_allocated_ms = -1
         #: The number of each receiver's last launch, by stream id.
@@ -69,24 +96,35 @@ class Allocations:
                     self._forget(stream_ids)
                 case {"what": "allocations lost", "zero": zero, "interval": interval, "last": last, "streams": ids}:
                     self._allocate_lost(zero, interval, last, ids)
-                case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
+                case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "accepted": accepted}:
                     self._note_epochs(_by_number(epochs))
                     self.last_allocated_ms = last_allocated_ms
-                    self._gone = OrderedDict.fromkeys(gone)
+                    for stream_id, epoch, edges in accepted:
+                        self._accepted.setdefault(stream_id, {})[epoch] = NumberRanges(edges)
                 case _:
                     raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
 
     def _add(self, blocks: Iterable[StoredBlock]) -> None:
-        for block in blocks:
-            block_id, stream_id = block.block_id, block.stream_id
-            if block_id in self.known_ids or block_id in self._gone:
-                continue
-            self.known_ids.add(block_id)
+        for block in filter(self._is_new, blocks):
+            match = _BLOCK_ID.fullmatch(block.block_id)
+            if match is None:
+                self._foreign_ids.add(block.block_id)
+            else:
+                epoch, number = int(match[1]), int(match[2])
+                launches = self._accepted.setdefault(block.stream_id, {})
+                launches.setdefault(epoch, NumberRanges()).add(number)
+                if len(launches) > _LAUNCHES_REMEMBERED:
+                    del launches[min(launches)]
+                self._note_epochs({block.stream_id: epoch})
+            self.num_known += 1
             self.known_bytes += block.num_bytes
-            self._unallocated.setdefault(stream_id, {})[block_id] = block
-            launched = _BLOCK_ID.fullmatch(block_id)
-            if launched is not None:
-                self._note_epochs({stream_id: int(launched[1])})
+            self._unallocated.setdefault(block.stream_id, {})[block.block_id] = block
+
+    def _is_new(self, block: StoredBlock) -> bool:
+        match = _BLOCK_ID.fullmatch(block.block_id)
+        if match is None:
+            return block.block_id not in self._foreign_ids
+        return int(match[2]) not in self._accepted.get(block.stream_id, {}).get(int(match[1]), ())
 
     def _allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
         """Give these blocks to a batch; those that are not queued are ignored."""
@@ -115,13 +153,13 @@ class Allocations:
 
     def _clean(self, before_ms: int) -> None:
         for time_ms in [time_ms for time_ms in self._allocated if time_ms < before_ms]:
-            for queue in self._allocated.pop(time_ms).values():
-                for block in queue:
-                    self.known_ids.discard(block.block_id)
-                    self.known_bytes -= block.num_bytes
-                    self._gone[block.block_id] = None
-        while len(self._gone) > _GONE_REMEMBERED:
-            self._gone.popitem(last=False)
+            for blocks in self._allocated.pop(time_ms).values():
+                self._count_out(blocks)
+
+    def _count_out(self, blocks: Collection[StoredBlock]) -> None:
+        self._foreign_ids.difference_update(block.block_id for block in blocks)
+        self.num_known -= len(blocks)
+        self.known_bytes -= sum(block.num_bytes for block in blocks)
 
     def _note_epochs(self, epochs: Mapping[int, int]) -> None:
         for stream_id, epoch in epochs.items():
@@ -129,10 +167,10 @@ class Allocations:
 
     def _forget(self, stream_ids: Iterable[int]) -> None:
         for stream_id in stream_ids:
-            gone = self._unallocated.pop(stream_id, {}).values()
-            for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
-                self.known_ids.difference_update(block.block_id for block in blocks)
-                self.known_bytes -= sum(block.num_bytes for block in blocks)
+            self._count_out(self._unallocated.pop(stream_id, {}).values())
+            for batch in self._allocated.values():
+                self._count_out(batch.pop(stream_id, ()))
+            self._accepted.pop(stream_id, None)
             self.epochs.pop(stream_id, None)
 
     def events(self) -> list[Event]:
@@ -140,8 +178,14 @@ class Allocations:
         with self._lock:
             batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
             queues = [list(queue.values()) for queue in self._unallocated.values()]
-            summary = {"what": "summary", "allocated": self.last_allocated_ms, "gone": list(self._gone)}
-            events = [summary | {"epochs": _by_text(self.epochs)}]
+            accepted = [
+                [stream_id, epoch, list(numbers.edges)]
+                for stream_id, launches in self._accepted.items()
+                for epoch, numbers in launches.items()
+            ]
+            summary = {"what": "summary", "allocated": self.last_allocated_ms, "accepted": accepted}
+            summary["epochs"] = _by_text(self.epochs)
+        events: list[Event] = []
         for time_ms, batch in batches.items():
             for blocks in batch.values():
                 events += _additions(blocks)
@@ -149,21 +193,15 @@ class Allocations:
             events.append(batch_allocated(time_ms, ids))
         for blocks in queues:
             events += _additions(blocks)
-        return events
+        # Blocks that the summary names as accepted would not be added after it.
+        return [*events, summary]
 
     # -- queries --
 
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """The blocks that were never added."""
         with self._lock:
-            return [
-                block for block in blocks if block.block_id not in self.known_ids and block.block_id not in self._gone
-            ]
-
-    def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """The blocks that were processed and cleaned up."""
-        with self._lock:
-            return [block for block in blocks if block.block_id in self._gone]
+            return list(filter(self._is_new, blocks))
 
     def unallocated(self, stream_id: int) -> list[StoredBlock]:
         """The blocks of a stream that belong to no batch, in the order of their arrival."""

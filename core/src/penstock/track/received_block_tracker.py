@@ -8,10 +8,11 @@ loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from penstock.blocks.block import StoredBlock
-from penstock.errors import StreamingStateError, WriteAheadLogError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.reader import Recovered
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
@@ -44,6 +45,9 @@ class ReceivedBlockTracker:
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
         self._is_sealed = False
+        # Ids of blocks that some thread is adding, and their guard.
+        self._being_added: set[str] = set()
+        self._additions = threading.Condition()
         # One decision about batches at a time; additions do not wait for it.
         self._deciding = threading.Lock()
         for stream_id, records in self.set_aside().items():
@@ -59,26 +63,44 @@ class ReceivedBlockTracker:
         if self._write_ahead_log is not None:
             self._write_ahead_log.close()
 
-    def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """Queue blocks, in order, and return those that were already processed and cleaned up.
+    @contextmanager
+    def adding(self, blocks: Iterable[StoredBlock]) -> Iterator[list[StoredBlock]]:
+        """Find out which blocks are new, and add these, or none, inside the ``with`` block.
 
-        A block that was added before is ignored: its report was repeated.
+        Waits while another thread adds one of them. A report that is repeated while its first copy is being written is
+        therefore answered like that one.
+        """
+        blocks = list(blocks)
+        ids = {block.block_id for block in blocks}
+        with self._additions:
+            self._additions.wait_for(lambda: self._being_added.isdisjoint(ids))
+            self._being_added |= ids
+        try:
+            yield self.state.new(blocks)
+        finally:
+            with self._additions:
+                self._being_added -= ids
+                self._additions.notify_all()
+
+    def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
+        """Queue blocks, in order. A block that was added before is ignored.
 
         Raises:
             WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
-            StreamingStateError: the application is stopping, and no batch would get them.
         """
-        blocks = list(blocks)
-        new = self.state.new(blocks)
-        if new and self._is_sealed:
-            raise StreamingStateError("the application is stopping: no batch would process the blocks")
-        if new:
-            self._write(allocations.blocks_added(new))
-        return self.state.gone(blocks)
+        self._write(allocations.blocks_added(blocks))
 
-    def seal(self) -> None:
-        """Accept no more blocks: those that are queued belong to the last batches."""
+    @property
+    def is_sealed(self) -> bool:
+        """Whether no batch would get blocks that are new. Ask inside ``adding``, for which ``seal`` waits."""
+        return self._is_sealed
+
+    def seal(self, timeout_s: float) -> None:
+        """Accept no more blocks: those that are queued, or queued by a thread that adds them now, are the last."""
         self._is_sealed = True
+        with self._additions:
+            if not self._additions.wait_for(lambda: not self._being_added, timeout_s):
+                log.warning("last blocks not added in time", blocks=len(self._being_added), timeout_s=timeout_s)
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give unallocated blocks to a batch: all, or recovered ones within the limit of ``spread_recovered_blocks``.

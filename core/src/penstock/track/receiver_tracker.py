@@ -22,7 +22,7 @@ from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import StreamingStateError, WriteAheadLogError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
@@ -193,7 +193,7 @@ class ReceiverTracker:
                     self._tracked.await_end(stream_id, 5.0)
                 break
         # No batch would get blocks that are added from now on.
-        self.blocks.seal()
+        self.blocks.seal(max(deadline - time.monotonic(), 1.0))
 
     def release(self) -> None:
         """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
@@ -344,36 +344,31 @@ class ReceiverTracker:
         return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
+        with self.blocks.adding(message.blocks) as new:
+            # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
+            return self._add(message, new) if new else Reply()
+
+    def _add(self, message: AddBlocks, new: Sequence[StoredBlock]) -> Reply:
         record = self._tracked.records.get(message.stream_id)
-        # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
-        if record is not None and not self.blocks.state.new(message.blocks):
-            return Reply()
         if record is None or message.epoch != record.epoch:
             return Reply(accepted=False, reason=no_launch(message))
-        if any(block.stream_id != message.stream_id for block in message.blocks):
+        if any(block.stream_id != message.stream_id for block in new):
             return Reply(accepted=False, reason="the blocks belong to another stream")
+        if self.blocks.is_sealed:
+            return Reply(accepted=False, reason="the application is stopping: no batch would process the blocks")
         self._buffered[message.stream_id] = message.buffered_bytes
-        self._locations.add(record.block_location, message.blocks)
+        self._locations.add(record.block_location, new)
         executor_id = record.location.executor_id if record.location and record.block_location.directory else ""
-        self.backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)
-        # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
-        # blocks that may be in the write-ahead log nevertheless.
+        self.backlog.add(self._locations.disk(record.block_location.address), new, executor_id)
         try:
-            gone = self.blocks.add_blocks(message.blocks)
-        except StreamingStateError as error:
-            self._forget(self.blocks.state.new(message.blocks))
-            return Reply(accepted=False, reason=str(error))
+            self.blocks.add_blocks(new)
         except WriteAheadLogError:
-            # Blocks that are reported again are counted then. A relaunched receiver uses other ids, so that these
-            # blocks would remain in the backlog for ever.
-            self._forget(self.blocks.state.new(message.blocks))
+            # The receiver reports the blocks again, and they are counted then. If they were refused, it would delete
+            # blocks that may be in the write-ahead log nevertheless. A relaunched receiver uses other ids.
+            self._locations.forget(new)
+            self.backlog.processed(new)
             raise
-        self._forget(gone)
         return Reply()
-
-    def _forget(self, blocks: Sequence[StoredBlock]) -> None:
-        self._locations.forget(blocks)
-        self.backlog.processed(blocks)
 
     def _on_blocks_lost(self, message: BlocksLost) -> Reply:
         self._tracked.loop.post(lambda: self._report_lost_blocks(message))
