@@ -117,7 +117,8 @@ def test_checkpoint_of_an_older_format_is_refused_by_file_and_version() -> None:
         CheckpointStore(disk).newest()
 
 
-def test_unreadable_checkpoint_is_skipped() -> None:
+def test_checkpoint_that_cannot_be_read_now_is_not_taken_for_a_damaged_one() -> None:
+    # The next ten checkpoints of a run that used the older one would have the newer one deleted.
     disk, _store = written(1, 2)
 
     def hook(operation: str, file: str) -> None:
@@ -125,7 +126,8 @@ def test_unreadable_checkpoint_is_skipped() -> None:
             raise OSError("bad sector")
 
     disk.hook = hook
-    assert CheckpointStore(disk).newest() == numbered(1)
+    with pytest.raises(OSError, match="bad sector"):
+        CheckpointStore(disk).newest()
 
 
 def test_ten_checkpoints_are_retained_and_older_ones_deleted() -> None:
@@ -203,6 +205,18 @@ def test_saved_program_is_read_unchanged_or_refused_by_name() -> None:
         disk.files[saved] = file
         with pytest.raises(CheckpointError, match=f"{saved} is damaged"):
             store.read_program(saved)
+
+
+def test_saved_program_is_not_written_again_while_it_is_intact() -> None:
+    disk = Disk()
+    store = CheckpointStore(disk)
+    saved = store.write_program(b"functions")
+    disk.fail("write")
+    assert store.write_program(b"functions") == saved
+    disk.fail()
+    disk.files[saved] = bytearray(b"function")
+    assert store.write_program(b"functions") == saved
+    assert store.read_program(saved) == b"functions"
 
 
 def test_missing_program_is_refused_by_name(tmp_path: Path) -> None:

@@ -72,12 +72,14 @@ class MemoryDirectory(Directory):
     def child(self, name: str) -> Directory:
         raise AssertionError(f"a write-ahead log is one directory, and {name} was asked for")
 
-    def names(self) -> list[str]:
+    def all_names(self) -> list[str]:
         self.note("names", "")
         return sorted(self.files)
 
     def read(self, name: str) -> bytes:
         self.note("read", name)
+        if name not in self.files:
+            raise FileNotFoundError(name)
         return bytes(self.files[name])
 
     def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:

@@ -197,8 +197,7 @@ def test_delete_partial_leaves_finished_and_other_hidden_files(folder: Directory
     folder.delete_partial()
     left = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
     assert {"a", ".hidden"} <= left
-    # Only a local directory has such files.
-    assert (".a.0123abcd.partial" in left) is not folder.can_append
+    assert ".a.0123abcd.partial" not in left
 
 
 def test_file_is_moved_into_a_subdirectory(folder: Directory) -> None:
@@ -209,9 +208,7 @@ def test_file_is_moved_into_a_subdirectory(folder: Directory) -> None:
     assert folder.child("aside").read("a") == b"one"
 
 
-def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Directory) -> None:
-    folder.write("a", b"old")
-
+def test_failed_write_leaves_the_old_file(folder: Directory) -> None:
     def fail() -> None:
         with folder.create("a") as file:
             file.write(b"a part")
@@ -219,7 +216,12 @@ def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Direct
 
     with pytest.raises(KeyboardInterrupt):
         fail()
-    assert folder.names() == (["a"] if folder.can_append else [])
+    assert folder.all_names() == []
+    folder.write("a", b"old")
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert folder.all_names() == ["a"]
+    assert folder.read("a") == b"old"
     folder.write("a", b"new")
     assert folder.read("a") == b"new"
 

@@ -32,7 +32,10 @@ class CheckpointStore:
         self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
-        """Read the newest sound checkpoint; ``None`` without files, an error if there are only damaged ones."""
+        """Read the newest sound checkpoint; ``None`` without files, an error if there are only damaged ones.
+
+        An OSError is raised: it may pass, and the run would delete a newer checkpoint than the one it recovers from.
+        """
         damaged: dict[str, str] = {}
         for name in reversed(self.names()):
             try:
@@ -78,9 +81,12 @@ class CheckpointStore:
         self._directory.delete_partial()
 
     def write_program(self, data: bytes) -> str:
-        """Write a pickled program and return its file name; equal programs share one file."""
+        """Write a pickled program unless it is there, and return its file name; equal programs share one file."""
         name = _program_name(data)
-        self._directory.write(name, data, sync=self._sync)
+        try:
+            self.read_program(name)
+        except CheckpointError:
+            self._directory.write(name, data, sync=self._sync)
         return name
 
     def read_program(self, name: str) -> bytes:
@@ -99,10 +105,7 @@ class CheckpointStore:
 
     def read(self, name: str) -> Checkpoint:
         """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
-        try:
-            data = self._directory.read(name)
-        except OSError as error:
-            raise CheckpointError(f"it cannot be read: {error}") from error
+        data = self._directory.read(name)
         try:
             frames = read_frames(data)
         except WriteAheadLogError as error:

@@ -29,7 +29,7 @@ def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
     Raises:
         OSError: the file cannot be written or moved.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    partial = path.with_name(partial_name(path.name))
     try:
         os.close(private(partial, os.O_WRONLY | os.O_CREAT))
         yield partial
@@ -55,6 +55,11 @@ def make_private(path: Path) -> None:
     if not path.parent.exists():
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
+
+
+def partial_name(name: str) -> str:
+    """A temporary name for a file that is written to replace ``name``."""
+    return f".{name}.{secrets.token_hex(4)}.partial"
 
 
 def is_partial(name: str) -> bool:

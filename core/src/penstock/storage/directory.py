@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, private
+from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, partial_name, private
 from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 
@@ -104,9 +104,13 @@ class Directory(ABC):
     def child(self, name: str) -> Directory:
         """A subdirectory."""
 
-    @abstractmethod
     def names(self) -> list[str]:
-        """The regular files in it, sorted; none if the directory does not exist. Hidden local files are left out."""
+        """The regular files in it, sorted, without hidden ones; none if the directory does not exist."""
+        return [name for name in self.all_names() if not name.startswith(".")]
+
+    @abstractmethod
+    def all_names(self) -> list[str]:
+        """``names`` and the hidden files."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -116,8 +120,8 @@ class Directory(ABC):
     def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
         """Write a whole file, which replaces one of the same name when the ``with`` block ends.
 
-        A local file appears whole or not at all; with ``sync`` the disk has it and its name. A remote one is a single
-        put, deleted again if the block raises, and durable once closed.
+        If the block raises, an earlier file of that name stays. A local file appears whole or not at all; with ``sync``
+        the disk has it and its name. A remote one is durable once closed; a reader may see a part of a new one before.
         """
 
     def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
@@ -137,8 +141,10 @@ class Directory(ABC):
     def append(self, name: str) -> Appender:
         """Create a file to be written record by record."""
 
-    def delete_partial(self) -> None:  # noqa: B027  # remote files are written under their own names
+    def delete_partial(self) -> None:
         """Delete the temporary files of killed writers. Nobody may write to the directory meanwhile."""
+        for name in filter(is_partial, self.all_names()):
+            self.delete(name)
 
 
 class LocalDirectory(Directory):
@@ -155,8 +161,12 @@ class LocalDirectory(Directory):
     def child(self, name: str) -> LocalDirectory:
         return LocalDirectory(self._path / name)
 
-    def names(self) -> list[str]:
-        return [name for name in self._all_names() if not name.startswith(".")]
+    def all_names(self) -> list[str]:
+        try:
+            with os.scandir(self._path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
 
     def read(self, name: str) -> bytes:
         return (self._path / name).read_bytes()
@@ -188,20 +198,9 @@ class LocalDirectory(Directory):
         self._make()
         return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
 
-    def delete_partial(self) -> None:
-        for name in filter(is_partial, self._all_names()):
-            self.delete(name)
-
     def _sync_names(self) -> None:
         self._sync_parents()
         fsync(self._path)
-
-    def _all_names(self) -> list[str]:
-        try:
-            with os.scandir(self._path) as entries:
-                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-        except FileNotFoundError:
-            return []
 
     def _make(self) -> None:
         missing = self._path
@@ -238,7 +237,7 @@ class RemoteDirectory(Directory):
     def child(self, name: str) -> RemoteDirectory:
         return RemoteDirectory(self._filesystem, f"{self._path}/{name}", f"{self._location}/{name}")
 
-    def names(self) -> list[str]:
+    def all_names(self) -> list[str]:
         from pyarrow import fs
 
         with self._errors():
@@ -252,19 +251,28 @@ class RemoteDirectory(Directory):
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
-        stream = self._open(name)
+        # Closing may publish the part of a file that could not be written whole.
+        written = partial_name(name) if self._has(name) else name
+        stream = self._open(written)
         try:
             yield stream
             with self._errors(name):
                 stream.close()
+                if written != name:
+                    self._filesystem.move(f"{self._path}/{written}", f"{self._path}/{name}")
         except BaseException:
             self._exists = False
-            # Closing may publish the partial file, which is therefore deleted.
             with suppress(OSError), self._errors(name):
                 stream.close()
             with suppress(OSError):
-                self.delete(name)
+                self.delete(written)
             raise
+
+    def _has(self, name: str) -> bool:
+        from pyarrow import fs
+
+        with self._errors(name):
+            return bool(self._filesystem.get_file_info(f"{self._path}/{name}").type is fs.FileType.File)
 
     def delete(self, name: str) -> bool:
         with self._errors(name):
