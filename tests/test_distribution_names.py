@@ -39,6 +39,8 @@ ALLOWED = {
     ("conf_keys.py", "pid"): "Spark's default of spark.streaming.backpressure.rateEstimator",
     ("conf_keys.py", "rate"): "a heading of the table of keys",
     ("graph/dstream.py", "dataframes"): "the name of the hook that DStream.toDF calls",
+    ("graph/dstream.py", "state"): "the name of the hook that the stateful operators of DStream call",
+    ("journal/segment.py", "state"): "an attribute of the header of a log file",
     ("storage/uri.py", "file"): "the scheme of file URIs",
     ("_moved.py", "cli"): "says where a module of the old layout went",
     ("__main__.py", "cli"): "says where the command of the old layout went",

@@ -16,7 +16,7 @@ HOOKS: dict[str, Callable[..., Any]] = {
 
 
 def test_these_are_the_hooks() -> None:
-    assert set(HOOKS) == {*KINDS, "listeners", "store", "dataframes", *HOOK_OF.values()}
+    assert set(HOOKS) == {*KINDS, "listeners", "store", "dataframes", "state", *HOOK_OF.values()}
 
 
 @pytest.mark.parametrize("hook", sorted(HOOK_OF.values()))
@@ -31,13 +31,13 @@ def test_every_hook_says_what_it_is_for(hook: str) -> None:
     assert HOOKS[hook].__doc__
 
 
-def test_one_plugin_answers_for_a_block_and_for_dataframes() -> None:
+def test_one_plugin_answers_for_a_block_dataframes_and_state() -> None:
     firstresult = {
         hook
         for hook, spec in HOOKS.items()
         if getattr(spec, "penstock_spec")["firstresult"]  # noqa: B009  # pluggy's mark on a function
     }
-    assert firstresult == {"store", "dataframes"}
+    assert firstresult == {"store", "dataframes", "state"}
 
 
 def test_an_implementation_is_marked_for_penstock() -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.checkpoint.samples import FakeProgram
-from tests.graph.conftest import context, tables  # noqa: F401
 from tests.helpers.fake_graph import FakeContext, FakeInput
+from tests.helpers.fake_streams import context, tables  # noqa: F401
 from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names

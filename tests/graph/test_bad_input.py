@@ -10,9 +10,9 @@ import pytest
 from pyspark import RDD
 
 from penstock import StateSpec
-from penstock.errors import StateUpdateError
 from penstock.graph import reduce_by_key_and_window, stateful
 from penstock.spi import node_of
+from penstock_state.partition_errors import StateUpdateError
 
 if TYPE_CHECKING:
     from pathlib import Path

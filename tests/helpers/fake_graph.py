@@ -118,7 +118,8 @@ class FakeSparkContext:
 
 @cache
 def _plugins() -> Plugins:
-    return Plugins(entry_points=[EntryPoint("dataframes", "penstock_dataframes.plugin", GROUP)])
+    names = ("dataframes", "state")
+    return Plugins(entry_points=[EntryPoint(name, f"penstock_{name}.plugin", GROUP) for name in names])
 
 
 class FakeContext:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         GroupedDataFrameStream as GroupedDataFrameStream,
     )
     from penstock.graph.dstream import DStream as DStream
-    from penstock.graph.map_with_state import StateSpec as StateSpec
+    from penstock.graph.state_spec import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
     from penstock.listen.events import (
         BatchCompleted as BatchCompleted,

@@ -110,14 +110,6 @@ class ResultTypeError(PenstockError, TypeError):
     """A function of the program returned something else than its operator needs, so that another attempt is useless."""
 
 
-class StateUpdateError(PenstockError):
-    """A state function failed for some keys. Their state is unchanged; the state of all other keys is updated."""
-
-
-class StateGoneError(PenstockError):
-    """A file of the state store of ``mapWithState`` is missing."""
-
-
 class ReceiverStoppedError(PenstockError):
     """``store`` was called on a receiver that is not running; the record was not stored."""
 

@@ -3,6 +3,9 @@
 For a plugin that runs receivers, serves or reads blocks, adds operations to streams, shows what is installed or saved,
 or shares what the first-party plugins use. A name here changes only with a new minor version and an entry in the
 changelog. Nothing in the core imports this module.
+
+A plugin that carries state from batch to batch derives a node from ``StatefulDStream``, which checkpoints and recovers
+it, and shows it through a ``StateView``. ``StatePairs`` are pairs of state in an RDD, as distinct from new records.
 """
 
 from typing import TYPE_CHECKING
@@ -47,17 +50,20 @@ if TYPE_CHECKING:
         ReceiverStuckError as ReceiverStuckError,
         ResultTypeError as ResultTypeError,
         UnknownNameError as UnknownNameError,
+        shortened as shortened,
         shown as shown,
         summary_of as summary_of,
         text_of as text_of,
     )
     from penstock.graph.arguments import with_time as with_time
     from penstock.graph.batch_input import BatchInput as BatchInput, BlocksInput as BlocksInput
-    from penstock.graph.dstream import node_of as node_of
+    from penstock.graph.dstream import MapWithStateDStream as MapWithStateDStream, node_of as node_of
     from penstock.graph.dstream_graph import DStreamGraph as DStreamGraph
     from penstock.graph.input_dstreams import InputDStream as InputDStream
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream
+    from penstock.graph.state_spec import StateOptions as StateOptions
+    from penstock.graph.stateful import StatefulDStream as StatefulDStream, StateView as StateView
     from penstock.hookspecs import (
         API_VERSION as API_VERSION,
         COMMANDS_GROUP as COMMANDS_GROUP,
@@ -98,6 +104,7 @@ if TYPE_CHECKING:
     from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
+    from penstock.runtime.pickle_value import pickle_value as pickle_value
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
     from penstock.spark.rdds import known_partitions as known_partitions
@@ -112,3 +119,10 @@ if TYPE_CHECKING:
     from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
+    from penstock.worker.combine import merge_by_key as merge_by_key
+    from penstock.worker.state_elements import (
+        StatePairs as StatePairs,
+        from_state_pairs as from_state_pairs,
+        grouped as grouped,
+        to_state_pairs as to_state_pairs,
+    )

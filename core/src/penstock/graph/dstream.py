@@ -7,6 +7,7 @@ nodes compute, remember and checkpoint the RDDs.
 from __future__ import annotations
 
 import operator
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
@@ -17,18 +18,16 @@ from pyspark import RDD, StorageLevel
 from penstock.errors import shown
 from penstock.graph.arguments import require_callable, require_num_partitions, with_time
 from penstock.graph.input_dstreams import InputDStream
-from penstock.graph.map_with_state import InternalMapWithStateDStream, StateSpec
 from penstock.graph.node import Node, OnDriver
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
-from penstock.graph.stateful import StateView
+from penstock.graph.state_spec import StateOptions, StateSpec
 from penstock.graph.window import WindowedDStream, window_durations
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
 from penstock.worker.combine import CountRecords, CountValues
-from penstock.worker.state_tasks import select_mapped, select_states
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -225,6 +224,30 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     # -- state --
 
+    def updateStateByKey(
+        self: DStream[tuple[K, V]],
+        updateFunc: Callable[[list[V], S | None], S | None],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
+    ) -> DStream[tuple[K, S]]:
+        """Update a state per key; needs a checkpoint directory.
+
+        If the function fails for a key, the key keeps its state and the batch fails; all other keys are updated.
+
+        Args:
+            updateFunc: called in every batch for every key with a state or new values. It gets the list of new values
+                and the state, or ``None``, and returns the new state, or ``None`` to remove the key.
+            numPartitions: by default the number of task slots without receivers.
+            initialRDD: pairs of key and initial state.
+
+        Raises:
+            ConfigurationError: the plugin for state is not installed.
+        """
+        function = require_callable("updateFunc", updateFunc)
+        options = StateOptions(function, initial=initialRDD, num_partitions=numPartitions)
+        states: DStream[tuple[K, S]] = self._state("updateStateByKey", options)
+        return states
+
     def mapWithState(self: DStream[tuple[K, V]], spec: StateSpec[K, V, S, M]) -> MapWithStateDStream[K, S, M]:
         """Map every record with the state of its key; needs a checkpoint directory.
 
@@ -235,15 +258,16 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
         Returns:
             The results of the mapping function; ``stateSnapshots`` of that stream are the states.
+
+        Raises:
+            ConfigurationError: the plugin for state is not installed.
         """
         if not isinstance(spec, StateSpec):
             raise TypeError(
                 f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
             )
-        states = InternalMapWithStateDStream(self._node, spec)
-        # The mapping function may return pairs with other keys than the state's.
-        mapped = StateView(states, select_mapped, preserves_partitioning=False)
-        return MapWithStateDStream(mapped, self._ssc)
+        mapped: MapWithStateDStream[K, S, M] = self._state("mapWithState", spec.options)
+        return mapped
 
     # -- storage --
 
@@ -363,6 +387,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
 
+    def _state(self, operator: str, options: StateOptions) -> Any:
+        return self._ssc._plugins.first_answer("state", stream=self, operator=operator, options=options)
+
 
 def node_of(stream: DStream[Any]) -> Node:
     """The node of the graph that computes a stream; plugins derive their own nodes from it."""
@@ -372,7 +399,6 @@ def node_of(stream: DStream[Any]) -> Node:
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):
     """The results of the mapping function of ``mapWithState``."""
 
+    @abstractmethod
     def stateSnapshots(self) -> DStream[tuple[K, S]]:
         """All keys and their states, in every batch."""
-        assert isinstance(self._node, StateView)
-        return self._derive(StateView(self._node.state, select_states))

@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import frozen
+from pyspark.util import _parse_memory
 
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
 from penstock.graph.input_dstreams import InputDStream
 from penstock.graph.node import Node, with_ancestors
 from penstock.graph.outputs import ForEachDStream, Job
-from penstock.graph.stateful import StateErrors, StatefulDStream
+from penstock.graph.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots, is_closed
 from penstock.spark.rdds import PlaceholderRdds, remember_classes
+from penstock.spark.spark_conf import conf_of
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -96,8 +98,6 @@ class DStreamGraph:
         self.checkpoint_directory: str | None = None
         #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
-        #: The errors of all state functions, which are raised at the end of every job.
-        self.state_errors: list[StateErrors] = []
         #: The slowest generation of a job in the last batch: milliseconds and the output's call site.
         self.slowest = (0.0, "")
         #: The number of outputs that could not be generated and will be retried, by batch time.
@@ -133,6 +133,12 @@ class DStreamGraph:
     def is_large(self, blocks: BlocksInput) -> bool:
         """Whether blocks would fill several partitions, and several slots are free."""
         return blocks.num_bytes >= 2 * self.runtime.partition_min_bytes and self.free_slots() > 1
+
+    @property
+    def memory_limit_mb(self) -> float:
+        """The memory above which a Python worker spills."""
+        memory = conf_of(self.spark_context).get("spark.python.worker.memory", "512m")
+        return _parse_memory(memory or "512m")
 
     @property
     def state_partitions(self) -> int:

@@ -120,6 +120,9 @@ class Node(OnDriver):
     def before_retry(self) -> None:
         """Repeat slow work that failed in ``compute``. Any thread calls it, without the graph's lock."""
 
+    def check_job(self) -> None:
+        """Raise an error that tasks reported without failing. Called after every job of an output of this stream."""
+
     @property
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns with a schema instead of rows."""

@@ -114,8 +114,8 @@ class ForEachDStream(Node):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
             return
         self.call(time_ms, batch)
-        for errors in self.graph.state_errors:
-            errors.raise_new()
+        for stream in self._streams:
+            stream.check_job()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 from pyspark.resultiterable import ResultIterable
-from pyspark.util import _parse_memory
 
 from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
 from penstock.graph.reduce_by_key_and_window import ReducedWindowedDStream, TreeWindowDStream
-from penstock.graph.stateful import StateDStream, StateView
+from penstock.graph.stateful import StateView
 from penstock.graph.window import window_durations
-from penstock.spark.spark_conf import conf_of
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
 from penstock.worker.fused import CHECK_PAIRS, Kind, Step
@@ -32,7 +30,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 U = TypeVar("U")
 C = TypeVar("C")
-S = TypeVar("S")
 
 
 class PairDStreamFunctions(Generic[T]):
@@ -168,28 +165,6 @@ class PairDStreamFunctions(Generic[T]):
         reduced = self._derive(TreeWindowDStream(panes, *durations))
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 
-    # -- state --
-
-    def updateStateByKey(
-        self: PairDStreamFunctions[tuple[K, V]],
-        updateFunc: Callable[[list[V], S | None], S | None],
-        numPartitions: int | None = None,
-        initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
-    ) -> DStream[tuple[K, S]]:
-        """Update a state per key; needs a checkpoint directory.
-
-        If the function fails for a key, the key keeps its state and the batch fails; all other keys are updated.
-
-        Args:
-            updateFunc: called in every batch for every key with a state or new values. It gets the list of new values
-                and the state, or ``None``, and returns the new state, or ``None`` to remove the key.
-            numPartitions: by default the number of task slots without receivers.
-            initialRDD: pairs of key and initial state.
-        """
-        function = require_callable("updateFunc", updateFunc)
-        states = StateDStream(self._node, function, numPartitions, initialRDD, self._memory_limit_mb)
-        return self._derive(StateView(states, from_state_pairs))
-
     # -- inside --
 
     def _narrow(self, kind: Kind, f: Callable[[Any], Any], preserves_partitioning: bool = True) -> DStream[Any]:
@@ -218,12 +193,7 @@ class PairDStreamFunctions(Generic[T]):
         return self._combiner(lambda value: [value], functions.appended, operator.iadd)
 
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> Combiner:
-        return Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
-
-    @property
-    def _memory_limit_mb(self) -> float:
-        conf = conf_of(self._node.graph.spark_context)
-        return _parse_memory(conf.get("spark.python.worker.memory", "512m") or "512m")
+        return Combiner(create, merge_value, merge_combiners, self._node.graph.memory_limit_mb)
 
 
 def require_stream(method: str, other: object) -> PairDStreamFunctions[Any]:

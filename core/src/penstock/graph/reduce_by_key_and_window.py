@@ -13,8 +13,7 @@ from penstock.graph.per_batch import ShuffledDStream
 from penstock.graph.stateful import StatefulDStream
 from penstock.spark.rdds import co_partitioned_union
 from penstock.worker.combine import combine_combiners
-from penstock.worker.state_elements import to_state_pairs
-from penstock.worker.state_tasks import SlideWindow
+from penstock.worker.state_elements import SlideWindow, to_state_pairs
 
 # As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5
@@ -151,4 +150,4 @@ class ReducedWindowedDStream(StatefulDStream):
         if not rdds:
             return None
         slide = SlideWindow(time_ms, begin_ms, self._reduction, self._inverse, self._keep_pair)
-        return self._merged(rdds, slide)
+        return self.merged(rdds, slide)

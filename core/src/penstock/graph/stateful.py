@@ -7,13 +7,11 @@ an internal form, which a ``StateView`` converts to the program's records.
 from __future__ import annotations
 
 import math
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from pyspark import RDD, Accumulator, SparkContext, StorageLevel
+from pyspark import RDD, StorageLevel
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import require_num_partitions
@@ -23,21 +21,20 @@ from penstock.spark.rdd_checkpoints import checkpoint_file
 from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain
-from penstock.worker.state_elements import MergeReported, PartitionErrors, Reported, to_state_pairs
-from penstock.worker.state_tasks import UpdateState
 
 # The shortest default checkpoint interval (as in Spark).
 _CHECKPOINT_MS = 10_000
-
-# Number of partitions whose raised errors are remembered, because a recomputed partition reports them again.
-_REMEMBERED = 10_000
 
 
 class StatefulDStream(Node):
     """A stream that computes an RDD from the previous one, by default with a partition per slot without receivers.
 
-    It is always checkpointed, because without checkpoints the lineage would grow with every batch.
+    It is always checkpointed, because without checkpoints the lineage would grow with every batch. A plugin derives its
+    own kinds of state from this class: they override ``advance_state``, and ``home`` if they have a state store.
     """
+
+    #: Whether the state can begin without a checkpointed RDD.
+    can_begin: bool = True
 
     def __init__(
         self,
@@ -80,10 +77,10 @@ class StatefulDStream(Node):
         self._files = dict(files)
         for time_ms, path in files.items():
             saved = checkpointed_state(self._sc, path, num_partitions, self.partition_function)
-            rdd = self._relocated(saved)
+            rdd = self.relocated(saved, home)
             self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
 
-    def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
+    def relocated(self, saved: RDD[Any], home: str) -> RDD[Any]:
         """The saved state with the current location of its state store."""
         return saved
 
@@ -99,7 +96,24 @@ class StatefulDStream(Node):
         if path is not None:
             self._files[time_ms] = path
 
-    def _merged(self, rdds: Sequence[RDD[Any]], merge: PartitionFunction) -> RDD[Any]:
+    def newest_before(self, time_ms: int) -> RDD[Any] | None:
+        """The state after the last batch before a time; an older one if ticks were skipped."""
+        newest_ms = max((time for time in self._generated if time < time_ms), default=None)
+        return None if newest_ms is None else self._generated[newest_ms]
+
+    def needed_since_ms(self, time_ms: int) -> int:
+        """The oldest batch time whose state pending batches, recomputed partitions or a recovered run may read."""
+        needed_ms = min([time_ms - self.remember_ms, *self._generated])
+        recoverable_ms = self.graph.runtime.recoverable_ms()
+        return needed_ms if recoverable_ms is None else min(needed_ms, recoverable_ms)
+
+    def partitioned(self, pairs: RDD[Any] | Iterable[Any]) -> RDD[Any]:
+        """Check that records of the program are pairs, and partition them like the state."""
+        checked = as_rdd(self._sc, pairs).mapPartitionsWithIndex(FusedChain((CHECK_PAIRS,)), True)
+        return checked.partitionBy(self.num_partitions, self.partition_function)
+
+    def merged(self, rdds: Sequence[RDD[Any]], merge: PartitionFunction) -> RDD[Any]:
+        """Apply a function to the partitions of the same number of RDDs that are partitioned like the state."""
         union = co_partitioned_union(self._sc, rdds, self.num_partitions)
         return union.mapPartitionsWithIndex(merge, True)
 
@@ -138,90 +152,3 @@ class StateView(MapPartitionsDStream):
 
     def set_checkpoint_interval(self, interval_ms: int) -> None:
         self.state.set_checkpoint_interval(interval_ms)
-
-
-class StateErrors:
-    """The errors of one stream's state function, reported by the tasks and raised on the driver when a job ends.
-
-    The batch fails even if the program never reads the partition in which its function failed.
-    """
-
-    def __init__(self, sc: SparkContext) -> None:
-        #: The tasks add their errors to this accumulator.
-        self.reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
-        self._raised: dict[tuple[int, int], None] = {}
-        self._lock = threading.Lock()
-
-    def raise_new(self) -> None:
-        """Raise a ``StateUpdateError`` with the errors reported since the last call, if there are any."""
-        with self._lock:
-            reported: Reported = self.reported.value
-            new: list[Any] = [(partition, reported.pop(partition)) for partition in list(reported)]
-            new = [(partition, errors) for partition, errors in new if partition not in self._raised]
-            self._raised.update(dict.fromkeys(partition for partition, _errors in new))
-            while len(self._raised) > _REMEMBERED:
-                del self._raised[next(iter(self._raised))]
-        if new:
-            raise PartitionErrors.merged([errors for _partition, errors in new]).as_exception()
-
-
-class KeyedStateDStream(StatefulDStream):
-    """A state per key, updated by a function of the program; ``parent`` and ``initial`` have key-value pairs."""
-
-    def __init__(
-        self,
-        parent: Node,
-        num_partitions: int | None,
-        initial: RDD[Any] | Iterable[Any] | None,
-        partition_function: Callable[[Any], int] = portable_hash,
-    ) -> None:
-        super().__init__(MapPartitionsDStream(parent, CHECK_PAIRS), num_partitions, partition_function)
-        self._initial = initial
-        #: False if the checkpoint of the program could not contain the initial states: then saved state is required.
-        self.can_begin = True
-        self.restored()
-
-    def program_state(self) -> dict[str, Any]:
-        state = {**super().program_state(), "_errors": None}
-        return {**state, "_initial": None, "can_begin": False} if isinstance(self._initial, RDD) else state
-
-    def restored(self) -> None:
-        self._errors = StateErrors(self._sc)
-        self.graph.state_errors.append(self._errors)
-
-    def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
-        """The states after a batch. A batch without an RDD has no new values."""
-        previous, new = self._previous(time_ms), self._parent.get_or_compute(time_ms)
-        return self._merged([*previous, self._partitioned(self._sc.emptyRDD() if new is None else new)], update)
-
-    def _previous(self, time_ms: int) -> list[RDD[Any]]:
-        """The newest states: of the previous slide, or older ones if ticks were skipped."""
-        times = [time for time in self._generated if time < time_ms]
-        if times:
-            return [self._generated[max(times)]]
-        if self._initial is None:
-            return []
-        checked = as_rdd(self._sc, self._initial).mapPartitionsWithIndex(FusedChain((CHECK_PAIRS,)), True)
-        return [self._partitioned(checked).mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)]
-
-    def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd.partitionBy(self.num_partitions, self.partition_function)
-
-
-class StateDStream(KeyedStateDStream):
-    """The states of ``updateStateByKey``; a worker spills when it uses more memory than the limit."""
-
-    def __init__(
-        self,
-        parent: Node,
-        update: Callable[[Any, Any], Any],
-        num_partitions: int | None,
-        initial: RDD[Any] | Iterable[Any] | None,
-        memory_limit_mb: float,
-    ) -> None:
-        super().__init__(parent, num_partitions, initial)
-        self._update = update
-        self._limit_mb = memory_limit_mb
-
-    def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        return self._updated(time_ms, UpdateState(time_ms, self._update, self._limit_mb, self._errors.reported))

@@ -8,6 +8,7 @@ import pickle
 import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
 from typing import Any, Protocol, runtime_checkable
 
 from attrs import frozen
@@ -16,7 +17,6 @@ from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
 from penstock.worker.functions import check_pair, same
 from penstock.worker.fused import EXPANDING, Step, TerminalStep, compiled, functions_of, generated, kinds
-from penstock.worker.state import MISSING
 
 # Records between two checks of the worker's memory; fewer if an operator expands records.
 _RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
@@ -32,6 +32,14 @@ _PACK = struct.Struct("!q").pack
 
 # PySpark's portable hash of these types is Python's own.
 _HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
+
+
+class _Missing(Enum):
+    MISSING = auto()
+
+
+#: Stands for a value that does not exist: ``None`` may be one. An enum member stays the same object when pickled.
+MISSING = _Missing.MISSING
 
 
 @frozen

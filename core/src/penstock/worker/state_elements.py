@@ -1,67 +1,20 @@
-"""The elements of the RDDs that carry state and windows from batch to batch.
+"""The pairs that stateful streams carry from batch to batch, and the partition function of windows with an inverse.
 
-Checkpoints pickle these classes by their module and name.
+Checkpoints pickle the classes of elements by their module and name.
 """
 
 from __future__ import annotations
 
 import itertools
-import traceback
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
-from attrs import define, field, frozen
-from pyspark.accumulators import AccumulatorParam
+from attrs import frozen
 
-from penstock.errors import StateUpdateError, shortened, shown, summary_of
+from penstock.worker.combine import MISSING, Combiner, merge_by_key
 
-if TYPE_CHECKING:
-    from penstock.worker.state_store import StateVersion
-
-# Number of errors per partition that are described; the others are counted.
-_MAX_MESSAGES = 10
-# Maximum length of an error message, which may contain a state or a record.
-_LONGEST = 1000
-
-
-@define
-class PartitionErrors:
-    """The errors of a state function in one partition: an element, so that the states of other keys are updated."""
-
-    count: int = 0
-    messages: list[str] = field(factory=list)
-
-    def add(self, key: Any, error: Exception) -> None:
-        """Record the error that the function raised for a key."""
-        self.count += 1
-        if self.count <= _MAX_MESSAGES:
-            # The outermost frame is Penstock's.
-            frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[1:]))
-            self.messages.append(f"key {shown(key)}: {shortened(summary_of(error), _LONGEST)}\n{frames}")
-
-    @staticmethod
-    def merged(partitions: list[PartitionErrors]) -> PartitionErrors:
-        """The errors of several partitions."""
-        messages = [message for errors in partitions for message in errors.messages]
-        return PartitionErrors(sum(errors.count for errors in partitions), messages[:_MAX_MESSAGES])
-
-    def as_exception(self) -> StateUpdateError:
-        """The error that fails the batch."""
-        first = self.messages[0].splitlines()[0]
-        more = f"... and {self.count - len(self.messages)} more" if self.count > len(self.messages) else ""
-        messages = "".join(self.messages)
-        return StateUpdateError(
-            f"the state of {self.count} key(s) was not updated, first that of {first}; these states are as they were "
-            f"before, all others were updated\n{messages}{more}".rstrip()
-        )
-
-
-def raising_errors(elements: Iterable[Any]) -> Iterator[Any]:
-    """Pass the elements of a state partition; raise its errors as ``StateUpdateError``."""
-    for element in elements:
-        if isinstance(element, PartitionErrors):
-            raise element.as_exception()
-        yield element
+# A group is one pickle, which must stay far below Spark's limit of 2 GB.
+_PAIRS_PER_GROUP = 1_000
 
 
 @frozen
@@ -75,40 +28,6 @@ class StatePairs:
 @frozen
 class WindowPairs(StatePairs):
     """Pairs of a window, as distinct from those of a pane with the same time."""
-
-
-@frozen
-class StateHandle:
-    """The location and version of a partition's states in the state store."""
-
-    home: str
-    version: StateVersion
-
-
-@frozen
-class MappedRecords:
-    """A group of records that the mapping function returned, as distinct from new pairs."""
-
-    records: list[Any]
-
-
-#: Errors by batch time and partition.
-Reported = dict[tuple[int, int], PartitionErrors]
-
-
-class MergeReported(AccumulatorParam[Reported]):
-    """Merges the errors of several tasks; a task adds ``{(batch time, partition): errors}``."""
-
-    def zero(self, value: Reported) -> Reported:
-        return {}
-
-    def addInPlace(self, value1: Reported, value2: Reported) -> Reported:
-        value1.update(value2)
-        return value1
-
-
-# A group is one pickle, which must stay far below Spark's limit of 2 GB.
-_PAIRS_PER_GROUP = 1_000
 
 
 def grouped(
@@ -125,6 +44,57 @@ def to_state_pairs(time_ms: int, _index: int, records: Iterable[tuple[Any, Any]]
     return grouped(time_ms, records)
 
 
-def from_state_pairs(_index: int, elements: Iterable[StatePairs | PartitionErrors]) -> Iterator[tuple[Any, Any]]:
-    """Partition function from groups to pairs; raises the errors of the state function."""
-    return (pair for group in raising_errors(elements) for pair in group.pairs)
+def from_state_pairs(_index: int, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, Any]]:
+    """Partition function from groups to pairs."""
+    return (pair for group in elements for pair in group.pairs)
+
+
+# Indices into a key's list of values: in the previous window, in the panes that left, in the panes that entered.
+_PREVIOUS, _OLD, _NEW = range(3)
+
+
+@frozen
+class SlideWindow:
+    """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
+
+    The window ends at ``time_ms``; ``inverse`` removes the values of panes up to ``begin_ms``.
+    """
+
+    time_ms: int
+    begin_ms: int
+    combiner: Combiner
+    inverse: Callable[[Any, Any], Any]
+    keep_pair: Callable[[tuple[Any, Any]], Any] | None
+
+    def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
+        gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
+        return grouped(self.time_ms, self._slid(gathered), WindowPairs)
+
+    def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
+        for element in elements:
+            pane = _OLD if element.time_ms <= self.begin_ms else _NEW
+            position = _PREVIOUS if isinstance(element, WindowPairs) else pane
+            for key, value in element.pairs:
+                values: list[Any] = [MISSING, MISSING, MISSING]
+                values[position] = value
+                yield key, values
+
+    def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
+        merge = self.combiner.mergeCombiners
+        for position in (_PREVIOUS, _OLD, _NEW):
+            if more[position] is not MISSING:
+                values[position] = (
+                    more[position] if values[position] is MISSING else merge(values[position], more[position])
+                )
+        return values
+
+    def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
+        merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
+        for key, (previous, old, new) in gathered:
+            value = previous
+            if previous is not MISSING and old is not MISSING:
+                value = inverse(previous, old)
+            if new is not MISSING:
+                value = new if value is MISSING else merge(value, new)
+            if value is not MISSING and (keep is None or keep((key, value))):
+                yield key, value

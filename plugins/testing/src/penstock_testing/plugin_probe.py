@@ -32,9 +32,10 @@ from penstock_testing.leaks import LeakMeter
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
 _NEEDS_SPARK = {
-    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "State", "StateSpec", "StorageLevel"),
+    *("DStream", "DataFrameStream", "GroupedDataFrameStream", "StateSpec", "StorageLevel"),
     *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
-    *("known_partitions", "node_of"),
+    *("known_partitions", "node_of", "MapWithStateDStream", "StateOptions", "StateView", "StatefulDStream"),
+    *("StatePairs", "from_state_pairs", "grouped", "merge_by_key", "to_state_pairs"),
 }
 
 

@@ -20,7 +20,6 @@ from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_points, restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
@@ -136,7 +135,7 @@ class Recovery:
         streams = assign(self._graph.stateful_streams(), self._graph.streams())
         files = restore_points(checkpoint, self._graph, streams).files
         for name, stream in streams.items():
-            if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
+            if not stream.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{stream.call_site.short}: its state was not checkpointed yet, and its initial state is an RDD, "
                     "which is not saved"

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from pyspark.core.rdd import portable_hash
 
-from penstock.errors import StateGoneError
-from penstock.runtime.atomic_write import atomic_write
-from penstock.storage.uri import connect, is_remote
+from penstock import PenstockError
+from penstock.spi import atomic_write, connect, is_remote
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -34,6 +33,10 @@ _RATIO = 3
 _KEYS_PER_QUERY = 1_000
 
 _Row = tuple[int, bytes, bytes | None, int]
+
+
+class StateGoneError(PenstockError):
+    """A file of the state store of ``mapWithState`` is missing."""
 
 
 @frozen

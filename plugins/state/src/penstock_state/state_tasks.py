@@ -1,4 +1,7 @@
-"""The partition functions of ``updateStateByKey``, ``reduceByKeyAndWindow`` with an inverse, and ``mapWithState``."""
+"""The partition functions of ``updateStateByKey`` and ``mapWithState``, and the elements of their RDDs.
+
+Checkpoints pickle the classes of elements by their module and name.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,10 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
-from penstock.runtime.pickle_value import pickle_value
-from penstock.worker.combine import Combiner, merge_by_key
-from penstock.worker.state import MISSING, State
-from penstock.worker.state_elements import (
-    MappedRecords,
-    PartitionErrors,
-    Reported,
-    StateHandle,
-    StatePairs,
-    WindowPairs,
-    grouped,
-    raising_errors,
-)
-from penstock.worker.state_store import StateStore, StateVersion, StoredState
+from penstock.spi import StatePairs, from_state_pairs, grouped, merge_by_key, pickle_value
+from penstock_state.key_state import MISSING, KeyState
+from penstock_state.partition_errors import PartitionErrors, Reported, raising_errors
+from penstock_state.state_store import StateStore, StateVersion, StoredState
 
 # Indices into a key's list of state and new values.
 _STATE, _VALUES = range(2)
@@ -78,55 +71,24 @@ def _gather_state(one: list[Any], other: list[Any]) -> list[Any]:
     return one
 
 
-# Indices into a key's list of values: in the previous window, in the panes that left, in the panes that entered.
-_PREVIOUS, _OLD, _NEW = range(3)
+def select_updated(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Partition function that selects keys and states; raises the errors of the update function."""
+    return from_state_pairs(index, raising_errors(elements))
 
 
 @frozen
-class SlideWindow:
-    """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
+class StateHandle:
+    """The location and version of a partition's states in the state store."""
 
-    The window ends at ``time_ms``; ``inverse`` removes the values of panes up to ``begin_ms``.
-    """
+    home: str
+    version: StateVersion
 
-    time_ms: int
-    begin_ms: int
-    combiner: Combiner
-    inverse: Callable[[Any, Any], Any]
-    keep_pair: Callable[[tuple[Any, Any]], Any] | None
 
-    def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
-        gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
-        return grouped(self.time_ms, self._slid(gathered), WindowPairs)
+@frozen
+class MappedRecords:
+    """A group of records that the mapping function returned, as distinct from new pairs."""
 
-    def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
-        for element in elements:
-            pane = _OLD if element.time_ms <= self.begin_ms else _NEW
-            position = _PREVIOUS if isinstance(element, WindowPairs) else pane
-            for key, value in element.pairs:
-                values: list[Any] = [MISSING, MISSING, MISSING]
-                values[position] = value
-                yield key, values
-
-    def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
-        merge = self.combiner.mergeCombiners
-        for position in (_PREVIOUS, _OLD, _NEW):
-            if more[position] is not MISSING:
-                values[position] = (
-                    more[position] if values[position] is MISSING else merge(values[position], more[position])
-                )
-        return values
-
-    def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
-        merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
-        for key, (previous, old, new) in gathered:
-            value = previous
-            if previous is not MISSING and old is not MISSING:
-                value = inverse(previous, old)
-            if new is not MISSING:
-                value = new if value is MISSING else merge(value, new)
-            if value is not MISSING and (keep is None or keep((key, value))):
-                yield key, value
+    records: list[Any]
 
 
 # Records per group: one look-up of states, and one element of results.
@@ -262,7 +224,7 @@ class _Partition:
         entry.is_visited = True
         if entry.has_failed:
             return
-        state: State[Any] = State(entry.state, timing_out=timing_out)
+        state: KeyState[Any] = KeyState(entry.state, timing_out=timing_out)
         arguments = (entry.key, value, state) if self.spec.time is None else (self.spec.time, entry.key, value, state)
         try:
             result = self.spec.update(*arguments)
@@ -273,11 +235,11 @@ class _Partition:
             entry.has_failed = True
             entry.is_changed = self.spec.timeout_ms is not None or entry.is_changed
             return
-        if timing_out or state._removed:
+        if timing_out or state.is_removed:
             entry.state = MISSING
             entry.is_changed = True
-        elif state._updated:
-            entry.state = state.get()
+        elif state.is_updated:
+            entry.state = state.value
             entry.is_changed = True
         elif entry.state is not MISSING and self.spec.timeout_ms is not None:
             entry.is_changed = True  # any record postpones the timeout

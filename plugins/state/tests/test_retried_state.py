@@ -6,12 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers.engine_parts import BatchFailedError, GraphRuntime, Job
 
-from penstock import StateSpec
-from penstock.errors import BatchFailedError
-from penstock.graph.dstream import DStream
-from penstock.graph.dstream_graph import GraphRuntime
-from penstock.graph.outputs import Job
+from penstock import DStream, StateSpec
 from penstock.spi import node_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,22 @@ from typing import Any
 import pyspark.shuffle
 import pytest
 from attrs import define, field
-from hypothesis import HealthCheck, given, settings, strategies as st
-from tests.helpers.examples import examples
-from tests.helpers.spilling import into_few_files
+from hypothesis import given, strategies as st
+from tests.helpers.state_partitions import AMPLE, Pairs, by_key, distinct, moved, settled, small_worker  # noqa: F401
 
 from penstock import State
-from penstock.errors import StateUpdateError
-from penstock.worker import combine, state_elements, state_tasks
-from penstock.worker.combine import Combiner
-from penstock.worker.state_elements import (
+from penstock.spi import StatePairs, to_state_pairs
+from penstock_state import state_tasks
+from penstock_state.partition_errors import PartitionErrors, Reported, StateUpdateError
+from penstock_state.state_tasks import (
     MappedRecords,
-    PartitionErrors,
-    Reported,
+    MapWithState,
     StateHandle,
-    StatePairs,
-    from_state_pairs,
-    to_state_pairs,
+    UpdateState,
+    select_mapped,
+    select_states,
+    select_updated,
 )
-from penstock.worker.state_tasks import MapWithState, SlideWindow, UpdateState, select_mapped, select_states
-
-Pairs = list[tuple[Any, Any]]
 
 KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
 
@@ -47,48 +43,15 @@ class Noted:
 
 
 NOTED: Any = Noted()
-AMPLE = 1e9
-
-
-def settled(max_examples: int) -> settings:
-    return settings(
-        deadline=None,
-        derandomize=True,
-        max_examples=examples(max_examples),
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A worker that uses 100 MB, looks at its memory often, spills into the test's folder; small chunks and runs."""
-    monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
-    monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
-    into_few_files(monkeypatch)
-    monkeypatch.setattr(state_elements, "_PAIRS_PER_GROUP", 2)
+def surroundings(small_worker: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(state_tasks, "_RECORDS_PER_GROUP", 3)
 
 
-def moved(elements: Iterable[Any]) -> list[Any]:
-    """As Spark moves what a task makes to the next one."""
-    moved: list[Any] = pickle.loads(pickle.dumps(list(elements)))
-    return moved
-
-
-def by_key(pairs: Pairs) -> dict[Any, list[Any]]:
-    made: dict[Any, list[Any]] = {}
-    for key, value in pairs:
-        made.setdefault(key, []).append(value)
-    return made
-
-
 def pairs_of(elements: list[Any]) -> dict[Any, Any]:
-    """A table's pairs; no key is there twice."""
-    pairs = list(from_state_pairs(0, [element for element in elements if not isinstance(element, PartitionErrors)]))
-    assert len(pairs) == len(dict(pairs))
-    return dict(pairs)
+    return distinct(select_updated(0, [element for element in elements if not isinstance(element, PartitionErrors)]))
 
 
 # -- updateStateByKey --
@@ -164,39 +127,11 @@ def test_errors_of_the_state_function_name_their_keys() -> None:
     ((time_ms, partition, failures),) = noted.failures
     assert (time_ms, partition, failures.count) == (1, 7, 12)
     with pytest.raises(StateUpdateError) as raised:
-        list(from_state_pairs(0, made))
+        list(select_updated(0, made))
     message = str(raised.value)
     assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
     assert message.endswith("... and 2 more")
-
-
-# -- windows from the one before --
-
-
-@given(
-    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5)), max_size=3), min_size=1, max_size=12),
-    st.integers(1, 3),
-    st.sampled_from([AMPLE, AMPLE, AMPLE, 0]),
-)
-@settled(15)
-def test_slide_window_adds_new_panes_and_removes_old_ones(
-    panes: list[Pairs], slide: int, memory_limit_mb: float
-) -> None:
-    window = 5 * slide
-    combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
-    tables = [
-        list(to_state_pairs(time_ms, 0, [(key, sum(values)) for key, values in by_key(pane).items()]))
-        for time_ms, pane in enumerate(panes)
-    ]
-    before: list[Any] = []
-    for end in range(slide - 1, len(panes), slide):
-        old = tables[max(end - slide - window + 1, 0) : max(end - window + 1, 0)] if before else []
-        new = tables[end - slide + 1 : end + 1] if before else tables[max(end - window + 1, 0) : end + 1]
-        function = SlideWindow(end, end - window, combiner, lambda a, b: a - b, lambda pair: pair[1] > 0)
-        before = moved(function(0, [*before, *itertools.chain(*old), *itertools.chain(*new)]))
-        expected = by_key([pair for pane in panes[max(end - window + 1, 0) : end + 1] for pair in pane])
-        assert pairs_of(before) == {key: sum(values) for key, values in expected.items()}
 
 
 # -- mapWithState --
@@ -282,9 +217,7 @@ class Partition:
 
     @staticmethod
     def states(made: list[Any]) -> dict[Any, Any]:
-        pairs = list(select_states(2, [element for element in made if not isinstance(element, PartitionErrors)]))
-        assert len(pairs) == len(dict(pairs))
-        return dict(pairs)
+        return distinct(select_states(2, [element for element in made if not isinstance(element, PartitionErrors)]))
 
     @staticmethod
     def returned(made: list[Any]) -> list[Any]:
@@ -441,36 +374,3 @@ def test_cost_of_a_batch_is_independent_of_the_number_of_keys(new_home: Homes, m
     made = list(partition.function(20)(2, [*partition.made[-1], (5, "y"), (7, "z")]))
     assert any(isinstance(element, StateHandle) for element in made)
     assert len(loaded) < 20
-
-
-# -- State --
-
-
-def test_state_of_a_new_key_is_not_set() -> None:
-    state: State[int] = State()
-    assert (state.exists(), state.getOption(), repr(state)) == (False, None, "State(not set)")
-    with pytest.raises(LookupError, match=r"State is not set: check exists\(\) first, or use getOption\(\)"):
-        state.get()
-    state.update(7)
-    assert (state.exists(), state.get(), repr(state)) == (True, 7, "State(7)")
-
-
-def test_state_is_removed_and_not_set_to_none() -> None:
-    state: State[Any] = State(7)
-    with pytest.raises(ValueError, match=r"a state cannot be None; to remove it, call remove\(\)"):
-        state.update(None)
-    state.remove()
-    assert not state.exists()
-    with pytest.raises(ValueError, match="cannot update a state that was removed"):
-        state.update(8)
-    with pytest.raises(ValueError, match="cannot remove a state that was removed"):
-        state.remove()
-
-
-def test_state_that_times_out_is_only_read() -> None:
-    state: State[int] = State(7, timing_out=True)
-    assert (state.isTimingOut(), state.get()) == (True, 7)
-    with pytest.raises(ValueError, match="cannot update a state that times out: it is removed when the function"):
-        state.update(8)
-    with pytest.raises(ValueError, match="cannot remove a state that times out"):
-        state.remove()

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from tests.helpers.examples import examples
 
-from penstock.errors import StateGoneError
-from penstock.runtime.pickle_value import pickle_value
-from penstock.worker.state_store import StateStore, StateVersion, StoredState
+from penstock.spi import pickle_value
+from penstock_state.state_store import StateGoneError, StateStore, StateVersion, StoredState
 
 # None removes.
 Changes = dict[Any, str | None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.helpers.engine_parts import BatchFailedError
 
 from penstock import DStream, StateSpec
-from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from pyspark.core.rdd import Partitioner
+from tests.helpers.engine_parts import BatchFailedError
 
 from penstock import DStream, State, StateSpec
-from penstock.errors import BatchFailedError
-from penstock.graph.dstream import MapWithStateDStream
+from penstock.spi import MapWithStateDStream
 
 pytestmark = pytest.mark.spark
 
