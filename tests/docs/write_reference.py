@@ -25,6 +25,7 @@ _HOOK_GROUPS = {
     "Offering plugins": ("receivers", "input_streams", "rate_estimators", "listeners"),
     "Storing blocks": ("store",),
     "DataFrames": ("dataframes",),
+    "State": ("state",),
 }
 _WIDTH = 90  # of a code block of the site
 #: Group → the public names in it.
@@ -137,6 +138,17 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "known_partitions",
             "with_time",
         ),
+        "State": (
+            "StatefulDStream",
+            "StateView",
+            "StateOptions",
+            "MapWithStateDStream",
+            "StatePairs",
+            "grouped",
+            "to_state_pairs",
+            "from_state_pairs",
+            "merge_by_key",
+        ),
         "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
             "atomic_write",
@@ -158,6 +170,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "text_of",
             "summary_of",
             "shown",
+            "shortened",
+            "pickle_value",
             "reason",
             "UnknownNameError",
             "ResultTypeError",
@@ -203,15 +217,16 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
 }
 _SPI = (
-    "For another engine, and for plugins that run receivers, serve or read blocks, add operations to streams, or show "
-    "what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a program "
-    "needs none of it. A name here changes only with a new minor version and an entry in the changelog."
+    "For another engine, and for plugins that run receivers, serve or read blocks, add operations or state to streams, "
+    "or show what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a "
+    "program needs none of it. A name here changes only with a new minor version and an entry in the changelog."
 )
 _SPI_TOPICS = {
     "Receivers": "A receiver as it arrives on its executor.",
     "Rate control": "Create an installed estimator whose errors are contained.",
     "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
     "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
+    "State": "A stream that computes an RDD from the previous one, its view, and the form of its pairs.",
     "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
     "Files": "Directories of every file system that Arrow knows, and atomic writes.",
     "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
