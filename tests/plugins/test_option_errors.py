@@ -31,7 +31,7 @@ def read(options: type, **given: Any) -> Any:
 
 
 def test_message_has_the_validators_reason() -> None:
-    with pytest.raises(ConfigurationError, match=r"receiver 'net': rate='-1': must be > 0$"):
+    with pytest.raises(ConfigurationError, match=r"receiver 'net': 'rate' must be > 0: -1$"):
         read(Checked, rate="-1")
 
 
@@ -56,12 +56,12 @@ class Bounded:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("port", 0, "port=0: must be >= 1"),
-        ("port", 10, "port=10: must be <= 9"),
-        ("host", "", "host='': its length must be >= 1: 0"),
-        ("topic", "x", "topic='x': its length must be >= 3: 1"),
-        ("policy", "c: d", "policy='c: d': must be in ('a', 'b')"),
-        ("secret", "xyz", "secret=(hidden): must be in ('a', 'long')"),
+        ("port", 0, "'port' must be >= 1: 0"),
+        ("port", 10, "'port' must be <= 9: 10"),
+        ("host", "", "Length of 'host' must be >= 1: 0"),
+        ("topic", "x", "Length of 'topic' must be >= 3: 1"),
+        ("policy", "c: d", "'policy' must be in ('a', 'b') (got 'c: d')"),
+        ("secret", "xyz", "'secret' must be in ('a', 'long') (got (hidden))"),
     ],
 )
 def test_message_has_option_value_and_bound(name: str, value: object, message: str) -> None:
@@ -72,7 +72,7 @@ def test_message_has_option_value_and_bound(name: str, value: object, message: s
 
 def test_message_has_the_key_of_a_configured_option() -> None:
     key = "spark.penstock.receiver.net.port"
-    with pytest.raises(ConfigurationError, match=rf"^receiver 'net': {re.escape(key)}=0: must be >= 1$"):
+    with pytest.raises(ConfigurationError, match=rf"^receiver 'net': '{re.escape(key)}' must be >= 1: 0$"):
         read_options(ReceiverSpec("net", dict, Bounded), {}, Settings.parse({key: "0"}))
 
 
@@ -162,6 +162,7 @@ def test_text_is_refused_for_a_function(name: str) -> None:
 class Secrets:
     pins: list[int] = attrs.field(factory=list, repr=False)
     phrase: str = attrs.field(default="", repr=False)
+    code: int = attrs.field(default=1000, repr=False, validator=attrs.validators.ge(1000))
 
     def __attrs_post_init__(self) -> None:
         if len(self.phrase) == 7:
@@ -174,6 +175,7 @@ class Secrets:
         ({"pins": "1234, 56x8"}, "pins=(hidden): (hidden) is not a whole number"),
         ({"pins": ["1234", "56x"]}, "pins=(hidden): (hidden) is not a whole number"),
         ({"phrase": "swordfi"}, "phrase=(hidden): (hidden) has 7 letters"),
+        ({"code": 123}, "'code' must be >= 1000: (hidden)"),
     ],
 )
 def test_message_has_no_part_of_a_secret(given: dict[str, Any], message: str) -> None:

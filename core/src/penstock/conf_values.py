@@ -23,12 +23,20 @@ _BYTES_PER_UNIT = {"b": 1} | {
     prefix + suffix: 1 << 10 * power for power, prefix in enumerate("kmgtp", 1) for suffix in ("", "b")
 }
 _LARGEST = 1 << 63
-# Shorter ones are found in quotes only: they may be part of any word or number.
 _SHORTEST_SECRET = 4
 _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class InvalidValueError(ValueError):
+    """A value is not valid; the reason continues a sentence that begins with the value."""
+
+    def __init__(self, value: object, reason: str) -> None:
+        super().__init__(f"{shown(value)} {reason}")
+        self.value = value
+        self.reason = reason
 
 
 @frozen
@@ -55,10 +63,10 @@ def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
     match = _QUANTITY.fullmatch(text)
     unit = (match[2].lower() or default_unit) if match else ""
     if not match or unit not in units:
-        raise ValueError(f"{shown(text)} is not a whole number with one of the units {', '.join(units)}")
+        raise InvalidValueError(text, f"is not a whole number with one of the units {', '.join(units)}")
     quantity = int(match[1])
     if abs(quantity) > _LARGEST:
-        raise ValueError(f"{shown(text)} is too large")
+        raise InvalidValueError(text, "is too large")
     return int(quantity * units[unit])
 
 
@@ -70,7 +78,7 @@ def parse_duration_ms(text: str) -> int:
 def _parse_positive_s(text: str) -> float:
     value = _quantity(text, _MS_PER_UNIT, "s") / 1000
     if not value > 0:
-        raise ValueError(f"{shown(text)} is not greater than zero")
+        raise InvalidValueError(text, "is not greater than zero")
     return value
 
 
@@ -83,14 +91,14 @@ def _parse_int(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{shown(text)} is not a whole number") from None
+        raise InvalidValueError(text, "is not a whole number") from None
 
 
 def _parse_float(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{shown(text)} is not a number") from None
+        raise InvalidValueError(text, "is not a number") from None
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -101,13 +109,13 @@ def _parse_rate_per_s(text: str) -> float | None:
     """Parse a rate in records/s. Zero and below mean no limit, as in Spark: ``None``."""
     rate = _parse_float(text)
     if math.isnan(rate):
-        raise ValueError(f"{shown(text)} is not a number")
+        raise InvalidValueError(text, "is not a number")
     return rate if 0 < rate < math.inf else None
 
 
 def _parse_level(text: str) -> str:
     if text.strip().upper() not in _LEVELS:
-        raise ValueError(f"{shown(text)} is not one of {', '.join(_LEVELS)}")
+        raise InvalidValueError(text, f"is not one of {', '.join(_LEVELS)}")
     return text.strip().upper()
 
 
@@ -131,7 +139,7 @@ def parse_size_limit(text: str) -> SizeLimit:
         with suppress(ValueError):
             if 0 <= (percent := float(text.strip()[:-1])) <= 100:
                 return SizeLimit(share=percent / 100 or None)
-        raise ValueError(f"{shown(text)} is not between 0% and 100%")
+        raise InvalidValueError(text, "is not between 0% and 100%")
     return SizeLimit(_at_least(0, parse_size_bytes)(text) or None)
 
 
@@ -139,7 +147,7 @@ def _parse_port(text: str) -> int:
     """Parse the number of a port that needs no privilege; 0 lets the system choose."""
     port = _parse_int(text)
     if port != 0 and not 1024 <= port <= 65535:
-        raise ValueError(f"{shown(text)} is neither 0 nor between 1024 and 65535")
+        raise InvalidValueError(text, "is neither 0 nor between 1024 and 65535")
     return port
 
 
@@ -149,14 +157,14 @@ def _parse_time_zone(text: str) -> ZoneInfo | None:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError(f"{shown(text)} is not the name of a time zone") from None
+        raise InvalidValueError(text, "is not the name of a time zone") from None
 
 
 def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[str], int]:
     def parse_checked(text: str) -> int:
         value = parse(text)
         if value < minimum:
-            raise ValueError(f"{shown(text)} is {'not greater than zero' if minimum else 'negative'}")
+            raise InvalidValueError(text, f"is {'not greater than zero' if minimum else 'negative'}")
         return value
 
     return parse_checked
@@ -208,26 +216,26 @@ def _holds_several(option_type: Any) -> bool:
     return get_origin(option_type) in _COLLECTIONS
 
 
-def refused(name: str, value: object, reason: str, *, is_quoted: bool = False, is_hidden: bool = False) -> str:
-    """Return the message for an invalid value: ``option=value is not a number``; the reason may begin with the value.
+def refused(name: str, value: object, error: Exception, *, is_quoted: bool = False, is_hidden: bool = False) -> str:
+    """Return the message for an invalid value: ``option=value is not a number``.
 
     ``is_quoted`` shows the value as in a program, not as in a properties file; ``is_hidden`` shows no part of a secret.
     """
     text = "(hidden)" if is_hidden else shown(value) if is_quoted else shortened(str(value))
-    without_value = reason.removeprefix(f"{shown(value)} ")
-    if without_value != reason:
-        return f"{name}={text} {without_value}"
-    return f"{name}={text}: {_without(value, reason) if is_hidden else reason}"
+    if isinstance(error, InvalidValueError) and error.value == value:
+        return f"{name}={text} {error.reason}"
+    return f"{name}={text}: {without(value, str(error)) if is_hidden else error}"
 
 
-def _without(value: object, reason: str) -> str:
-    """Remove a secret value from a reason, and the items of a secret list."""
-    items = (item.strip(" []()'\"") for item in str(value).split(","))
-    for text in sorted({str(value), *items} - {""}, key=len, reverse=True):
-        reason = reason.replace(repr(text), "(hidden)")
-        if len(text) >= _SHORTEST_SECRET:
-            reason = reason.replace(text, "(hidden)")
-    return reason
+def without(secret: object, text: str) -> str:
+    """Remove a secret value from a text, and the items of a secret list."""
+    items = (item.strip(" []()'\"") for item in str(secret).split(","))
+    for part in sorted({str(secret), *items} - {""}, key=len, reverse=True):
+        text = text.replace(repr(part), "(hidden)")
+        # A shorter one may be part of any word or number.
+        bound = r"\b" if len(part) < _SHORTEST_SECRET else ""
+        text = re.sub(f"{bound}{re.escape(part)}{bound}", "(hidden)", text)
+    return text
 
 
 def _text_form(option_type: Any) -> TextForm | None:
@@ -243,21 +251,21 @@ def _to_text_form(value: Any, option_type: Any) -> Any:
 def _to_bool(value: Any, _type: Any) -> bool:
     text = str(value).strip().lower() if isinstance(value, bool | str) else ""
     if text not in {"true", "false"}:
-        raise ValueError(f"{shown(value)} is neither true nor false")
+        raise InvalidValueError(value, "is neither true nor false")
     return text == "true"
 
 
 def _to_choice(value: Any, option_type: Any) -> Any:
     choice = value.strip() if isinstance(value, str) else value
     if choice not in get_args(option_type):
-        raise ValueError(f"{shown(value)} is not one of {', '.join(map(str, get_args(option_type)))}")
+        raise InvalidValueError(value, f"is not one of {', '.join(map(str, get_args(option_type)))}")
     return choice
 
 
 def _require_type(value: Any, *types: type) -> Any:
     """Refuse values that a constructor would convert silently: a number given as text, a fraction as an integer."""
     if type(value) not in types:
-        raise ValueError(f"{shown(value)} is not of type {types[0].__name__}")
+        raise InvalidValueError(value, f"is not of type {types[0].__name__}")
     return value
 
 
@@ -267,7 +275,7 @@ def _to_number(value: Any, parse: Callable[[str], Any], *types: type) -> Any:
 
 def _to_callable(value: Any, _type: Any) -> Any:
     if not callable(value):
-        raise ValueError(f"{shown(value)} is not callable; a function can be given in the program only")
+        raise InvalidValueError(value, "is not callable; a function can be given in the program only")
     return value
 
 
@@ -311,4 +319,4 @@ def value_of(name: str, text: str, kind: Any, help: str) -> Any:
     try:
         return _converter.structure(text, kind)
     except ValueError as error:
-        raise ConfigurationError(f"{refused(name, text, str(error))}. {help}") from None
+        raise ConfigurationError(f"{refused(name, text, error)}. {help}") from None

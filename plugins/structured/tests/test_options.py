@@ -49,8 +49,8 @@ def test_sizes_have_units(text: str, size: int) -> None:
         ({"maxRowPerTrigger": "1"}, UnknownNameError, r"Did you mean 'maxRowsPerTrigger'"),
         ({"port": "many"}, ConfigurationError, r"receiver 'socket'.*port"),
         ({"partitionBytes": "much"}, ConfigurationError, r"partitionBytes='much'"),
-        ({"maxRowsPerTrigger": "0"}, ConfigurationError, r"maxRowsPerTrigger='0': must be greater than 0"),
-        ({"initialRate": "nan"}, ConfigurationError, r"initialRate='nan': must be greater than 0"),
+        ({"maxRowsPerTrigger": "0"}, ConfigurationError, r"maxRowsPerTrigger=0: must be greater than 0"),
+        ({"initialRate": "nan"}, ConfigurationError, r"initialRate=nan: must be greater than 0"),
         ({"blocks": "relative/q"}, ConfigurationError, r"blocks='relative/q': must be an absolute path"),
         ({"spark.streaming.blockInterval": "soon"}, ConfigurationError, r"spark\.streaming\.blockInterval"),
         (

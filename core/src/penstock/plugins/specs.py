@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
 
 import attrs
 from attrs import field, frozen
 
 from penstock.conf import OPTION_SECTIONS, Settings
-from penstock.conf_values import refused, structure_option, type_name
+from penstock.conf_values import refused, structure_option, type_name, without
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -277,41 +277,43 @@ def structure_options(
         how = f": {advice.format(option=missing[0])}" if advice else ""
         raise ConfigurationError(f"{what} needs the option {missing[0]!r}{how}")
 
-    def refusal(name: str, reason: str) -> str:
-        is_hidden = not fields[name].repr
-        return refused(keys.get(name, name), given[name], reason, is_quoted=name not in keys, is_hidden=is_hidden)
-
     types, values, refusals = get_type_hints(options, include_extras=True), {}, []
     for name, value in given.items():
         try:
             values[name] = structure_option(value, types.get(fields[name].name, Any))
-        except Exception as error:  # converters and validators are a plugin's, and may raise anything
-            refusals.append(refusal(name, str(error)))
+        except Exception as error:  # a converter is a plugin's, and may raise anything
+            text = refused(
+                keys.get(name, name), value, error, is_quoted=name not in keys, is_hidden=not fields[name].repr
+            )
+            refusals.append(text)
     if refusals:
         raise ConfigurationError(f"{what}: {'; '.join(refusals)}")
     try:
         return options(**values)
     except Exception as error:
-        # Some validators of attrs raise with the message, the whole Attribute and more.
-        text = str(error.args[0]) if error.args else type(error).__name__
-        for name, value in values.items():
-            if (reason := _reason_of(text, fields[name].name, value)) is not None:
-                raise ConfigurationError(f"{what}: {refusal(name, reason)}") from None
+        name, objection = next(_objections(fields, values, keys), ("", error))
+        # Some validators of attrs raise with the text, the whole Attribute and more.
+        text = str(objection.args[0]) if objection.args else type(objection).__name__
+        for hidden in [name] if name else given:
+            text = text if fields[hidden].repr else without(given[hidden], text)
         raise ConfigurationError(f"{what}: {text}") from None
 
 
-def _reason_of(text: str, option: str, value: object) -> str | None:
-    """The reason in a validator's message about an option; ``None`` for a message about another one.
-
-    Validators write ``option=value: reason`` or, those of attrs, ``'option' must be >= 1: 0``.
-    """
-    own = f"{option.lstrip('_')}={value!r}: "
-    if text.startswith((own, f"{option}={value!r}: ")):
-        return text.partition(f"={value!r}: ")[2]
-    if f"'{option}' must be" not in text:
-        return None
-    reason = text.removesuffix(f" (got {value!r})").removesuffix(f": {value}")
-    return reason.removeprefix(f"'{option}' ").replace(f"Length of '{option}'", "its length")
+def _objections(
+    fields: Mapping[str, attrs.Attribute[Any]], values: Mapping[str, Any], keys: Mapping[str, str]
+) -> Iterator[tuple[str, Exception]]:
+    """The options whose validators refuse their values, with errors that name the configuration key, if one is set."""
+    # Validators may compare with other options.
+    subject = SimpleNamespace(**{field.name: values.get(name, field.default) for name, field in fields.items()})
+    for name, value in values.items():
+        field = fields[name]
+        try:
+            if field.validator is not None:
+                field.validator(subject, field.evolve(name=keys.get(name, name)), value)
+        except AttributeError:
+            pass  # it needs more of the instance than options
+        except Exception as error:
+            yield name, error
 
 
 def _from_key(keys: Mapping[str, str], option: str) -> str:
