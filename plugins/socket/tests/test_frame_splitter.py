@@ -62,15 +62,6 @@ def test_any_bytes_cut_anywhere_give_the_same_records(
     assert split(pieces, max_frame_bytes=100, chunk=chunk, eager=eager) == (bodies, None)
 
 
-WITNESS = [b"one", b"", b"\0\n\xff", b"x" * 20]
-
-
-@pytest.mark.parametrize("eager", [True, False])
-@pytest.mark.parametrize("place", range(len(framed(*WITNESS)) + 1))
-def test_cut_at_every_byte_gives_the_same_records(place: int, eager: bool) -> None:
-    assert split(cut(framed(*WITNESS), [place]), eager=eager) == (WITNESS, None)
-
-
 @pytest.mark.parametrize("left", [1, 3, 4, 5, 12])
 def test_end_inside_a_frame_is_a_fault(left: int) -> None:
     frames, fault = split([framed(b"whole") + framed(b"not whole")[:left]])

@@ -111,17 +111,6 @@ def test_any_bytes_cut_anywhere_give_the_same_records(
     assert errors.counts == +counted
 
 
-WITNESS = "one\r\n\n\0\n\r\nzwölf 🚰🚰\n\nlast".encode()
-
-
-@pytest.mark.parametrize("eager", [True, False])
-@pytest.mark.parametrize("place", range(len(WITNESS) + 1))
-def test_cut_at_every_byte_gives_the_same_records(place: int, eager: bool) -> None:
-    lines, errors = split(cut(WITNESS, [place]), eager=eager)
-    assert lines == ["one", "", "\0", "", "zwölf 🚰🚰", "", "last"]
-    assert not errors.counts
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

@@ -34,26 +34,22 @@ def test_frame_longer_than_the_buffers_arrives(launch: Launch, server: Server) -
     launched.until_records([b"before", body, b"after"])
 
 
-def test_end_between_frames_restarts_without_error(launch: Launch, server: Server) -> None:
+@pytest.mark.parametrize(("rest", "is_error"), [(b"", False), (framed(b"torn")[:6], True)], ids=["between", "inside"])
+def test_connection_that_ends_inside_a_frame_is_an_error(
+    launch: Launch, server: Server, rest: bytes, is_error: bool
+) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
-    peer.sendall(framed(b"first"))
+    peer.sendall(framed(b"first") + rest)
     peer.close()
     server.accept().sendall(framed(b"second"))
     launched.until_records([b"first", b"second"])
-    assert launched.ends[0].endswith("Socket data stream had no more data")
-    assert launched.errors == []
-
-
-def test_end_inside_a_frame_is_an_error(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server))
-    peer = server.accept()
-    peer.sendall(framed(b"first") + framed(b"torn")[:6])
-    peer.close()
-    server.accept().sendall(framed(b"second"))
-    launched.until_records([b"first", b"second"])
-    (error,) = launched.errors
-    assert re.match(r"Error receiving data from 127\.0\.0\.1:\d+ - EOFError: ", error)
+    if is_error:
+        (error,) = launched.errors
+        assert re.match(r"Error receiving data from 127\.0\.0\.1:\d+ - EOFError: ", error)
+    else:
+        assert launched.errors == []
+        assert launched.ends[0].endswith("Socket data stream had no more data")
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), (1 << 31) - 1, 1001])

@@ -180,37 +180,6 @@ def test_quiet_source_is_waited_for_without_polling(launch: Launch, server: Serv
 HELD = 2
 
 
-def assert_limits_hold(launch: Launch, fountain: Fountain, rates: tuple[int, ...]) -> None:
-    clock = ManualClock()
-    settings = {
-        "spark.streaming.blockInterval": "100ms",
-        "spark.streaming.receiver.maxRate": "2000",
-        "spark.streaming.backpressure.initialRate": str(rates[0]),
-    }
-    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, settings)
-
-    def stored() -> int:
-        clock.await_waiters(HELD)
-        return sum(block.num_records for block in launched.blocks)
-
-    assert stored() <= 1
-    for asked in rates:
-        launched.update_rate(asked)
-        rate = min(asked, 2000)
-        before, burst = stored(), rate // 10
-        for passed_ms in range(10, 1001, 10):
-            clock.advance(10)
-            allowed = rate * passed_ms / 1000
-            # Not all that is allowed: permits do not keep for longer than a burst, and this clock moves in leaps.
-            assert 0.7 * allowed - burst <= stored() - before <= allowed + burst
-    # What is read ahead is bounded as well, by what the limiter lets pass in one go.
-    assert fountain.received_bytes <= (stored() + 3 * 200) * 100 + 1000
-
-
-def test_rate_limit_holds_from_the_first_line_and_through_changes(launch: Launch, fountain: Fountain) -> None:
-    assert_limits_hold(launch, fountain, (10, 100, 1000, 5000, 1000, 10))
-
-
 @pytest.mark.parametrize(("line_bytes", "rate"), [(20, 10), (37, 1000), (100, 1000), (730, 1000)])
 def test_each_block_has_the_records_of_one_block_interval(
     launch: Launch, fountain: Fountain, monkeypatch: pytest.MonkeyPatch, line_bytes: int, rate: int

@@ -76,11 +76,11 @@ def test_other_threads_that_are_traced_continue_while_the_ended_one_is_blocked()
     # In another process: what this guards against is a loop in the interpreter, which no time limit of pytest ends.
     program = f"""
 import sys, threading
+from {__name__} import test_blocked_thread_ends_when_it_wakes
 def trace(*_arguments):
     return trace
 threading.settrace(trace)
 sys.settrace(trace)
-from {__name__} import test_blocked_thread_ends_when_it_wakes
 test_blocked_thread_ends_when_it_wakes()
 """
     root = Path(__file__).parents[3]
