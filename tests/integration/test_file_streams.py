@@ -143,19 +143,6 @@ def test_text_files_are_split_into_lines_and_decompressed(steps: Steps, folder: 
     assert steps.step() == []
 
 
-def test_directories_that_match_a_pattern_are_read(steps: Steps, folder: Path) -> None:
-    for name in ("x", "y"):
-        (folder / name).mkdir()
-    steps.collect(steps.ssc.textFileStream(f"{folder}/*/"))
-    put(folder / "x" / "a", "a\n")
-    put(folder / "not", "in a directory\n")
-    assert steps.step() == ["a"]
-    put(folder / "y" / "b", "b\n")
-    (folder / "z").mkdir()
-    put(folder / "z" / "c", "c\n")
-    assert steps.step() == ["b", "c"]
-
-
 def test_a_directory_that_is_renamed_into_the_pattern(steps: Steps, folder: Path, tmp_path: Path) -> None:
     away = tmp_path / "away"
     away.mkdir()
@@ -194,14 +181,6 @@ def test_options_come_from_the_configuration(
     ssc.start()
     wait_for(lambda: len(batches.records) == 3, "three files")
     assert [batch for batch in batches.all if batch] == [["0"], ["1"], ["2"]]
-
-
-def test_small_files_share_partitions(steps: Steps, folder: Path) -> None:
-    steps.collect(steps.ssc.textFileStream(str(folder)))
-    for number in range(100):
-        put(folder / f"{number:03}", f"{number:03}\n")
-    assert steps.step() == [f"{number:03}" for number in range(100)]
-    assert steps.partitions[-1] < 35
 
 
 def test_a_large_file_is_read_by_several_tasks(steps: Steps, folder: Path) -> None:
@@ -391,48 +370,6 @@ def test_a_slow_listing_holds_no_batch(
         steps.ssc.stop(stopSparkContext=False)
 
 
-def test_a_half_written_file_is_read_after_its_rename(steps: Steps, folder: Path, warnings: Warnings) -> None:
-    steps.collect(steps.ssc.textFileStream(str(folder)))
-    put(folder / "a._COPYING_", "half\n")
-    put(folder / ".b", "hidden\n")
-    assert steps.step() == []
-    assert steps.step() == []
-    (warning,) = warnings()
-    assert f"{folder}/a._COPYING_" in warning
-    assert "half-written" in warning
-    put(folder / "a._COPYING_", "half\nwhole\n")
-    (folder / "a._COPYING_").rename(folder / "a")
-    assert steps.step() == ["half", "whole"]
-
-
-def test_a_growing_file_is_read_when_it_no_longer_grows(
-    steps: Steps, folder: Path, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps.collect(steps.ssc.textFileStream(str(folder)))
-    put(folder / "a", "line\n", age_s=None)
-    look_again = DirectoryPattern.again
-
-    def grow_before_the_second_look(pattern: DirectoryPattern, paths: Any) -> Any:
-        with (folder / "a").open("a") as file:
-            file.write("line\n")
-        return look_again(pattern, paths)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DirectoryPattern, "again", grow_before_the_second_look)
-        assert steps.step() == []
-        assert steps.step() == []
-    (warning,) = warnings()
-    assert "unfinished file left" in warning
-    assert f"{folder}/a" in warning
-    lines = (folder / "a").read_text().splitlines()
-    assert steps.step() == lines
-    # It changes after all, and is read again when it is quiet.
-    put(folder / "a", "new\n", age_s=10)
-    assert steps.step() == ["new"]
-    assert "file changed" in warnings()[-1]
-    assert "receiver 'file'" in warnings()[-1]
-
-
 @pytest.mark.parametrize("damage", ["gone", "shrunk", "broken", "refused"])
 def test_a_file_that_cannot_be_read_fails_its_batch_alone(steps: Steps, folder: Path, damage: str) -> None:
     if damage == "refused" and os.geteuid() == 0:
@@ -473,22 +410,6 @@ def test_the_listing_thread_ends_with_the_context(steps: Steps, folder: Path) ->
 
 
 # -- the receiver --
-
-
-def test_a_growing_file_is_followed(
-    ssc: StreamingContext, folder: Path, collect: Any, wait_for: Callable[..., None]
-) -> None:
-    log = folder / "app.log"
-    log.write_text("one\n")
-    batches = collect(ssc.receiverStream("file", path=str(log), poll_interval=0.02))
-    ssc.start()
-    wait_for(lambda: batches.records == ["one"], "what was there")
-    with log.open("a") as file:
-        file.write("two\nthr")
-        file.flush()
-        wait_for(lambda: batches.records == ["one", "two"], "a line")
-        file.write("ee\n")
-    wait_for(lambda: batches.records == ["one", "two", "three"], "the rest of a line")
 
 
 def test_the_file_receiver_resumes_at_its_saved_offset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import queue
 import signal
 import threading
@@ -338,62 +337,3 @@ def test_a_batch_that_fails_because_spark_is_gone_is_not_complete(
     stopping.join(30)
     # A recovered run generates it again.
     assert engine_of(program.ssc).scheduler.pending_batches == [1000]
-
-
-class Outputs:
-    """Functions of every kind, with and without the batch time."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, bool]] = []
-
-    def _note(self, name: str, *arguments: Any) -> None:
-        self.calls.append((name, len(arguments) == 2))
-
-    def method(self, rdd: Any, times: int = 2) -> None:
-        self._note("method", rdd)
-
-    def method_with_time(self, time: Any, rdd: Any, times: int = 2) -> None:
-        self._note("method_with_time", time, rdd)
-
-    def __call__(self, time: Any, rdd: Any) -> None:
-        self._note("object", time, rdd)
-
-    def named(self, name: str, *arguments: Any) -> None:
-        self._note(name, *arguments)
-
-    def with_default(self, rdd: Any = None, bound: int = 5) -> None:
-        self._note("with_default", rdd)
-
-
-def test_output_functions_get_the_batch_time_if_they_take_two_arguments(program: Program) -> None:
-    outputs = Outputs()
-
-    def partly(name: str, time: Any, rdd: Any) -> None:
-        outputs.named(name, time, rdd)
-
-    for function in (
-        outputs.method,
-        outputs.method_with_time,
-        outputs,
-        outputs.with_default,
-        functools.partial(outputs.named, "partial"),
-        functools.partial(partly, "partial_with_time"),
-        functools.partial(outputs.method_with_time, times=3),
-        lambda time, rdd, bound=outputs: bound.named("lambda_with_time", time, rdd),
-        lambda rdd, bound=outputs: bound.named("lambda", rdd),
-    ):
-        program.stream.foreachRDD(function)
-    program.start()
-    program.run_batch()
-    program.stop()
-    assert outputs.calls == [
-        ("method", False),
-        ("method_with_time", True),
-        ("object", True),
-        ("with_default", False),
-        ("partial", False),
-        ("partial_with_time", True),
-        ("method_with_time", True),
-        ("lambda_with_time", True),
-        ("lambda", False),
-    ]

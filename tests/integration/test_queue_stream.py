@@ -46,27 +46,6 @@ def program(sc: Any) -> Iterator[Program]:
     program.ssc.stop(stopSparkContext=False)
 
 
-def test_pprint_prints_as_pyspark_does(program: Program, capfd: pytest.CaptureFixture[str]) -> None:
-    stream = program.ssc.queueStream([[1, 2, 3]])
-    stream.pprint(2)
-    program.start(stream)
-    program.batch()
-    rule, time, rule_again, *rest = capfd.readouterr().out.splitlines()
-    assert rule == rule_again == "-" * 43
-    assert time.startswith("Time: 19")
-    assert rest == ["1", "2", "...", ""]
-
-
-def test_the_batch_time_reaches_the_output(program: Program) -> None:
-    times: list[Any] = []
-    stream = program.ssc.queueStream([[1]])
-    stream.foreachRDD(lambda time, rdd: times.append(time))
-    program.start(stream)
-    for _ in range(2):
-        program.batch()
-    assert [time.timestamp() for time in times] == [1.0, 2.0]
-
-
 # -- the queue itself --
 
 

@@ -16,4 +16,7 @@ def test_pprint_prints_ten_records_by_default(run_outputs: Any, capsys: pytest.C
         stream.pprint()
 
     run_outputs(program, [list(range(11))])
-    assert capsys.readouterr().out.splitlines()[3:] == [*map(str, range(10)), "...", ""]
+    rule, time, second_rule, *rest = capsys.readouterr().out.splitlines()
+    assert rule == second_rule == "-" * 43
+    assert time.startswith("Time: 19")
+    assert rest == [*map(str, range(10)), "...", ""]

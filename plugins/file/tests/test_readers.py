@@ -61,13 +61,6 @@ def test_pieces_give_what_the_whole_gives(data: bytes, cuts: list[int], chunk: i
     assert list(itertools.chain.from_iterable(pieces)) == expected_lines(data)
 
 
-@settings(deadline=None)
-@given(TEXT)
-def test_every_split_position_gives_the_same_lines(data: bytes) -> None:
-    for cut in range(1, len(data)):
-        assert lines_of(data, 0, cut, 7) + lines_of(data, cut, len(data), 7) == expected_lines(data)
-
-
 def test_line_longer_than_many_chunks_is_read_in_linear_time() -> None:
     data = b"x" * 20_000_000 + b"\ny"
     assert [len(line) for line in lines_of(data, 0, len(data), 1 << 12)] == [20_000_000, 1]
