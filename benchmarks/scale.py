@@ -51,6 +51,7 @@ from penstock.runtime.log import set_level
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_launcher
+from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.json_codec import Reply, from_json, to_json
@@ -296,7 +297,8 @@ def make_tracker(load, options):
     )
     receivers = {stream_id: Silent() for stream_id in range(load.receivers)}
     events = []
-    return ReceiverTracker(SparkContext(), receivers, settings, SystemClock(), events.append, events.append)
+    launcher = receiver_launcher.ReceiverLauncher(SparkContext(), receivers, settings)
+    return ReceiverTracker(launcher, ReceivedBlockTracker(receivers), SystemClock(), events.append, events.append)
 
 
 def run(result, load, options):

@@ -37,7 +37,10 @@ from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
 from penstock.track import receiver_launcher
 from penstock.track.batch_partitions import Located
+from penstock.track.block_logs import BlockLogs
+from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
+from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
@@ -199,15 +202,14 @@ class Tracked:
         self._launches = EventLog()
         self.processes = list[FakeProcess]()
         self.sc = cast(SparkContext, FakeSparkContext(master))
+        by_id, settings = dict(enumerate(receivers)), Settings.parse(conf)
+        logs = BlockLogs.of(self.sc, settings, checkpoint_directory, by_id)
         self.tracker = ReceiverTracker(
-            self.sc,
-            dict(enumerate(receivers)),
-            Settings.parse(conf),
+            ReceiverLauncher(self.sc, by_id, settings, logs),
+            ReceivedBlockTracker(by_id, write_ahead_log),
             clock,
             self._post,
             self._fail,
-            checkpoint_directory,
-            write_ahead_log,
         )
 
     def _fail(self, error: BaseException) -> None:

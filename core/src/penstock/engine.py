@@ -26,6 +26,9 @@ from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster, failure
 from penstock.spark.local_properties import LocalProperties
 from penstock.spark.rdd_checkpoints import delete_file
+from penstock.track.block_logs import BlockLogs
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("engine")
@@ -58,8 +61,12 @@ class Engine:
         self.bus = bus
         self._on_error = on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
-        logs = () if self._run is None else (self._run.directory.name, self._run.block_log)
-        self.tracker = ReceiverTracker(sc, dict(graph.receivers()), settings, clock, bus.post, on_give_up, *logs)
+        receivers, directory, block_log = dict(graph.receivers()), None, None
+        if self._run is not None:
+            directory, block_log = self._run.directory.name, self._run.block_log
+        blocks = ReceivedBlockTracker(receivers, block_log)
+        launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers))
+        self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
         self._properties = LocalProperties(sc)
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)

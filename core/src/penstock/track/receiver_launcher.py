@@ -6,6 +6,7 @@ The life cycle decides whether and when a receiver is launched, the placement wh
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -85,20 +86,20 @@ class ReceiverJob:
 
 
 class ReceiverLauncher:
-    """Make the jobs of receivers, by stream id, and connect to them. ``run_id`` names the directory of the blocks."""
+    """Make the jobs of receivers, by stream id, and connect to them."""
 
     def __init__(
         self,
         sc: SparkContext,
         receivers: Mapping[int, Receiver[Any]],
         settings: Settings,
-        run_id: str,
         logs: BlockLogs | None = None,
     ) -> None:
-        self._sc = sc
+        self.sc = sc
         self.receivers = receivers
-        self._settings = settings
-        self.run_id = run_id
+        self.settings = settings
+        #: Name of the directories of blocks: those of consecutive contexts of one application must differ.
+        self.run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.logs = logs
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
@@ -130,16 +131,16 @@ class ReceiverLauncher:
 
     def set_driver_port(self, port: int) -> None:
         """Have receivers register at this port of the driver."""
-        host = "127.0.0.1" if self.on_this_machine else cluster.driver_host(self._sc)
+        host = "127.0.0.1" if self.on_this_machine else cluster.driver_host(self.sc)
         self.driver_location = self.token.location(host, port)
 
     def check(self) -> None:
         """Raise ``ConfigurationError`` for a receiver that cannot be launched."""
-        _check_cores(self._sc, len(self.receivers))
-        _check_speculation(self._sc)
+        _check_cores(self.sc, len(self.receivers))
+        _check_speculation(self.sc)
         for stream_id, receiver in self.receivers.items():
             check_picklable(receiver, f" of stream {stream_id}")
-        _report_storage_levels(self._sc, self.receivers)
+        _report_storage_levels(self.sc, self.receivers)
 
     def make_job(
         self,
@@ -152,13 +153,13 @@ class ReceiverLauncher:
         process = Process.of(os.getpid()) if self.on_this_machine else None
         driver = Driver(self.driver_location, self.token, process)
         logs = "" if self.logs is None else self.logs.directory(stream_id)
-        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self._settings, logs)
-        return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
+        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self.settings, logs)
+        return ReceiverJob(self.sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
     def location_of(self, job: ReceiverJob, stopping: threading.Event) -> TaskLocation | None:
         """The executor that runs a job's task; ``None`` when Spark does not report it. May take two seconds."""
         for _ in range(_LOCATION_TRIES):
-            location = cluster.running_task(self._sc, job.group)
+            location = cluster.running_task(self.sc, job.group)
             if location is not None or stopping.wait(_LOCATION_PAUSE_S):
                 return location
         return None
@@ -172,7 +173,7 @@ class ReceiverLauncher:
         """Connect to a launch that has registered."""
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
-        timeout_ms = self._settings.wire_timeout_ms
+        timeout_ms = self.settings.wire_timeout_ms
         client = Client(endpoint, self.token, timeout_ms, retry=False, advice=RECEIVER_PORT_ADVICE)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
 

@@ -8,7 +8,6 @@ that runs here is the pickling and ``preferredLocation`` of receivers.
 from __future__ import annotations
 
 import math
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +15,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from pyspark import SparkContext
-
 from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock
-from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
-from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
     AddBlocks,
@@ -33,7 +28,6 @@ from penstock.receive.messages import (
     ReleaseReceiver,
     ReportError,
 )
-from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
@@ -41,7 +35,6 @@ from penstock.spark.rdds import LocatedPartition
 from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
-from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.relaunch_lifecycle import no_launch
@@ -68,37 +61,23 @@ _REPORT_BACKLOG_S = 60
 
 
 class ReceiverTracker:
-    """Run the receivers of a context, by stream id.
-
-    ``fail_application`` is called with the error of a receiver that stops the application. ``checkpoint_directory``
-    holds the receivers' write-ahead log; ``write_ahead_log`` holds events of blocks and batches.
-
-    Raises:
-        ConfigurationError: the receivers' write-ahead log is on without a directory.
-        WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
-    """
+    """Run a launcher's receivers; ``fail_application`` gets the error of one that stops the application."""
 
     def __init__(
         self,
-        sc: SparkContext,
-        receivers: Mapping[int, Receiver[Any]],
-        settings: Settings,
+        launcher: ReceiverLauncher,
+        blocks: ReceivedBlockTracker,
         clock: Clock,
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
-        checkpoint_directory: str | None = None,
-        write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
-        self._sc = sc
-        self._receivers = receivers
-        self._settings = settings
+        self._launcher = launcher
+        self._receivers = launcher.receivers
+        self._settings = settings = launcher.settings
+        self._logs = launcher.logs
+        self.blocks = blocks
         self._clock = clock
-        # Consecutive contexts of one application must not share a directory or a job group.
-        run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
-        self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
-        self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
-        self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._tracked = TrackedReceivers(settings, self.blocks, clock, self._launcher, post, fail_application)
+        self._tracked = TrackedReceivers(launcher, blocks, clock, post, fail_application)
         self._locations = self._tracked.locations
         #: The stored blocks that no batch has processed.
         self.backlog = Backlog(
@@ -128,7 +107,7 @@ class ReceiverTracker:
             return
         self._launcher.check()
         self._endpoint = Endpoint(
-            "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._sc),
+            "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._launcher.sc),
             self._launcher.token,
             {
                 AddBlocks: self._on_add_blocks,
@@ -160,11 +139,10 @@ class ReceiverTracker:
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
-        """Stop every receiver, wait until the deadline for them to flush, then cancel their jobs.
+        """Stop every receiver, wait until the deadline (monotonic seconds) for them to flush, then cancel their jobs.
 
-        Blocks that arrive meanwhile are accepted, none afterwards. Accepted blocks are readable until ``release``; the
-        write-ahead log stays open for batches. The deadline is in monotonic seconds. With ``drains``, batches run
-        afterwards: part of the time is left to them, and receivers on other hosts serve their blocks meanwhile.
+        Accepted blocks are readable until ``release``. With ``drains``, batches run afterwards: part of the time is
+        left to them, and receivers on other hosts serve their blocks meanwhile.
         """
         if self._stopping.is_set():
             return
@@ -218,13 +196,11 @@ class ReceiverTracker:
         self.blocks.close()
 
     def delete_files(self) -> None:
-        """Delete the remaining block files, when no batch reads them any more.
-
-        On this machine; on other hosts Spark removes them with the executor's local files. Of the receivers'
-        write-ahead log only the files whose deletion was asked for.
-        """
+        """Delete the remaining block files, when no batch reads them any more."""
+        # A recovery may need the rest of the receivers' write-ahead log.
         if self._logs is not None:
             self._logs.stop(_LAST_DELETIONS_S)
+        # On other hosts Spark removes them with the executor's local files.
         elif self._launcher.on_this_machine:
             self._locations.delete_directories()
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
 from penstock.rate.rate_limits import RateLimits
@@ -54,10 +53,9 @@ class TrackedReceivers:
 
     def __init__(
         self,
-        settings: Settings,
+        launcher: ReceiverLauncher,
         blocks: ReceivedBlockTracker,
         clock: Clock,
-        launcher: ReceiverLauncher,
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
@@ -67,7 +65,7 @@ class TrackedReceivers:
             stream_id: ReceiverTrackingInfo(
                 stream_id,
                 f"{type(receiver).__name__}-{stream_id}",
-                RelaunchPolicy.of(settings),
+                RelaunchPolicy.of(launcher.settings),
                 epoch=blocks.state.epochs.get(stream_id, 0),
                 jitter_seed=launcher.run_id,
             )
@@ -95,7 +93,7 @@ class TrackedReceivers:
             skip_missed=True,
         )
         #: Changed on the loop only.
-        self.rate_limits = RateLimits(settings, launcher.receivers)
+        self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
         #: Jobs that have not ended, by stream id and epoch. Changed on the loop, read on any thread.
         self.jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
