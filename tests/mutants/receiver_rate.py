@@ -27,7 +27,7 @@ class Unlimited(MemoryReceiver):
 
     def store_unlimited(self, records: Sequence[str]) -> None:
         # The mutant stores without the rate limit, which no public method does.
-        self.supervisor._pusher.push_table(arrow_form.encode(list(records)), len(records), None, 0).await_accepted()
+        self.supervisor._pusher.push_and_await(arrow_form.encode(list(records)), len(records), None, 0)
 
     def take(self, connection: MemoryConnection, entries: _Entries) -> None:
         if not self.ignores(entries):

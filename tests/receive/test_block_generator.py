@@ -14,7 +14,8 @@ from tests.helpers import await_blocked, wait_for
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_generator import BlockGenerator, GeneratorState
+from penstock.receive.block_generator import BlockGenerator, GeneratedBlock, GeneratorState
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.runtime.clock import SystemClock
 from penstock_testing import ManualClock
 
@@ -26,52 +27,34 @@ INTERVAL_MS = 100
 SETTINGS = Settings.parse({"spark.streaming.blockInterval": f"{INTERVAL_MS}ms"})
 
 
-class PushedBlock:
-    """A stored block, which the listener accepts."""
-
-    def __init__(self, listener: Listener, records: list[Any]) -> None:
-        self.left_out: dict[int, BaseException] = {}
-        self.records = records
-        self._listener = listener
-
-    def await_accepted(self) -> None:
-        self._listener.on_accept(self.records)
-        self._listener.accepted.append(self.records)
-
-    def withdraw(self) -> bool:
-        self._listener.withdrawn.append(self.records)
-        return True
-
-
 class Listener:
     """Owns a generator, and records what it gets from it."""
 
     def __init__(self, clock: ManualClock | SystemClock, **bounds: Any) -> None:
         self.blocks: list[list[Any]] = []
-        self.accepted: list[list[Any]] = []
-        self.withdrawn: list[list[Any]] = []
         self.arrivals: list[int] = []
-        self.failures: list[BaseException] = []
         self.states: list[GeneratorState] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
-        self.on_accept: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
-        self.generator = BlockGenerator(self, evolve(SETTINGS, **bounds), clock)
+        self.generator = BlockGenerator(self, evolve(SETTINGS, **bounds), clock, RateLimiter(clock, None, 0))
 
     def on_generate_block(self) -> None:
         self.states.append(self.generator.state)
 
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> Any:
+    def on_push_block(self, block: GeneratedBlock) -> None:
         self.states.append(self.generator.state)
-        self.on_push(records)
-        self.arrivals.append(arrival_ms)
-        self.blocks.append(records)
-        self._queue.put(records)
-        return PushedBlock(self, records)
+        records, failure = block.records, None
+        try:
+            self.on_push(records)
+            self.arrivals.append(block.arrival_ms)
+            self.blocks.append(records)
+            self._queue.put(records)
+        except OSError as error:
+            failure = error
+        self.generator.complete(block, failure, {})
 
-    def on_error(self, _message: str, error: BaseException, *, is_final: bool) -> None:
-        assert is_final
-        self.failures.append(error)
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+        raise AssertionError(message) from error
 
     def take(self) -> list[Any]:
         """The next block, waited for."""
@@ -157,7 +140,7 @@ def test_stop_pushes_all_records_in_order(make: Make) -> None:
         pushed.generator.add_data(record)
     pushed.generator.stop()
     assert pushed.records == list(range(1, 1001))
-    assert (pushed.generator.dropped_records, pushed.failures) == (0, [])
+    assert pushed.generator.dropped_records == 0
 
 
 def test_stop_is_idempotent(make: Make) -> None:
@@ -198,76 +181,6 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
     pushed.generator.stop()
     assert pushed.records == list(range(5))
     assert pushed.states.count(GeneratorState.Active) >= 5
-
-
-@pytest.fixture
-def held(make: Make, clock: ManualClock, gate: Gate) -> Listener:
-    """A generator whose first block, of the number 0, the gate holds on its way to the driver."""
-    pushed = make()
-    pushed.on_accept = lambda records: gate() if records == [0] else None
-    pushed.generator.add_data(0)
-    clock.await_waiters()
-    clock.advance(INTERVAL_MS)
-    assert gate.reached.wait(10)
-    return pushed
-
-
-def add_block(pushed: Listener, clock: ManualClock, number: int) -> None:
-    """Add a number, a block of its own, and return when it is stored."""
-    pushed.generator.add_data(number)
-    clock.await_waiters()
-    clock.advance(INTERVAL_MS)
-    wait_for(lambda: [number] in pushed.blocks, "the block is stored")
-
-
-def test_blocks_are_stored_while_another_is_reported(held: Listener, clock: ManualClock, gate: Gate) -> None:
-    for number in (1, 2, 3):
-        add_block(held, clock, number)
-    assert held.accepted == []
-    gate.open()
-    held.generator.stop()
-    assert held.accepted == [[0], [1], [2], [3]]
-
-
-def test_blocks_that_were_stored_before_a_failed_one_are_accepted(
-    held: Listener, clock: ManualClock, gate: Gate
-) -> None:
-    add_block(held, clock, 1)
-
-    def fail(_records: list[Any]) -> None:
-        raise OSError("no disk")
-
-    held.on_push = fail
-    outcomes: list[str] = []
-    held.generator.add_data(2, lambda error: outcomes.append(str(error)))
-    gate.open()
-    held.generator.stop()
-    assert held.accepted == [[0], [1]]
-    assert (outcomes, [str(error) for error in held.failures]) == (["no disk"], ["no disk"])
-    assert held.generator.dropped_records == 1
-
-
-def test_failed_report_drops_its_block_and_those_stored_meanwhile(
-    held: Listener, clock: ManualClock, gate: Gate
-) -> None:
-    add_block(held, clock, 1)
-    add_block(held, clock, 2)
-    second = held.on_accept
-
-    def fail(records: list[Any]) -> None:
-        second(records)
-        if records == [1]:
-            raise OSError("no driver")
-
-    held.on_accept = fail
-    gate.open()
-    wait_for(lambda: bool(held.withdrawn), "the report has failed")
-    held.generator.add_data(3)
-    held.generator.stop()
-    # The second block is not reported, and the third not stored at all.
-    assert (held.accepted, held.withdrawn, held.blocks) == ([[0]], [[2]], [[0], [1], [2]])
-    assert [str(error) for error in held.failures] == ["no driver"]
-    assert held.generator.dropped_records == 3
 
 
 def test_stop_passes_through_the_states_of_spark(make: Make, clock: ManualClock) -> None:
@@ -368,29 +281,6 @@ def test_stop_fails_waiting_callers(make: Make, clock: ManualClock, gate: Gate, 
     gate.open()
     stopping.result(timeout=10)
     assert pushed.records == [0, 1]
-
-
-def test_failed_push_is_reported_once_and_later_records_are_dropped_and_counted(make: Make, clock: ManualClock) -> None:
-    pushed = make()
-    tried: list[list[Any]] = []
-
-    def fail(records: list[Any]) -> None:
-        tried.append(records)
-        raise OSError("no disk")
-
-    pushed.on_push = fail
-    for n in range(3):
-        pushed.generator.add_data(n)
-    clock.await_waiters()
-    clock.advance(INTERVAL_MS)
-    for n in range(3, 10):
-        pushed.generator.add_data(n)
-        clock.advance(INTERVAL_MS)
-    pushed.generator.stop()
-    assert [str(error) for error in pushed.failures] == ["no disk"]
-    assert len(tried) == 1
-    assert pushed.blocks == []
-    assert pushed.generator.dropped_records == 10
 
 
 def test_failed_push_frees_waiting_callers(make: Make, clock: ManualClock, background: Background) -> None:

@@ -169,6 +169,7 @@ def test_interrupted_onStart_ends_first(event: Event, error: BaseException | Non
 
 def test_onStart_that_ignores_a_stop_is_abandoned_after_the_stop_timeout() -> None:
     life = Life(*START, STOP)
+    assert life.of(events.AwaitDeadline) == [events.AwaitDeadline(5000)]
     life.take(events.Tick(), after_ms=4999)
     assert life.effects == ()
     life.take(events.Tick(), after_ms=1)
@@ -185,7 +186,7 @@ def test_onStart_that_ignores_a_stop_is_abandoned_after_the_stop_timeout() -> No
 
 def test_stop_without_a_timeout_waits_for_onStart() -> None:
     life = Life(*START, STOP, stop_timeout_ms=0, start_timeout_ms=0)
-    assert life.receiver.deadline_ms is None
+    assert life.of(events.AwaitDeadline) == []
     life.take(events.Tick(), after_ms=10**9)
     assert isinstance(life.state, Interrupted)
 

@@ -17,7 +17,7 @@ from penstock.blocks import arrow_form
 from penstock.receive.messages import AddBlocks
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.record_writer import sized_tables
+from penstock.receive.sized_tables import sized_tables
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

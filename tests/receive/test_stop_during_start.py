@@ -82,8 +82,8 @@ def test_onStart_that_ignores_a_stop_is_abandoned(
     supervisor.start_soon()
     assert gate.reached.wait(10)
     stopping = [background(lambda: supervisor.stop("Stopped by driver")) for _ in range(2)]
-    # The timer of the blocks and both stops.
-    clock.await_waiters(3)
+    # The timer of the blocks and the deadline of the stop.
+    clock.await_waiters(2)
     clock.advance(3000)
     for each in stopping:
         each.result(timeout=10)

@@ -11,9 +11,9 @@ from tests.helpers import await_blocked
 
 from penstock import Block
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
+from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.record_writer import RecordWriter
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def test_stop_waits_for_a_store_in_progress(
     assert gate.reached.wait(10)
     stopping = background(lambda: supervisor.stop("enough"))
     log.await_count("onStop")
-    await_blocked(RecordWriter.await_idle)
+    await_blocked(BlockPusher.stop)
     gate.open()
     storing.result(timeout=10)
     stopping.result(timeout=10)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from tests.helpers import run_in_background
 
-from penstock import StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.errors import StoreError, WireError
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import AddBlocks, RegisterReceiver
+from penstock.receive.messages import RegisterReceiver
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.wire.client import Client
-from penstock.wire.json_codec import Reply
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
+
+R = TypeVar("R")
 
 
 class Host:
@@ -34,24 +35,25 @@ class Host:
         self._client = Client(task.driver.location, task.driver.token, 10_000)
         launch = RegisterReceiver(task.stream_id, task.epoch, "Silent", 1)
         store = LocalBlockHandler(directory / str(task.epoch))
-        self._pusher = BlockPusher(launch, Settings.parse({}), store, self._report, self.clock, lambda _event: None)
-        self._launch = launch
+        limiter = RateLimiter(self.clock, None, 0)
+        self._pusher = BlockPusher(launch, Settings.parse({}), store, self, limiter, lambda _event: None)
+        self._pusher.start()
 
-    def _report(self, blocks: list[StoredBlock]) -> Reply:
-        """Send a report and return the reply, unless the network loses either."""
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Send a message and return the reply, unless the network loses either."""
         if self.loses == "requests":
             raise WireError("no answer")
-        message = AddBlocks(self._launch.stream_id, self._launch.epoch, blocks)
-        reply = self._client.ask(message, Reply)
+        reply = self._client.ask(message, reply_kind)
         if self.loses == "answers":
             raise WireError("no answer")
         return reply
 
     def store(self, number: int) -> None:
         """Return when the driver has accepted the number."""
-        self._pusher.push_table(arrow_form.encode([number]), 1, None, 0).await_accepted()
+        self._pusher.push_and_await(arrow_form.encode([number]), 1, None, 0)
 
     def close(self) -> None:
+        self._pusher.stop()
         self._client.close()
 
 
@@ -78,7 +80,8 @@ def test_block_comes_twice_only_if_it_was_accepted_and_the_answer_lost(
     first.loses = lost
     storing = run_in_background(lambda: first.store(1))
     # Between two reports of the block.
-    first.clock.await_waiters()
+    # The timer of the block generator waits, too.
+    first.clock.await_waiters(2)
     tracked.launch().end(RuntimeError("the executor was lost"))
     tracked.relaunch()
     # It continues after the last number that the first launch knows to be accepted.

@@ -6,14 +6,13 @@ import enum
 import queue
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field
 
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.block_pusher import PushedBlock
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.runtime.clock import Clock
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.threads import EngineThread
@@ -37,60 +36,52 @@ class GeneratorState(enum.Enum):
     StoppedAll = enum.auto()
 
 
+@define(eq=False)
+class GeneratedBlock:
+    """Buffered records, which become a block; ``arrival_ms`` is when the first of them was added."""
+
+    records: list[Any] = field(factory=list)
+    arrival_ms: int = 0
+    num_bytes: int = 0
+    # Callbacks with the positions of their records.
+    callbacks: list[tuple[int, OnStored]] = field(factory=list)
+    is_complete: bool = False
+
+
 class BlockGeneratorListener(Protocol):
     """The owner of a generator. Spark's trait without ``onAddData``, which would cost a call per record."""
 
     def on_generate_block(self) -> None:
         """Called every block interval, before the buffer is cut. Must return at once."""
 
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store records, the first of which was added at ``arrival_ms``; one call at a time. Its errors are final."""
+    def on_push_block(self, block: GeneratedBlock) -> None:
+        """Store a block, one call at a time, and have the generator ``complete`` it on another thread, in order."""
 
     def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
-        """Called with an error; after a final one, all later records are dropped. Must not wait for the generator."""
-
-
-@define(eq=False)
-class _Block:
-    records: list[Any] = field(factory=list)
-    arrival_ms: int = 0
-    num_bytes: int = 0
-    # Callbacks with the positions of their records.
-    callbacks: list[tuple[int, OnStored]] = field(factory=list)
-    # Why its records are lost, unless they are stored.
-    pushed: PushedBlock | None = None
-    failure: BaseException | None = None
-    # Whether its records are accepted or dropped, and its callbacks called.
-    done: bool = False
+        """Called with an error; a final one ends the receiver. Must not wait for the generator."""
 
 
 class BlockGenerator:
     """Buffers records, generates a block of them every block interval and has the listener push it.
 
-    The number of unaccepted records is bounded: at the bound ``add_data`` waits, inside ``waiting``. Records are
-    dropped only after a push has failed for good. One thread stores blocks and another awaits their acceptance, so
-    that storing and reporting overlap.
+    The number of unaccepted records is bounded: at the bound ``add_data`` waits.
     """
 
     def __init__(
-        self,
-        listener: BlockGeneratorListener,
-        settings: Settings,
-        clock: Clock,
-        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self, listener: BlockGeneratorListener, settings: Settings, clock: Clock, limiter: RateLimiter
     ) -> None:
         self._listener = listener
         self._max_records = settings.max_buffered_records
         # As ``sys.getsizeof`` counts it; a single record may exceed it.
         self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
-        self._waiting = waiting
+        self._limiter = limiter
         self.state = GeneratorState.Initialized
         #: Whether records may be stored now: the generator is active and refuses none.
         self.accepts_data = False
-        self._buffer = _Block()
-        # The last block that was cut; blocks are done in the order of their cuts.
-        self._last_cut = _Block(done=True)
+        self._buffer = GeneratedBlock()
+        # The last block that was cut; blocks are completed in the order of their cuts.
+        self._last_cut = GeneratedBlock(is_complete=True)
         self._pending_records = 0
         #: The size of the records that are not accepted yet.
         self.pending_bytes = 0
@@ -98,15 +89,10 @@ class BlockGenerator:
         self._room = threading.Condition()
         # Held from taking the buffer to queueing it, so that blocks keep their order.
         self._cutting = threading.Lock()
-        # None ends the thread that takes from a queue.
-        self._blocks_for_pushing: queue.Queue[_Block | None] = queue.Queue(settings.block_queue_size)
-        self._pushed_blocks: queue.Queue[_Block | None] = queue.Queue(settings.block_queue_size)
-        self._timer = RecurringTimer(clock, settings.block_interval_ms, self._tick, "BlockGenerator", self._fail)
-        self._threads = [
-            EngineThread("BlockGenerator storing", self._push_blocks),
-            EngineThread("BlockGenerator reporting", self._await_pushed_blocks),
-        ]
-        self._failure: BaseException | None = None
+        # None ends the thread.
+        self._blocks_for_pushing: queue.Queue[GeneratedBlock | None] = queue.Queue(settings.block_queue_size)
+        self._timer = RecurringTimer(clock, settings.block_interval_ms, self._tick, "BlockGenerator", self._tick_failed)
+        self._pushing = EngineThread("BlockGenerator storing", self._keep_pushing_blocks)
         self.dropped_records = 0
         #: Number of records accepted after the stop began.
         self.flushed_records = 0
@@ -116,20 +102,20 @@ class BlockGenerator:
         self.state = GeneratorState.Active
         self.accepts_data = True
         self._timer.start(self._timer.start_time_ms())
-        for thread in self._threads:
-            thread.start()
+        self._pushing.start()
 
     def add_data(self, record: Any, on_stored: OnStored | None = None) -> None:
-        """Buffer one record, waiting while the bounds are reached, or raise ``ReceiverStoppedError``.
+        """Buffer one record when rate limit and bounds allow it, or raise ``ReceiverStoppedError``.
 
-        ``on_stored`` is called once on the reporting thread, when the record is accepted or lost.
+        ``on_stored`` is called once, when the record is accepted or lost.
         """
+        self._limiter.acquire(1)
         num_bytes = sys.getsizeof(record)
         with self._room:
             pending = self._pending_records
             # Not a call of _is_full: this is done per record.
             if pending and (pending >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes):
-                with self._waiting():
+                with self._limiter.waiting():
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
                         self._room.wait()
@@ -156,7 +142,7 @@ class BlockGenerator:
         self._cut()
         with self._room:
             last = self._last_cut
-            self._room.wait_for(lambda: last.done)
+            self._room.wait_for(lambda: last.is_complete)
 
     def stop(self) -> None:
         """Refuse new records, push the buffered ones, return when they are accepted or lost. Idempotent."""
@@ -171,9 +157,36 @@ class BlockGenerator:
         self._cut()
         self.state = GeneratorState.StoppedGeneratingBlocks
         self._blocks_for_pushing.put(None)
-        for thread in self._threads:
-            thread.finish()
+        self._pushing.finish()
+        with self._room:
+            self._room.wait_for(lambda: self._last_cut.is_complete)
         self.state = GeneratorState.StoppedAll
+
+    def complete(
+        self, block: GeneratedBlock, failure: BaseException | None, left_out: Mapping[int, BaseException]
+    ) -> None:
+        """Call the callbacks of an accepted block, or of a lost one with its failure, and make room for others.
+
+        ``left_out`` has the errors of records that an accepted block lacks, by position.
+        """
+        if failure is not None:
+            self.dropped_records += len(block.records)
+        elif self.state is not GeneratorState.Active:
+            self.flushed_records += len(block.records) - len(left_out)
+        for position, on_stored in block.callbacks:
+            try:
+                on_stored(failure or left_out.get(position))
+            # The callback is the receiver's code.
+            except (Exception, SystemExit) as error:
+                self._listener.on_error("on_stored failed", error, is_final=False)
+        with self._room:
+            self._pending_records -= len(block.records)
+            self.pending_bytes -= block.num_bytes
+            # Freed here: the last block stays in ``_last_cut``.
+            block.is_complete = True
+            block.records = []
+            block.callbacks = []
+            self._room.notify_all()
 
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes
@@ -181,6 +194,9 @@ class BlockGenerator:
     def _tick(self, _time_ms: int) -> None:
         self._listener.on_generate_block()
         self._cut()
+
+    def _tick_failed(self, error: BaseException) -> None:
+        self._listener.on_error("Error generating a block", error, is_final=True)
 
     def _cut(self) -> None:
         with self._cutting:
@@ -199,65 +215,13 @@ class BlockGenerator:
             finally:
                 self._cutting.release()
 
-    def _take_buffer(self) -> _Block | None:
+    def _take_buffer(self) -> GeneratedBlock | None:
         if not self._buffer.records:
             return None
         self._last_cut = self._buffer
-        self._buffer = _Block()
+        self._buffer = GeneratedBlock()
         return self._last_cut
 
-    def _push_blocks(self) -> None:
-        failure: BaseException | None = None
+    def _keep_pushing_blocks(self) -> None:
         while (block := self._blocks_for_pushing.get()) is not None:
-            failure = failure or self._failure
-            if failure is None:
-                try:
-                    block.pushed = self._listener.on_push_block(block.records, block.arrival_ms)
-                except (Exception, SystemExit) as error:
-                    failure = error
-            block.failure = failure
-            self._pushed_blocks.put(block)
-        self._pushed_blocks.put(None)
-
-    def _await_pushed_blocks(self) -> None:
-        while (block := self._pushed_blocks.get()) is not None:
-            try:
-                self._await_pushed(block)
-                self._complete(block)
-            finally:
-                with self._room:
-                    self._pending_records -= len(block.records)
-                    self.pending_bytes -= block.num_bytes
-                    # Freed here: the last block stays in ``_last_cut``.
-                    block.done = True
-                    block.records = []
-                    block.callbacks = []
-                    self._room.notify_all()
-
-    def _await_pushed(self, block: _Block) -> None:
-        try:
-            if self._failure is not None and (block.pushed is None or block.pushed.withdraw()):
-                block.failure = self._failure
-            elif block.pushed is not None:
-                block.pushed.await_accepted()
-        except (Exception, SystemExit) as error:
-            block.failure = error
-        if block.failure is not None and self._failure is None:
-            self._fail(block.failure)
-
-    def _fail(self, error: BaseException) -> None:
-        self._failure = error
-        self._listener.on_error("Error storing a block", error, is_final=True)
-
-    def _complete(self, block: _Block) -> None:
-        left_out = {} if block.pushed is None else block.pushed.left_out
-        if block.failure is not None:
-            self.dropped_records += len(block.records)
-        elif self.state is not GeneratorState.Active:
-            self.flushed_records += len(block.records) - len(left_out)
-        for position, on_stored in block.callbacks:
-            try:
-                on_stored(block.failure or left_out.get(position))
-            # The callback is the receiver's code.
-            except (Exception, SystemExit) as error:
-                self._listener.on_error("on_stored failed", error, is_final=False)
+            self._listener.on_push_block(block)

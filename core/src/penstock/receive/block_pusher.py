@@ -1,24 +1,34 @@
-"""``BlockPusher``: stores blocks and has the driver accept them; those stored during a report are reported together."""
+"""``BlockPusher``: the path of a receiver's records, from every form of ``store`` to the driver.
+
+Single records become blocks in its ``BlockGenerator``; records of ``store_all`` and ``store_arrow`` become blocks that
+memory and rate limit allow. One thread reports stored blocks, all that wait in one message.
+"""
 
 from __future__ import annotations
 
 import errno
 import itertools
+import json
+import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, evolve, field
+from attrs import define, evolve
 
 from penstock import conf
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
-from penstock.errors import StoreError, WireError, shown, text_of
-from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report
-from penstock.receive.messages import RegisterReceiver
-from penstock.runtime.clock import Clock
+from penstock.errors import ReceiverStoppedError, StoreError, WireError, shown, text_of
+from penstock.receive.block_generator import BlockGenerator, BlockGeneratorListener, GeneratedBlock
+from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
+from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
+from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.sized_tables import sized_tables
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
+from penstock.runtime.threads import EngineThread
 from penstock.wire.json_codec import Reply, from_json, to_json
 
 if TYPE_CHECKING:
@@ -37,135 +47,229 @@ _FIRST_MS, _LONGEST_MS = 50, 5000
 
 
 @define(eq=False)
-class _Group:
-    """Blocks of one report. They do not change once it has begun, so that the driver accepts all of them or none."""
+class _PushedBlock:
+    """A block that waits for a report: stored, or a generated one of which nothing is stored."""
 
-    blocks: list[StoredBlock] = field(factory=list)
-    is_done: bool = False
+    stored: StoredBlock | None
+    # Called on the reporting thread, with the error if the block is lost.
+    on_done: Callable[[BaseException | None], object]
+    is_generated: bool = False
     failure: BaseException | None = None
 
 
-@define(eq=False)
-class PushedBlock:
-    """A stored block that waits for a report."""
+class BlockPusher(BlockGeneratorListener):
+    """Stores the blocks of one launch and has the driver accept them; ``take`` takes events of the life cycle.
 
-    _pusher: BlockPusher
-    _group: _Group
-    _stored: StoredBlock | None
-    # The errors of records that were left out, by position.
-    left_out: Mapping[int, BaseException] = field(factory=dict)
-
-    def await_accepted(self) -> None:
-        """Return once the driver has accepted the block, or raise ``StoreError``; refused blocks are deleted."""
-        if self._stored is not None:
-            self._pusher.await_reported(self._group)
-
-    def withdraw(self) -> bool:
-        """Delete the block and do not report it, unless that has begun; return whether it was withdrawn."""
-        return self._stored is None or self._pusher.withdraw(self._group, self._stored)
-
-
-class BlockPusher:
-    """Pushes the blocks of one launch; ``report`` sends them to the driver, ``take`` takes events of the life cycle."""
+    After a generated block is lost for good, later ones are dropped: their records are accepted in order.
+    """
 
     def __init__(
         self,
         launch: RegisterReceiver,
         settings: Settings,
         blocks: ReceivedBlockHandler,
-        report: Callable[[list[StoredBlock]], Reply],
-        clock: Clock,
+        driver: ReceiverDriver,
+        limiter: RateLimiter,
         take: Callable[[Event], object],
     ) -> None:
-        self._stream_id = launch.stream_id
-        self._epoch = launch.epoch
+        self._launch = launch
+        self._max_records = settings.max_buffered_records
+        self._max_bytes = settings.max_buffered_bytes
         # By the attribute of the key that sets them.
         self._retries = {"store_retries": settings.store_retries, "wal_max_failures": settings.wal_max_failures - 1}
         self._set_by = "wal_max_failures" if settings.wal_enabled else "store_retries"
         self._blocks = blocks
-        self._report = report
-        self._clock = clock
+        self._driver = driver
+        self._limiter = limiter
+        self._clock = limiter.clock
         self._take = take
         self._log = log.bind(stream_id=launch.stream_id)
+        self.generator = BlockGenerator(self, settings, self._clock, limiter)
+        self._block_numbers = itertools.count()
+        # The number of calls of ``store_all`` and ``store_arrow`` that store a block now.
+        self._in_progress = 0
+        self._idle = threading.Condition()
         # Once set, a full disk is an error like any other.
         self._waits_ended = threading.Event()
-        self._block_numbers = itertools.count()
-        # Held during a report.
-        self._reporting = threading.Lock()
-        # The blocks that wait for the report under way, and its guard.
-        self._next = _Group()
-        self._next_lock = threading.Lock()
+        # Blocks that wait for a report; None ends the thread.
+        self._pushed_blocks: queue.SimpleQueue[_PushedBlock | None] = queue.SimpleQueue()
+        self._reporting = EngineThread("BlockPusher reporting", self._keep_reporting)
+        # Why no further generated block is stored, and none reported that was stored meanwhile.
+        self._push_failure: BaseException | None = None
+        self._report_failure: BaseException | None = None
 
-    def push_records(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store records as ``push_table`` does, without those that cannot be pickled, which are reported."""
-        left_out: dict[int, BaseException] = {}
-        try:
-            table = arrow_form.encode(records)
-        except Exception as error:
-            left_out = {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
-            first = records[next(iter(left_out), 0)]
-            records = [record for number, record in enumerate(records) if number not in left_out]
-            count, kind = len(left_out), type(first).__name__
-            what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
-            self._take(Report(what, error))
-            if not records:
-                return PushedBlock(self, self._next, None, left_out)
-            table = arrow_form.encode(records)
-        return evolve(self.push_table(table, len(records), None, arrival_ms), left_out=left_out)
+    def start(self) -> None:
+        """Accept records, and generate and report blocks."""
+        self._reporting.start()
+        self.generator.start()
 
-    def push_table(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> PushedBlock:
-        """Store a block of ``count`` records, the first of which arrived at ``arrival_ms``, or raise ``StoreError``."""
-        block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
-        block = Block(block_id, self._stream_id, count, table, metadata)
-        what = f"block {block_id} ({count} records) could not be stored"
-        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
-        stored = evolve(stored, arrival_ms=arrival_ms)
-        with self._next_lock:
-            group = self._next
-            group.blocks.append(stored)
-        return PushedBlock(self, group, stored)
+    def stop(self) -> None:
+        """Refuse new records and return when all others are accepted or lost. Idempotent."""
+        self.generator.stop()
+        with self._idle:
+            self._idle.wait_for(lambda: self._in_progress == 0)
+        self._pushed_blocks.put(None)
+        self._reporting.finish()
 
     def end_waits(self) -> None:
         """End the waits for disk space, now and later."""
         self._waits_ended.set()
         self._clock.wake()
 
+    # -- on the receiver's threads --
+
+    def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
+        """Store records and return when they are accepted."""
+        _check_json(metadata)
+        marks_last, arrival_ms = metadata is not None, self._clock.now_ms()
+        for table, count, is_last in sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last):
+            part, values = table, list[Any]()
+            for start, stop in self._permits(count):
+                if stop - start < count:
+                    # The limit fell after the table was made. A row may hold several pickled records.
+                    values = values or list(arrow_form.records(table.to_batches()))
+                    part = arrow_form.encode(values[start:stop])
+                self._store_now(part, stop - start, metadata if is_last and stop == count else None, arrival_ms)
+            # Free it before the next table is made.
+            del table, part, values
+            arrival_ms = self._clock.now_ms()
+
+    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
+        """Store a columnar batch and return when it is accepted."""
+        _check_json(metadata)
+        table, arrival_ms = arrow_form.from_columns(batch), self._clock.now_ms()
+        for start, stop in self._permits(table.num_rows):
+            last = stop == table.num_rows
+            self._store_now(table.slice(start, stop - start), stop - start, metadata if last else None, arrival_ms)
+
+    def push_and_await(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
+        """Store a block of ``count`` records and return when it is accepted, or raise ``StoreError``."""
+        stored = self._stored(table, count, metadata, arrival_ms)
+        done = threading.Event()
+        pushed = _PushedBlock(stored, lambda _failure: done.set())
+        self._pushed_blocks.put(pushed)
+        done.wait()
+        if pushed.failure is not None:
+            raise StoreError(text_of(pushed.failure)) from pushed.failure
+
+    def _table_records(self) -> int:
+        """The most records to encode at once: more than a burst would only wait in memory for the rate limit."""
+        burst = self._limiter.burst
+        return self._max_records if burst is None else min(burst, self._max_records)
+
+    def _permits(self, count: int) -> Iterator[tuple[int, int]]:
+        start = 0
+        while start < count:
+            stop = start + self._limiter.acquire(count - start)
+            yield start, stop
+            start = stop
+
+    def _store_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
+        with self._idle:
+            if not self.generator.accepts_data:
+                raise ReceiverStoppedError("the receiver is not running: the records were not stored")
+            self._in_progress += 1
+        try:
+            self.push_and_await(table, count, metadata, arrival_ms)
+        finally:
+            with self._idle:
+                self._in_progress -= 1
+                self._idle.notify_all()
+
+    # -- the listener of the block generator --
+
+    def on_generate_block(self) -> None:
+        self._take(Tick())
+
+    def on_push_block(self, block: GeneratedBlock) -> None:
+        left_out: dict[int, BaseException] = {}
+        pushed = _PushedBlock(None, partial(self.generator.complete, block, left_out=left_out), is_generated=True)
+        pushed.failure = self._push_failure
+        if pushed.failure is None:
+            try:
+                table = self._encoded(block.records, left_out)
+                if table is not None:
+                    pushed.stored = self._stored(table, len(block.records) - len(left_out), None, block.arrival_ms)
+            except (Exception, SystemExit) as error:
+                self._push_failure = error
+                pushed.failure = error
+        self._pushed_blocks.put(pushed)
+
+    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
+        if is_final:
+            self._push_failure = error
+            self._take(StopRequested(f"{message}: {text_of(error)}", error))
+        else:
+            self._take(Report(message, error))
+
+    def _encoded(self, records: list[Any], left_out: dict[int, BaseException]) -> pa.Table | None:
+        """Encode records without those that cannot be pickled, which are reported; ``None`` if no record remains."""
+        try:
+            return arrow_form.encode(records)
+        except Exception as error:
+            left_out |= {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
+            count, kind = len(left_out), type(records[next(iter(left_out), 0)]).__name__
+            what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
+            self._take(Report(what, error))
+        rest = [record for number, record in enumerate(records) if number not in left_out]
+        return arrow_form.encode(rest) if rest else None
+
     # -- reports --
 
-    def await_reported(self, group: _Group) -> None:
-        """See ``PushedBlock.await_accepted``. The first thread that gets to it reports all blocks that wait."""
-        with self._reporting:
-            if not group.is_done:
-                with self._next_lock:
-                    self._next = _Group()
-                try:
-                    self._report_group(group.blocks)
-                except BaseException as error:
-                    group.failure = error
-                    raise
-                finally:
-                    group.is_done = True
-        if group.failure is not None:
-            raise StoreError(text_of(group.failure)) from group.failure
+    def _keep_reporting(self) -> None:
+        is_over = False
+        while not is_over:
+            waiting = [self._pushed_blocks.get()]
+            waiting += [self._pushed_blocks.get() for _ in range(self._pushed_blocks.qsize())]
+            is_over = None in waiting
+            self._report_all([pushed for pushed in waiting if pushed is not None])
 
-    def withdraw(self, group: _Group, stored: StoredBlock) -> bool:
-        """See ``PushedBlock.withdraw``."""
-        with self._next_lock:
-            if group is not self._next:
-                return False
-            group.blocks.remove(stored)
-        self._blocks.delete([stored.block_id])
-        return True
+    def _report_all(self, waiting: list[_PushedBlock]) -> None:
+        try:
+            if self._report_failure is not None:
+                self._withdraw([pushed for pushed in waiting if pushed.is_generated and pushed.failure is None])
+            self._report([pushed.stored for pushed in waiting if pushed.stored is not None and pushed.failure is None])
+        except BaseException as error:
+            for pushed in waiting:
+                if pushed.stored is not None and pushed.failure is None:
+                    pushed.failure = error
+        for pushed in waiting:
+            if pushed.is_generated and pushed.failure is not None and self._report_failure is None:
+                self._report_failure = pushed.failure
+                self.on_error("Error storing a block", pushed.failure, is_final=True)
+            pushed.on_done(pushed.failure)
 
-    def _report_group(self, blocks: list[StoredBlock]) -> None:
-        what = f"{_named(blocks)} could not be reported to the driver"
-        reply = self._retried(lambda: self._report(blocks), what, "store_retries")
+    def _withdraw(self, lost: list[_PushedBlock]) -> None:
+        """Delete generated blocks that were stored before an earlier one turned out to be lost."""
+        for pushed in lost:
+            pushed.failure = self._report_failure
+        self._blocks.delete([pushed.stored.block_id for pushed in lost if pushed.stored is not None])
+
+    def _report(self, blocks: list[StoredBlock]) -> None:
+        """Report blocks in one message: the driver accepts all of them or none. Refused blocks are deleted."""
+        if not blocks:
+            return
+        launch, buffered_bytes = self._launch, self.generator.pending_bytes
+        message = AddBlocks(launch.stream_id, launch.epoch, blocks, buffered_bytes)
+        # A group may have thousands of blocks.
+        others = len(blocks) - 1
+        named = f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
+        what = f"{named} could not be reported to the driver"
+        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
         if not reply.accepted:
             self._blocks.delete([block.block_id for block in blocks])
-            raise StoreError(f"the driver did not accept {_named(blocks)}: {reply.reason}")
+            raise StoreError(f"the driver did not accept {named}: {reply.reason}")
         self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
 
     # -- one block --
+
+    def _stored(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> StoredBlock:
+        stream_id = self._launch.stream_id
+        block_id = f"input-{stream_id}-{self._launch.epoch}-{next(self._block_numbers)}"
+        block = Block(block_id, stream_id, count, table, metadata)
+        what = f"block {block_id} ({count} records) could not be stored"
+        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
+        return evolve(stored, arrival_ms=arrival_ms)
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
@@ -173,7 +277,7 @@ class BlockPusher:
             raise StoreError(f"the store hook gave {shown(stored)} for block {block.block_id}, not a StoredBlock")
         try:
             from_json(StoredBlock, to_json(stored))
-            is_right = stored.stream_id == self._stream_id
+            is_right = stored.stream_id == block.stream_id
         except (WireError, TypeError):
             is_right = False
         if not is_right:
@@ -226,7 +330,8 @@ class BlockPusher:
             raise StoreError(f"{what}, {attempts}: {text_of(error)}") from error
 
 
-def _named(blocks: list[StoredBlock]) -> str:
-    """Blocks in messages; a group may have thousands."""
-    others = len(blocks) - 1
-    return f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
+def _check_json(metadata: dict[str, Any] | None) -> None:
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"the metadata is not JSON: {error}; nothing was stored") from None

@@ -159,6 +159,13 @@ class AwaitRestart:
 
 
 @frozen
+class AwaitDeadline:
+    """Wait until a stop abandons ``onStart``, or for the end; a ``Tick`` follows."""
+
+    delay_ms: float
+
+
+@frozen
 class NotifyRate:
     """Call ``on_rate_change``."""
 
@@ -181,4 +188,4 @@ class OnThread:
 
 
 _Activity = Register | Call | Flush | Deregister | AwaitRestart
-Effect = _Activity | NotifyRate | Report | Log | OnThread
+Effect = _Activity | AwaitDeadline | NotifyRate | Report | Log | OnThread

@@ -40,9 +40,9 @@ class RateLimiter:
         burst_ms: int,
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._burst_ms = burst_ms
-        self._waiting = waiting
+        self.waiting = waiting
         self._rate = rate
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned = 1.0
@@ -116,7 +116,7 @@ class RateLimiter:
             request = _Request(count, reserved + count)
             self._requests.append(request)
             self._earn()
-        with nullcontext() if request.granted is not None else self._waiting():
+        with nullcontext() if request.granted is not None else self.waiting():
             while request.granted is None:
                 with self._lock:
                     self._earn()
@@ -126,7 +126,7 @@ class RateLimiter:
                     changed = self._changed
                 if request.granted is None:
                     # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
-                    self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
+                    self.clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
             raise ReceiverStoppedError(
                 "the receiver was stopped while it waited for its rate limit: these records were not stored"
@@ -149,7 +149,7 @@ class RateLimiter:
 
     def _earn(self) -> None:
         """Add the permits earned since the last call, and grant the requests that they cover."""
-        since_ms, self._earned_at_ms = self._earned_at_ms, self._clock.monotonic_ms()
+        since_ms, self._earned_at_ms = self._earned_at_ms, self.clock.monotonic_ms()
         if self._holds:
             return
         rate = self._rate
@@ -165,4 +165,4 @@ class RateLimiter:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = threading.Event()
-        self._clock.wake()
+        self.clock.wake()

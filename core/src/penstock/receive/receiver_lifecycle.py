@@ -64,6 +64,9 @@ class _Transition:
                 self._restart(event)
             case events.StopRequested():
                 self._stop(Stop(event.message, event.error, _as_error(event.error)))
+                # Callers of a stop must not wait for it.
+                if self.effects:
+                    self.effects = [events.OnThread("receiver stop", tuple(self.effects))]
             case events.ThreadFailed():
                 self._thread_failed(event)
             case events.CallReturned() if isinstance(state, Stopping):
@@ -186,6 +189,8 @@ class _Transition:
                 self._become(Interrupted(stop, start, self._now_ms + timeout_ms))
                 if isinstance(state, Interrupted) and state.then.error is not None:
                     self._do(events.Report(state.then.message, state.then.error))
+                if math.isfinite(timeout_ms):
+                    self._do(events.AwaitDeadline(timeout_ms))
             case Registering() | Stopping() | Flushing() | Draining() | Deregistering():
                 # A restart ends its run: the stop takes its place.
                 self._become(evolve(state, then=stop))

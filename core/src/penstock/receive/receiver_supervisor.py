@@ -15,11 +15,9 @@ from attrs import evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import lifecycle_events as events
-from penstock.receive.block_generator import BlockGenerator
-from penstock.receive.block_pusher import BlockPusher, PushedBlock
+from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import (
-    AddBlocks,
     DeregisterReceiver,
     ReceiverDriver,
     Registered,
@@ -31,7 +29,6 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_lifecycle import step, with_error
 from penstock.receive.receiver_threads import ThreadErrors, WaitingStores
 from penstock.receive.recent_lines import recent_lines
-from penstock.receive.record_writer import RecordWriter
 from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
@@ -40,7 +37,6 @@ from penstock.runtime.tracebacks import traceback_of
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
-    from penstock.blocks.block import StoredBlock
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
     from penstock.conf import Settings
 
@@ -48,7 +44,7 @@ log = get_logger("receiver_supervisor")
 
 
 class ReceiverSupervisor:
-    """Runs one receiver, a new instance for each supervisor, and is the listener of its block generator."""
+    """Runs one receiver, a new instance for each supervisor."""
 
     def __init__(
         self,
@@ -80,13 +76,11 @@ class ReceiverSupervisor:
         )
         self._waiting_stores = WaitingStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._waiting_stores.waiting)
-        self._pusher = BlockPusher(launch, settings, blocks, self._report_blocks, self._clock, self.take)
-        self._generator = BlockGenerator(self, settings, self._clock, self._waiting_stores.waiting)
-        self._writer = RecordWriter(settings, self._limiter, self._generator, self._pusher, self._clock)
+        self._pusher = BlockPusher(launch, settings, blocks, driver, self._limiter, self.take)
         # The hot path of a record: no call in between.
-        self.store = self._writer.store
-        self.store_all = self._writer.store_all
-        self.store_arrow = self._writer.store_arrow
+        self.store = self._pusher.generator.add_data
+        self.store_all = self._pusher.store_all
+        self.store_arrow = self._pusher.store_arrow
         receiver._penstock_attach(self)
 
     # -- state --
@@ -131,40 +125,20 @@ class ReceiverSupervisor:
         self.take(events.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
-        """Stop on another thread: for callers that the stop itself waits for."""
-        EngineThread("receiver stop", lambda: self.stop(message, error)).start()
+        """Stop as ``stop`` does, on another thread: for callers that the stop itself waits for."""
+        self.take(events.StopRequested(message, error))
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
-        self.take(events.StopRequested(message, error))
-        while (deadline_ms := self.state.deadline_ms) is not None and not self._terminated.is_set():
-            # onStart runs, and its end continues the stop.
-            self._clock.wait_for(deadline_ms - self._clock.monotonic_ms(), self._terminated)
-            self.take(events.Tick())
+        self.stop_soon(message, error)
         self._terminated.wait()
-
-    # -- the listener of the block generator --
-
-    def on_generate_block(self) -> None:
-        """Check what exceeds its time."""
-        self._waiting_stores.check()
-        self.take(events.Tick())
-
-    def on_push_block(self, records: list[Any], arrival_ms: int) -> PushedBlock:
-        """Store buffered records."""
-        return self._pusher.push_records(records, arrival_ms)
-
-    def on_error(self, message: str, error: BaseException, *, is_final: bool) -> None:
-        """Report an error, and stop the receiver if records are lost."""
-        if is_final:
-            self.stop_soon(f"{message}: {text_of(error)}", error)
-        else:
-            self.report_error(message, error)
 
     # -- events and effects --
 
     def take(self, event: Event) -> None:
         """Give an event to the life cycle of the receiver and carry out the effects."""
+        if isinstance(event, events.Tick):
+            self._waiting_stores.check()
         with self._lock:
             before = self.state
             self.state, effects = step(before, event, self._clock.monotonic_ms())
@@ -175,7 +149,7 @@ class ReceiverSupervisor:
         """Apply the changes of the record to limiter, generator, threads and waits; returns at once."""
         if after.intake is not before.intake:
             (self._limiter.start if after.intake is Intake.OPEN else self._limiter.stop)()
-            self._generator.refuse(after.intake is Intake.CLOSED)
+            self._pusher.generator.refuse(after.intake is Intake.CLOSED)
         if after.rate != before.rate:
             self._limiter.update(after.rate)
         if after.is_paused != before.is_paused:
@@ -206,6 +180,9 @@ class ReceiverSupervisor:
                 case events.AwaitRestart():
                     self._clock.wait_for(effect.delay_ms, self._ending)
                     self.take(events.RestartDelayOver())
+                case events.AwaitDeadline():
+                    self._clock.wait_for(effect.delay_ms, self._terminated)
+                    self.take(events.Tick())
                 case events.NotifyRate():
                     self._notify_rate()
                 case events.Report():
@@ -217,7 +194,7 @@ class ReceiverSupervisor:
     def _register(self) -> Event:
         try:
             if not self.state.is_registered:
-                self._generator.start()
+                self._pusher.start()
             answer = self._driver.ask(self._launch, Registered)
             if not answer.accepted:
                 raise ReceiverRefusedError(f"the driver refused to start receiver {self.stream_id}: {answer.reason}")
@@ -251,18 +228,14 @@ class ReceiverSupervisor:
         return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
+        generator = self._pusher.generator
         if not is_final:
-            self._generator.flush()
+            generator.flush()
             return events.Flushed()
-        self._generator.stop()
-        self._writer.await_idle()
-        return events.Flushed(self._generator.flushed_records, self._generator.dropped_records)
+        self._pusher.stop()
+        return events.Flushed(generator.flushed_records, generator.dropped_records)
 
     # -- messages to the driver --
-
-    def _report_blocks(self, blocks: list[StoredBlock]) -> Reply:
-        launch, buffered_bytes = self._launch, self._generator.pending_bytes
-        return self._driver.ask(AddBlocks(launch.stream_id, launch.epoch, blocks, buffered_bytes), Reply)
 
     def _report(self, effect: events.Report) -> None:
         message = with_error(effect.message, effect.error)

@@ -208,12 +208,6 @@ class RunningReceiver:
         """Whether every store waits: the driver pauses the receiver, or the disk is full."""
         return self.is_paused_by_driver or self.disk_waits > 0
 
-    @property
-    def deadline_ms(self) -> float | None:
-        """When a stop abandons ``onStart``, monotonic; ``None`` if none waits for it, or has no timeout."""
-        state = self.state
-        return state.deadline_ms if isinstance(state, Interrupted) and math.isfinite(state.deadline_ms) else None
-
 
 def new_receiver(stream_id: int, settings: Settings, jitter_seed: str = "") -> RunningReceiver:
     """The record of a receiver that was not started."""

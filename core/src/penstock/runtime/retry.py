@@ -27,12 +27,14 @@ class Backoff:
     def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
         self._first_ms = first_ms
         self._longest_ms = longest_ms
-        self._rng = rng or random.Random()
+        self._rng = rng
         #: Number of delays computed since the last success.
         self.failures = 0
 
     def next_ms(self) -> float:
         """The delay before the next attempt; counts a failure."""
+        # Created at the first failure: seeding takes microseconds.
+        self._rng = self._rng or random.Random()
         delay_ms = delay_ms_after(self.failures, self._first_ms, self._longest_ms, self._rng)
         self.failures += 1
         return delay_ms
