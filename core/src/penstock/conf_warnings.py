@@ -11,7 +11,8 @@ from penstock.conf import KEYS, OPTION_SECTIONS, Settings
 from penstock.errors import plugin_distribution
 
 _OURS = "spark.penstock."
-_LIKENESS = 0.8
+# Of the parts of a key between dots, and of whole keys, which all begin alike.
+_LIKENESS, _WHOLE_LIKENESS = 0.8, 0.9
 _WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing is rolled or kept open"
 _LOG_CLASS = "custom write-ahead logs are not supported; unset the key"
 _BATCHED = "events that wait are always written together; unset the key"
@@ -88,22 +89,23 @@ def _check(name: str, core_keys: set[str], options: KnownOptions) -> KeyWarning 
             if names is None or option in names:
                 return None
             reason = "unknown component" if prefix == f"{KEYS['log_level'].name}." else "unknown option"
-            return _unknown(name, reason, get_close_matches(option, names, 1), prefix)
+            return _unknown(name, reason, [prefix + match for match in get_close_matches(option, names, 1)])
     for ignored, advice in IGNORED.items():
         if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
             return KeyWarning(name, "ignored by Penstock", advice)
     if behaviour := REMOVED.get(name):
         return KeyWarning(name, f"no longer a setting: {behaviour}", "unset the key")
-    for hook, section in OPTION_SECTIONS.items():
-        plugin, dot, option = name.removeprefix(section).partition(".")
-        if name.startswith(section) and dot:
-            offered = [prefix.removeprefix(section) for prefix in options if prefix.startswith(section)]
-            matches = [match + option for match in get_close_matches(plugin + dot, offered, 1)]
-            kind = hook.removesuffix("s").replace("_", " ")
-            return _unknown(name, f"no installed plugin offers the {kind} {plugin!r}", matches, section)
     option_keys = {f"{prefix}{option}" for prefix, names in options.items() for option in names or ()}
-    in_section = {f"{section}{name.removeprefix(_OURS)}" for section in OPTION_SECTIONS.values()} & option_keys
-    if matches := sorted(in_section) or _nearest(name, core_keys | set(IGNORED)):
+    for hook, section in OPTION_SECTIONS.items():
+        plugin, dot, _option = name.removeprefix(section).partition(".")
+        if name.startswith(section) and dot:
+            kind = hook.removesuffix("s").replace("_", " ")
+            reason = f"no installed plugin offers the {kind} {plugin!r}"
+            return _unknown(name, reason, get_close_matches(name, option_keys, 1, _WHOLE_LIKENESS))
+        if (key := f"{section}{name.removeprefix(_OURS)}") in option_keys:
+            return _unknown(name, "unknown key", [key])
+    candidates = [key for key in core_keys | set(IGNORED) if _resembles(name, key)]
+    if matches := get_close_matches(name, candidates, 1):
         return _unknown(name, "unknown key", matches)
     if not name.startswith(_OURS):
         return None
@@ -114,21 +116,13 @@ def _check(name: str, core_keys: set[str], options: KnownOptions) -> KeyWarning 
     return KeyWarning(name, "unknown key", advice)
 
 
-def _unknown(name: str, reason: str, matches: list[str], prefix: str = "") -> KeyWarning:
-    return KeyWarning(name, reason, f"did you mean {prefix}{matches[0]}?" if matches else "")
+def _unknown(name: str, reason: str, matches: list[str]) -> KeyWarning:
+    return KeyWarning(name, reason, f"did you mean {matches[0]}?" if matches else "")
 
 
-def _nearest(name: str, candidates: set[str]) -> list[str]:
-    """The key that a name is a misspelling of; below Spark's prefix every part between dots must resemble it."""
-    rests = {
-        key.removeprefix(_OURS): key
-        for key in candidates
-        if key.count(".") == name.count(".")
-        and ((name.startswith(_OURS) and key.startswith(_OURS)) or _every_part_resembles(name, key))
-    }
-    return [rests[match] for match in get_close_matches(name.removeprefix(_OURS), rests, 1, _LIKENESS)]
-
-
-def _every_part_resembles(name: str, candidate: str) -> bool:
-    pairs = zip(name.split("."), candidate.split("."), strict=True)
-    return all(SequenceMatcher(None, part, other).ratio() >= _LIKENESS for part, other in pairs)
+def _resembles(name: str, candidate: str) -> bool:
+    """Whether every part between dots resembles the other's."""
+    parts, others = name.split("."), candidate.split(".")
+    return len(parts) == len(others) and all(
+        SequenceMatcher(None, part, other).ratio() >= _LIKENESS for part, other in zip(parts, others, strict=True)
+    )
