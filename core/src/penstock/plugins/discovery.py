@@ -144,7 +144,6 @@ class Plugins:
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
         self.loaded: list[LoadedPlugin] = []
-        self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
         if entry_points is None:
             entry_points = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
@@ -178,13 +177,13 @@ class Plugins:
         Raises:
             UnknownNameError: no plugin offers it; names the nearest, or how to install one.
         """
-        try:
-            return self._specs[hook][name]
-        except KeyError:
-            advice = [f"It is set by {key}."] * bool(key)
-            if self._reason(name, left_out_only=True) or not get_close_matches(name, self._specs[hook], cutoff=0.5):
-                advice.append(f"No plugin offers it: {self.remedy(name)}")
-            raise UnknownNameError(KINDS[hook].kind, name, self._specs[hook], advice=" ".join(advice)) from None
+        specs = self.specs(hook)
+        if name in specs:
+            return specs[name]
+        advice = [f"It is set by {key}."] * bool(key)
+        if self._reason(name, left_out_only=True) or not get_close_matches(name, specs, cutoff=0.5):
+            advice.append(f"No plugin offers it: {self.remedy(name)}")
+        raise UnknownNameError(KINDS[hook].kind, name, specs, advice=" ".join(advice))
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
         """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
@@ -197,7 +196,11 @@ class Plugins:
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""
-        return dict(self._specs[hook])
+        return {spec.name: spec for record in self._working for spec in record.specs.get(hook, ())}
+
+    @property
+    def _working(self) -> list[LoadedPlugin]:
+        return [record for record in self.loaded if record.is_working]
 
     def first_answer(self, hook: str, **arguments: Any) -> Any:
         """Call a hook that one plugin answers.
@@ -231,10 +234,10 @@ class Plugins:
         """
         names: dict[str, list[str] | None] = {
             spec.prefix: [option.name for option in options_of(spec)]
-            for specs in self._specs.values()
-            for spec in specs.values()
+            for hook in KINDS
+            for spec in self.specs(hook).values()
         }
-        for record in (each for each in self.loaded if each.is_working):
+        for record in self._working:
             for prefix, kind in record.options.items():
                 names[prefix] = [option.name for option in fields_of(kind)]
             if not record.options and "listeners" in record.hooks:
@@ -251,7 +254,7 @@ class Plugins:
         """
         listeners: list[RegisteredListener] = []
         offering: set[str] = set()
-        for record in (each for each in self.loaded if each.is_working):
+        for record in self._working:
             own = {hook: self._positional_caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
             offered = [register(record.plugin, record.origin, own)] if own else []
             offered += self._offered_listeners(record, context) if "listeners" in record.hooks else []
@@ -291,9 +294,9 @@ class Plugins:
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
-        others = (other for other in self.loaded if other.is_working and other is not record)
-        if clash := next((other for other in others if other.name == record.name), None):
-            raise PluginError(f"the name {record.name!r} is taken by {clash.origin}: uninstall one of the two")
+        for other in self._working:
+            if other is not record and other.name == record.name:
+                raise PluginError(f"the name {record.name!r} is taken by {other.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
         check_core_version(entry_point.dist)
@@ -315,12 +318,10 @@ class Plugins:
         for hook, spec_class in KINDS.items():
             if hook in record.hooks:
                 record.specs[hook] = self._collect(record, hook, spec_class)
-        for hook, specs in record.specs.items():
-            self._specs[hook].update({spec.name: spec for spec in specs})
 
     def _collect(self, record: LoadedPlugin, hook: str, spec_class: type[Spec]) -> list[Any]:
-        specs: dict[str, Any] = {}
-        kind = spec_class.kind
+        kind, specs = spec_class.kind, list[Any]()
+        taken = {spec.name: other.origin for other in self._working for spec in other.specs.get(hook, ())}
         results = self._caller(record, hook)()
         if not results:
             raise PluginError(f"its hook {hook} returned nothing: return an empty list to offer none")
@@ -331,25 +332,20 @@ class Plugins:
                 _check_made_from_options(spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
-                if spec.name in specs:
-                    raise PluginError(f"the {kind} {spec.name!r} is offered by {record.origin} already")
-                if (offered := self._specs[hook].get(spec.name)) is not None:
-                    owner = next(other for other in self.loaded if offered in other.specs.get(hook, ()))
-                    raise PluginError(
-                        f"the {kind} {spec.name!r} is offered by {owner.origin} already: skip one with "
-                        "spark.penstock.plugins.disable"
-                    )
-                specs[spec.name] = spec
-        return list(specs.values())
+                if owner := taken.get(spec.name):
+                    advice = "" if owner == record.origin else ": skip one with spark.penstock.plugins.disable"
+                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner} already{advice}")
+                taken[spec.name] = record.origin
+                specs.append(spec)
+        return specs
 
     def _check_hooks(self, plugin: object) -> None:
         """Refuse implementations of unknown hooks, which pluggy would silently never call."""
         for caller in self.manager.get_hookcallers(plugin) or ():
-            if not caller.has_spec():
-                optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
-                if not optional:
-                    known = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
-                    raise UnknownNameError("hook", caller.name, known)
+            own = [impl for impl in caller.get_hookimpls() if impl.plugin is plugin]
+            if not caller.has_spec() and not all(impl.optionalhook for impl in own):
+                hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
+                raise UnknownNameError("hook", caller.name, hooks)
 
 
 def _check_made_from_options(spec: Spec) -> None:
