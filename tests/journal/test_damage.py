@@ -147,7 +147,7 @@ def middle_damaged(keep: Keep, memory: Memory) -> tuple[MemoryDirectory, int]:
     directory = memory()
     keep(directory).add(0, 1, 2, 3, 4)
     (name,) = directory.names()
-    third = read_frames(bytes(directory.files[name])).sound[3]
+    third = read_frames(bytes(directory.files[name]))[3]
     directory.files[name][third.end - 1] ^= 1
     return directory, third.start
 
@@ -181,7 +181,7 @@ def test_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> None
     keep(directory).add(0, 1, 2)
     keep(directory).add(3)
     (name,) = directory.names()
-    second = read_frames(bytes(directory.files[name])).sound[2]
+    second = read_frames(bytes(directory.files[name]))[2]
     directory.files[name][second.start] ^= 1
     with pytest.raises(
         WriteAheadLogError, match=rf"{name} is damaged at byte {second.start}: 1 of 3 records of the state"
@@ -207,7 +207,7 @@ def test_damaged_state_with_later_events_is_not_replaced_by_an_older_state(
     files = {name: bytes(data) for name, data in directory.files.items()}
     assert recovered(keep, memory(files)) == [0, 1, 2, 3]
     damaged = bytearray(files[new])
-    damaged[read_frames(files[new]).sound[1].start] ^= 1
+    damaged[read_frames(files[new])[1].start] ^= 1
     assert f"{new} is damaged" in str(recovered(keep, memory(changed(files, new, bytes(damaged)))))
     # Truncated within its state it looks unfinished, and the older state counts.
     assert recovered(keep, memory(changed(files, new, files[new][:100]))) == [0, 1, 2]

@@ -18,7 +18,11 @@ BUFFER = b"".join(map(frame, PAYLOADS))
 
 
 def payloads(buffer: bytes) -> list[bytes]:
-    return [each.payload for each in read_frames(buffer).sound]
+    return [each.payload for each in read_frames(buffer)]
+
+
+def spans(buffer: bytes) -> list[tuple[int, int]]:
+    return [(each.start, each.end) for each in read_frames(buffer)]
 
 
 def is_part_of(some: list[bytes], whole: list[bytes]) -> bool:
@@ -28,59 +32,47 @@ def is_part_of(some: list[bytes], whole: list[bytes]) -> bool:
 
 
 def test_framed_records_are_read_back() -> None:
-    frames = read_frames(BUFFER)
-    assert [each.payload for each in frames.sound] == PAYLOADS
-    assert (frames.damages, frames.truncated_at) == ((), None)
-    assert [BUFFER[each.start : each.end] for each in frames.sound] == [frame(payload) for payload in PAYLOADS]
+    assert payloads(BUFFER) == PAYLOADS
+    assert [BUFFER[start:end] for start, end in spans(BUFFER)] == [frame(payload) for payload in PAYLOADS]
 
 
-def test_empty_buffer_has_no_records_and_no_damage() -> None:
-    frames = read_frames(b"")
-    assert (frames.sound, frames.damages, frames.truncated_at) == ((), (), None)
+def test_empty_buffer_has_no_records() -> None:
+    assert read_frames(b"") == []
 
 
 def test_flip_of_any_bit_gives_no_wrong_payload() -> None:
+    whole = spans(BUFFER)
     for bit in range(len(BUFFER) * 8):
         flipped = bytearray(BUFFER)
         flipped[bit // 8] ^= 1 << bit % 8
-        frames = read_frames(bytes(flipped))
-        found = [each.payload for each in frames.sound]
-        assert is_part_of(found, PAYLOADS)
-        assert len(found) == len(PAYLOADS) - 1
-        # In the last record it looks like a tear; before it there is one damage.
-        assert bool(frames.damages) == (frames.truncated_at is None)
+        assert is_part_of(payloads(bytes(flipped)), PAYLOADS)
+        # Only the record that has the bit is missing.
+        assert spans(bytes(flipped)) == [(start, end) for start, end in whole if not start <= bit // 8 < end]
 
 
 def test_truncation_at_any_byte_gives_the_records_before_it() -> None:
-    ends = [each.end for each in read_frames(BUFFER).sound]
+    whole = spans(BUFFER)
     for size in range(len(BUFFER)):
-        frames = read_frames(BUFFER[:size])
-        whole = sum(end <= size for end in ends)
-        assert [each.payload for each in frames.sound] == PAYLOADS[:whole]
-        assert frames.damages == ()
-        assert frames.truncated_at == (None if size in (0, *ends) else ([0, *ends])[whole])
+        assert spans(BUFFER[:size]) == [(start, end) for start, end in whole if end <= size]
 
 
-def test_damage_in_the_middle_is_reported_with_its_offsets() -> None:
+def test_records_after_damage_are_read_at_their_offsets() -> None:
     first, second, third = (frame(payload) for payload in (b"one", b"two", b"three"))
-    frames = read_frames(first + b"?" + second[1:] + third)
-    assert [each.payload for each in frames.sound] == [b"one", b"three"]
-    assert frames.damages == ((len(first), len(first + second)),)
-    frames = read_frames(first + b"\x00" * 4096 + second)
-    assert frames.damages == ((len(first), len(first) + 4096),)
+    damaged = first + b"?" + second[1:] + third
+    assert payloads(damaged) == [b"one", b"three"]
+    assert spans(damaged) == [(0, len(first)), (len(first + second), len(damaged))]
+    assert spans(first + b"\x00" * 4096 + second)[1][0] == len(first) + 4096
 
 
-def test_garbage_after_sound_records_is_a_truncated_end() -> None:
+def test_garbage_after_sound_records_is_no_record() -> None:
     for garbage in (b"garbage", b"\x00" * 100, MAGIC, MAGIC * 50, frame(b"x" * 50)[:-1]):
-        frames = read_frames(frame(b"one") + garbage)
-        assert [each.payload for each in frames.sound] == [b"one"]
-        assert frames.truncated_at == len(frame(b"one"))
+        assert spans(frame(b"one") + garbage) == [(0, len(frame(b"one")))]
 
 
 def test_wrong_length_is_not_followed() -> None:
     head = struct.pack(">BI", 1, MAX_PAYLOAD_BYTES + 1)
     lie = MAGIC + head + struct.pack(">I", zlib.crc32(head))
-    assert read_frames(lie + b"x" * 100).truncated_at == 0
+    assert read_frames(lie + b"x" * 100) == []
     assert payloads(lie + frame(b"one")) == [b"one"]
 
 

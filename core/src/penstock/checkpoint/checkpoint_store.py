@@ -110,9 +110,9 @@ class CheckpointStore:
             frames = read_frames(data)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
-        if len(frames.sound) != 1 or frames.damages or frames.truncated_at is not None:
+        if [(record.start, record.end) for record in frames] != [(0, len(data))]:
             raise CheckpointError("it is truncated or damaged: its checksum does not match")
-        return Checkpoint.from_json(frames.sound[0].payload)
+        return Checkpoint.from_json(frames[0].payload)
 
     def last_number(self) -> int:
         """The highest checkpoint number in the directory, sound or not; 0 if there is none."""

@@ -51,18 +51,6 @@ class Frame:
     payload: bytes
 
 
-@frozen
-class Frames:
-    """The sound records of a buffer, and the byte ranges (from, to) without one that a sound record follows.
-
-    After the offset ``truncated_at`` no sound record follows; ``None`` if the last one ends the buffer.
-    """
-
-    sound: tuple[Frame, ...]
-    damages: tuple[tuple[int, int], ...] = ()
-    truncated_at: int | None = None
-
-
 def frame(payload: bytes) -> bytes:
     """Frame a record; refused if it is larger than ``MAX_PAYLOAD_BYTES``."""
     if len(payload) > MAX_PAYLOAD_BYTES:
@@ -71,29 +59,18 @@ def frame(payload: bytes) -> bytes:
     return b"".join((MAGIC, head, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
 
-def read_frames(buffer: bytes) -> Frames:
+def read_frames(buffer: bytes) -> list[Frame]:
     """Read all sound records of a buffer; refused if one of them has another format version."""
     sound: list[Frame] = []
-    damages: list[tuple[int, int]] = []
     position = 0
-    while position < len(buffer):
-        record = _next_sound_frame(buffer, position)
-        if record is None:
-            return Frames(tuple(sound), tuple(damages), truncated_at=position)
-        if record.start > position:
-            damages.append((position, record.start))
-        sound.append(record)
-        position = record.end
-    return Frames(tuple(sound), tuple(damages))
-
-
-def _next_sound_frame(buffer: bytes, position: int) -> Frame | None:
     while (position := buffer.find(MAGIC, position)) >= 0:
         record = _sound_frame(buffer, position)
-        if record is not None:
-            return record
-        position += 1
-    return None
+        if record is None:
+            position += 1
+        else:
+            sound.append(record)
+            position = record.end
+    return sound
 
 
 def _sound_frame(buffer: bytes, start: int) -> Frame | None:
@@ -178,13 +155,16 @@ class Segment:
         data = directory.read(segment_name(number))
         try:
             frames = read_frames(data)
-            header = _header(frames.sound)
-            records = frames.sound if header is None else frames.sound[1:]
+            header = _header(frames)
+            records = frames if header is None else frames[1:]
             numbered = [_event(record) for record in records]
             run, first, num_state = (None, 1, None) if header is None else header
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
-        sound_bytes = len(data) if frames.truncated_at is None else frames.truncated_at
+        damaged_at = 0
+        for record in frames:
+            if record.start == damaged_at:
+                damaged_at = record.end
         return cls(
             number,
             location,
@@ -193,12 +173,12 @@ class Segment:
             num_state,
             tuple(record.event for record in numbered if record.number == STATE),
             tuple(record for record in numbered if record.number != STATE),
-            frames.damages[0][0] if frames.damages else sound_bytes,
-            len(data) - sound_bytes,
+            damaged_at,
+            len(data) - (frames[-1].end if frames else 0),
         )
 
 
-def _header(frames: tuple[Frame, ...]) -> tuple[str, int, int | None] | None:
+def _header(frames: list[Frame]) -> tuple[str, int, int | None] | None:
     """Run, first number and state records from the header; ``None`` if the first record is something else."""
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
