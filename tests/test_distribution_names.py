@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spi import KINDS, Plugins
+from penstock.spi import Plugins
 
 ROOT = Path(__file__).parents[1]
 # `penstock` on the package index is another project.
@@ -55,7 +55,7 @@ def first_party_names() -> frozenset[str]:
         entry_points = tomllib.loads(project.read_text())["project"].get("entry-points", {})
         names |= {project.parent.name, *entry_points.get("penstock", {})}
     plugins = Plugins()
-    return frozenset(names.union(*(plugins.specs(hook) for hook in KINDS)))
+    return frozenset(names.union(*(plugins.specs(hook) for hook in Plugins.KINDS)))
 
 
 def names_in_strings(source: str) -> Iterator[tuple[int, str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import StreamingListener, hookimpl, hookspecs
 from penstock.listen.events import HOOK_OF
-from penstock.plugins.discovery import KINDS
+from penstock.plugins.discovery import Plugins
 
 HOOKS: dict[str, Callable[..., Any]] = {
     name: value for name, value in vars(hookspecs).items() if hasattr(value, "penstock_spec")
@@ -16,7 +16,7 @@ HOOKS: dict[str, Callable[..., Any]] = {
 
 
 def test_these_are_the_hooks() -> None:
-    assert set(HOOKS) == {*KINDS, "listeners", "store", "dataframes", "state", *HOOK_OF.values()}
+    assert set(HOOKS) == {*Plugins.KINDS, "listeners", "store", "dataframes", "state", *HOOK_OF.values()}
 
 
 @pytest.mark.parametrize("hook", sorted(HOOK_OF.values()))

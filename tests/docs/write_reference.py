@@ -18,6 +18,8 @@ from penstock import hookspecs, spi
 from penstock.listen import events
 from penstock.plugins import listener_context
 from penstock_cli.command import penstock as command
+from penstock_cli.shared import COMMANDS_GROUP
+from penstock_testing.check import SUITES_GROUP
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 _NOTE = "<!-- Written by `python -m tests.docs.write_reference`. -->\n"
@@ -111,7 +113,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
     spi: {
         "Receivers": ("check_picklable", "RelaunchPolicy"),
-        "Rate control": ("make_rate_estimator", "GuardedEstimator", "attributed_ms"),
+        "Rate control": ("GuardedEstimator", "attributed_ms"),
         "Blocks": (
             "BlockReference",
             "BlockServer",
@@ -180,19 +182,11 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Installed plugins": (
             "Plugins",
             "LoadedPlugin",
-            "KINDS",
-            "options_of",
-            "fields_of",
-            "read_options",
-            "additional_entry_points",
             "check_core_version",
             "Spec",
             "Option",
             "GROUP",
-            "SUITES_GROUP",
-            "COMMANDS_GROUP",
             "API_VERSION",
-            "LEGAL_NAME",
         ),
         "Configuration": (
             "Settings",
@@ -200,7 +194,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "keys_without_effect",
             "conf_here",
             "read_properties",
-            "Property",
         ),
         "Listeners": ("HOOK_OF", "Event", "register"),
         "The process": ("Clock", "EngineThread"),
@@ -264,12 +257,7 @@ _VALUES = {
     "API_VERSION": "The version of the plugin contract, which a plugin may declare as `penstock_api`",
     "Event": "Type of every event that a listener may get",
     "HOOK_OF": "Class of an event → name of its callback",
-    "KINDS": "Hook that offers specs → class of the spec",
-    "additional_entry_points": "Entry points of plugins of this process, besides the installed ones",
     "GROUP": "The entry-point group of plugins",
-    "SUITES_GROUP": "The entry-point group of conformance suites",
-    "COMMANDS_GROUP": "The entry-point group of subcommands of `penstock`",
-    "LEGAL_NAME": "Pattern of the names of plugins and of what they offer",
     "KEYS": "The keys of the core, by the attribute of `Settings` that holds the value",
 }
 
@@ -317,8 +305,8 @@ def _hooks() -> Iterator[str]:
     yield table(
         ("group", "names"),
         [
-            (f"`{hookspecs.SUITES_GROUP}`", "the conformance suite of a plugin, for `penstock plugins check`"),
-            (f"`{hookspecs.COMMANDS_GROUP}`", "a subcommand of `penstock`: a click command"),
+            (f"`{SUITES_GROUP}`", "the conformance suite of a plugin, for `penstock plugins check`"),
+            (f"`{COMMANDS_GROUP}`", "a subcommand of `penstock`: a click command"),
         ],
     )
     for title, group in {**_HOOK_GROUPS, "Listening": listening}.items():

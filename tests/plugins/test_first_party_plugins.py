@@ -13,8 +13,8 @@ import pytest
 
 from penstock import InputSource, RateEstimator, Receiver
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import Spec, fields_of, options_of, read_options
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import Option, Spec
 
 FOLDER = Path(__file__).parents[2] / "plugins"
 OFFERS = {
@@ -36,7 +36,10 @@ def load(plugin: str) -> Plugins:
 
 PLUGINS = {name: load(name) for name in OFFERS}
 SPECS: list[tuple[str, str, Spec]] = [
-    (plugin, hook, spec) for plugin in PLUGINS for hook in KINDS for spec in PLUGINS[plugin].specs(hook).values()
+    (plugin, hook, spec)
+    for plugin in PLUGINS
+    for hook in Plugins.KINDS
+    for spec in PLUGINS[plugin].specs(hook).values()
 ]
 
 
@@ -47,13 +50,13 @@ def named(hook: str, name: str) -> Spec:
 
 def made(hook: str, name: str, options: dict[str, Any]) -> Any:
     spec = named(hook, name)
-    values = read_options(spec, options)
+    values = spec.read_options(options)
     return spec.factory(values, 1000) if hook == ESTIMATOR else spec.factory(values)
 
 
 @pytest.mark.parametrize("plugin", OFFERS)
 def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
-    offered = {hook: sorted(PLUGINS[plugin].specs(hook)) for hook in KINDS}
+    offered = {hook: sorted(PLUGINS[plugin].specs(hook)) for hook in Plugins.KINDS}
     assert {hook: names for hook, names in offered.items() if names} == OFFERS[plugin]
 
 
@@ -151,7 +154,7 @@ def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: 
         text = receiver if hook == RECEIVER else streams
     elif plugin == "socket":
         text = text.split(f"## `{spec.name}`")[1].split("\n## ")[0]
-    for option in options_of(spec):
+    for option in Option.of(spec.options):
         assert option.help
         default = "(required)" if option.default is None else f"`{option.default}`"
         estimator = f"`{spec.name}` | " if hook == ESTIMATOR else ""
@@ -185,7 +188,7 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_says_how_to_ins
     hook: str, name: str, advice: str
 ) -> None:
     key = "spark.streaming.backpressure.rateEstimator"
-    unknown = f"unknown {KINDS[hook].kind} '{name}'. Known: none."
+    unknown = f"unknown {Plugins.KINDS[hook].kind} '{name}'. Known: none."
     for given, said in ((key, f" It is set by {key}."), ("", "")):
         with pytest.raises(UnknownNameError) as raised:
             Plugins(entry_points=[]).spec(hook, name, given)
@@ -209,5 +212,5 @@ def test_readme_of_the_monitoring_plugin_lists_every_key_with_its_default_and_he
     text = (FOLDER / "ui" / "README.md").read_text(encoding="utf-8")
     (plugin,) = [each for each in load("ui").loaded if each.is_working]
     for prefix, kind in plugin.options.items():
-        for option in fields_of(kind):
+        for option in Option.of(kind):
             assert f"| `{prefix}{option.name}` | `{option.default}` | {option.help} |" in text

@@ -12,7 +12,6 @@ import pytest
 from penstock import ReceiverSpec
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
-from penstock.plugins.specs import read_options
 
 
 @attrs.frozen
@@ -27,7 +26,7 @@ class TwoKinds:
 
 
 def read(options: type, **given: Any) -> Any:
-    return read_options(ReceiverSpec("net", dict, options), given)
+    return ReceiverSpec("net", dict, options).read_options(given)
 
 
 def test_message_has_the_validators_reason() -> None:
@@ -73,7 +72,7 @@ def test_message_has_option_value_and_bound(name: str, value: object, message: s
 def test_message_has_the_key_of_a_configured_option() -> None:
     key = "spark.penstock.receiver.net.port"
     with pytest.raises(ConfigurationError, match=rf"^receiver 'net': '{re.escape(key)}' must be >= 1: 0$"):
-        read_options(ReceiverSpec("net", dict, Bounded), {}, Settings.parse({key: "0"}))
+        ReceiverSpec("net", dict, Bounded).read_options({}, Settings.parse({key: "0"}))
 
 
 def test_message_names_the_option_unless_the_error_is_about_all() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import penstock_rate
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
+from penstock.plugins.specs import Option, RateEstimator, RateEstimatorSpec
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock_testing.workload import WORKLOADS
 from penstock_testing.workload_report import report
@@ -43,7 +43,7 @@ def test_readme_lists_every_option_as_in_the_code() -> None:
     assert [spec.name for spec in specs] == ["pid", "fixed", "model"]
     for spec in specs:
         assert f"| `{spec.name}` |" in README
-        for option in options_of(spec):
+        for option in Option.of(spec.options):
             default = "(required)" if option.default is None else f"`{option.default}`"
             assert option.help
             assert f"| `{spec.name}` | `{option.name}` | {default} | {option.help} |" in README
@@ -61,7 +61,7 @@ def test_readme_estimator_is_short() -> None:
 
 
 def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
-    options = read_options(aimd, {"step": "300"})
+    options = aimd.read_options({"step": "300"})
     made = aimd.factory(options, 1000)
     assert isinstance(made, RateEstimator)
     run = simulate(WORKLOADS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
@@ -72,7 +72,7 @@ def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
 
 
 def test_readme_estimator_continues_from_saved_state(aimd: RateEstimatorSpec) -> None:
-    options = read_options(aimd, {})
+    options = aimd.read_options({})
     before, after = (GuardedEstimator(aimd.factory(options, 1000)) for _ in range(2))
     assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
     assert after.restore(json.loads(json.dumps(before.saved_state())))

@@ -10,7 +10,7 @@ import pytest
 from penstock import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins.specs import Option, Spec, options_of, read_options
+from penstock.plugins.specs import Option, Spec
 
 
 @attrs.frozen
@@ -30,11 +30,11 @@ SPEC = ReceiverSpec("net", dict, Options, "from the net")
 
 
 def read(**given: Any) -> Any:
-    return read_options(SPEC, given)
+    return SPEC.read_options(given)
 
 
 def test_options_are_described_with_readable_types() -> None:
-    described = options_of(SPEC)
+    described = Option.of(SPEC.options)
     assert described[:2] == [
         Option("host", "text", None, ""),
         Option("port", "integer", "9999", "where it listens"),
@@ -48,10 +48,10 @@ def test_options_are_described_with_readable_types() -> None:
 
 @pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])
 def test_spec_without_options_accepts_none(spec: Spec) -> None:
-    assert options_of(spec) == []
-    assert read_options(spec, {}) is None
+    assert Option.of(spec.options) == []
+    assert spec.read_options({}) is None
     with pytest.raises(UnknownNameError, match=f"unknown option 'port' of {spec.kind} 'a'"):
-        read_options(spec, {"port": 1})
+        spec.read_options({"port": 1})
 
 
 def test_text_is_converted_to_the_fields_type() -> None:
@@ -92,26 +92,26 @@ def configured(**options: str) -> Settings:
 def test_unknown_configured_option_is_refused_with_its_key() -> None:
     message = rf"unknown option 'prot' of receiver 'net', set by {PREFIX}prot\. Did you mean 'port'\?"
     with pytest.raises(UnknownNameError, match=message):
-        read_options(SPEC, {"host": "h"}, configured(prot="1"))
+        SPEC.read_options({"host": "h"}, configured(prot="1"))
 
 
 def test_invalid_configured_value_is_refused_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=rf"^receiver 'net': {PREFIX}port=many is not a whole number$"):
-        read_options(SPEC, {"host": "h"}, configured(port="many"))
+        SPEC.read_options({"host": "h"}, configured(port="many"))
 
 
 def test_option_given_by_the_program_overrides_the_configured_one() -> None:
-    read = read_options(SPEC, {"host": "h", "port": 1}, configured(port="many"))
+    read = SPEC.read_options({"host": "h", "port": 1}, configured(port="many"))
     assert read.port == 1
     with pytest.raises(ConfigurationError, match=r"^receiver 'net': port='few' is not a whole number$"):
-        read_options(SPEC, {"host": "h", "port": "few"}, configured(port="many"))
+        SPEC.read_options({"host": "h", "port": "few"}, configured(port="many"))
 
 
 def test_missing_option_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"^receiver 'net' needs the option 'host': pass host=…$"):
         read(port=1)
     with pytest.raises(ConfigurationError, match=rf"'host': pass host=… or set {PREFIX}host$"):
-        read_options(SPEC, {}, configured())
+        SPEC.read_options({}, configured())
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,6 @@ if TYPE_CHECKING:
 API_VERSION = "1"
 #: The entry-point group.
 GROUP = "penstock"
-#: The entry-point group in which a distribution names the conformance suites of its plugins; only tests load them.
-SUITES_GROUP = "penstock.suites"
-#: The entry-point group in which a distribution names subcommands of ``penstock``: click commands.
-COMMANDS_GROUP = "penstock.commands"
 
 hookspec = pluggy.HookspecMarker(GROUP)
 hookimpl = pluggy.HookimplMarker(GROUP)

@@ -24,7 +24,7 @@ from penstock.graph.input_dstreams import PulledInputDStream, QueueInputDStream,
 from penstock.graph.node import Node
 from penstock.graph.pair_dstream_functions import require_stream
 from penstock.graph.per_batch import TransformedDStream, UnionDStream
-from penstock.plugins.discovery import KINDS, Plugins
+from penstock.plugins.discovery import Plugins
 from penstock.receive.receiver import Receiver
 from penstock.spark.rdds import as_rdd
 
@@ -257,7 +257,8 @@ class StreamBuilder:
     def _check_offered(self, method: str, hook: str, name: str) -> None:
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
-                f"{method} needs the {KINDS[hook].kind} {name!r}, which no plugin offers: {self._plugins.remedy(name)}"
+                f"{method} needs the {Plugins.KINDS[hook].kind} {name!r}, which no plugin offers: "
+                f"{self._plugins.remedy(name)}"
             )
 
     def _stream(self, node: Node) -> DStream[Any]:

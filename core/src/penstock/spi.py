@@ -66,33 +66,24 @@ if TYPE_CHECKING:
     from penstock.graph.stateful import StatefulDStream as StatefulDStream, StateView as StateView
     from penstock.hookspecs import (
         API_VERSION as API_VERSION,
-        COMMANDS_GROUP as COMMANDS_GROUP,
         GROUP as GROUP,
-        SUITES_GROUP as SUITES_GROUP,
     )
     from penstock.journal.reader import read_log as read_log
     from penstock.json_converter import structure as structure, unstructure as unstructure
     from penstock.listen.events import HOOK_OF as HOOK_OF, Event as Event
     from penstock.listen.registered_listener import register as register
     from penstock.plugins.discovery import (
-        KINDS as KINDS,
-        LEGAL_NAME as LEGAL_NAME,
         LoadedPlugin as LoadedPlugin,
         Plugins as Plugins,
-        additional_entry_points as additional_entry_points,
     )
     from penstock.plugins.specs import (
         Option as Option,
         Spec as Spec,
-        fields_of as fields_of,
-        options_of as options_of,
-        read_options as read_options,
         structure_options as structure_options,
     )
     from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import (
         GuardedEstimator as GuardedEstimator,
-        make_rate_estimator as make_rate_estimator,
     )
     from penstock.receive.receiver import check_picklable as check_picklable
     from penstock.receive.relaunch_policy import RelaunchPolicy as RelaunchPolicy
@@ -109,7 +100,6 @@ if TYPE_CHECKING:
     from penstock.spark.failure import reason as reason
     from penstock.spark.rdds import known_partitions as known_partitions
     from penstock.spark.spark_conf import (
-        Property as Property,
         conf_here as conf_here,
         read_properties as read_properties,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from penstock.spi import Plugins, additional_entry_points
+from penstock.spi import Plugins
 
 PROGRAM = """
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def test_batches_of_a_program_are_lines_without_a_terminal(cli: Callable[..., Re
     assert (before, after) == ("before", "after")
     assert batch.endswith("0 records  0 records/s  scheduling 10 ms  processing 20 ms  total 30 ms  rate limit none")
     assert ends[0] == "1 batch, 0 records, 0 records/s, 0 failed"
-    assert additional_entry_points == []
+    assert Plugins.additional_entry_points == []
 
 
 def test_summary_follows_a_program_that_fails(cli: Callable[..., Result], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import importlib.metadata
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pluggy
@@ -37,29 +37,17 @@ from penstock.listen.registered_listener import RegisteredListener, register
 from penstock.plugins.extra_listeners import extra_listeners
 from penstock.plugins.specs import (
     InputStreamSpec,
+    Option,
     RateEstimatorSpec,
     ReceiverSpec,
     Spec,
-    fields_of,
-    options_of,
-    read_options,
 )
 from penstock.runtime.log import get_logger
 from penstock.version import check_core_version
 
 log = get_logger("plugins")
 
-#: Valid names of entry points, and of the receivers, streams and estimators of plugins.
-LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 NAME_RULE = "lowercase ASCII (letters, digits, - and _; a letter first)"
-#: Hook that offers specs → their class.
-KINDS: dict[str, type[Spec]] = {
-    "receivers": ReceiverSpec,
-    "input_streams": InputStreamSpec,
-    "rate_estimators": RateEstimatorSpec,
-}
-#: Entry points of this process besides the installed ones, such as the command line's.
-additional_entry_points: list[importlib.metadata.EntryPoint] = []
 
 
 @define
@@ -130,9 +118,22 @@ def installed() -> list[LoadedPlugin]:
 class Plugins:
     """The plugins of one process, but for the entry points in ``disable``; by default of all that are installed.
 
+    Attributes:
+        KINDS: hook that offers specs → their class.
+        LEGAL_NAME: pattern of the names of entry points, and of the receivers, streams and estimators of plugins.
+        additional_entry_points: plugins of this process besides the installed ones, such as the command line's.
+
     Raises:
         PluginError: a plugin does not load and ``strict`` is set.
     """
+
+    KINDS: ClassVar[dict[str, type[Spec]]] = {
+        "receivers": ReceiverSpec,
+        "input_streams": InputStreamSpec,
+        "rate_estimators": RateEstimatorSpec,
+    }
+    LEGAL_NAME: ClassVar[re.Pattern[str]] = re.compile(r"[a-z][a-z0-9_-]*")
+    additional_entry_points: ClassVar[list[importlib.metadata.EntryPoint]] = []
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         skip = set(disable)
         if entry_points is None:
-            entry_points = [*importlib.metadata.entry_points(group=GROUP), *additional_entry_points]
+            entry_points = [*importlib.metadata.entry_points(group=GROUP), *self.additional_entry_points]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(entry_points), key=lambda candidate: (candidate.name, candidate.value)):
             record = LoadedPlugin.of(entry_point)
@@ -183,15 +184,15 @@ class Plugins:
         advice = [f"It is set by {key}."] * bool(key)
         if self._reason(name, left_out_only=True) or not get_close_matches(name, specs, cutoff=0.5):
             advice.append(f"No plugin offers it: {self.remedy(name)}")
-        raise UnknownNameError(KINDS[hook].kind, name, specs, advice=" ".join(advice))
+        raise UnknownNameError(self.KINDS[hook].kind, name, specs, advice=" ".join(advice))
 
     def make(self, hook: str, name: str, settings: Settings, options: Mapping[str, Any]) -> Any:
         """Create what the hook ``receivers`` or ``input_streams`` offers under a name.
 
-        The configuration sets the options that ``options`` does not. Raises as ``spec`` and ``read_options`` do.
+        The configuration sets the options that ``options`` does not. Raises as ``spec`` and ``Spec.read_options``.
         """
         spec = self.spec(hook, name)
-        values = read_options(spec, options, settings)
+        values = spec.read_options(options, settings)
         return spec.factory() if spec.options is None else spec.factory(values)
 
     def specs(self, hook: str) -> dict[str, Any]:
@@ -233,13 +234,13 @@ class Plugins:
         A plugin that offers listeners and declares no options may have any: ``None`` for ``spark.penstock.<plugin>.``.
         """
         names: dict[str, list[str] | None] = {
-            spec.prefix: [option.name for option in options_of(spec)]
-            for hook in KINDS
+            spec.prefix: [option.name for option in Option.of(spec.options)]
+            for hook in self.KINDS
             for spec in self.specs(hook).values()
         }
         for record in self._working:
             for prefix, kind in record.options.items():
-                names[prefix] = [option.name for option in fields_of(kind)]
+                names[prefix] = [option.name for option in Option.of(kind)]
             if not record.options and "listeners" in record.hooks:
                 names[f"spark.penstock.{record.name}."] = None
         return names
@@ -292,7 +293,7 @@ class Plugins:
         return lambda event: caller(**{argument: event})
 
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
-        if not LEGAL_NAME.fullmatch(record.name):
+        if not self.LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
         for other in self._working:
             if other is not record and other.name == record.name:
@@ -315,7 +316,7 @@ class Plugins:
         record.options = dict(getattr(target, "penstock_options", {}))
         if not record.hooks:
             raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
-        for hook, spec_class in KINDS.items():
+        for hook, spec_class in self.KINDS.items():
             if hook in record.hooks:
                 record.specs[hook] = self._collect(record, hook, spec_class)
 
@@ -330,7 +331,7 @@ class Plugins:
                 if not isinstance(spec, spec_class):
                     raise PluginError(f"its hook {hook} returned {shown(spec)}, not a {spec_class.__name__}")
                 _check_made_from_options(spec)
-                if not LEGAL_NAME.fullmatch(spec.name):
+                if not self.LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
                 if owner := taken.get(spec.name):
                     advice = "" if owner == record.origin else ": skip one with spark.penstock.plugins.disable"
@@ -355,7 +356,7 @@ def _check_made_from_options(spec: Spec) -> None:
     if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):
         raise PluginError(f"the options of the {spec.kind} {spec.name!r} are not an attrs class: {shown(spec.options)}")
     try:
-        options_of(spec)
+        Option.of(spec.options)
     except Exception as error:
         raise PluginError(
             f"the options of the {spec.kind} {spec.name!r} have a type that cannot be resolved: {text_of(error)}"

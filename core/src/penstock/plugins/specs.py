@@ -48,6 +48,31 @@ class Spec:
         """The start of the configuration keys that set its options."""
         return f"{self.section}{self.name}."
 
+    def read_options(
+        self, given: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
+    ) -> Any:
+        """Make an instance of the options class; ``None`` when there is none.
+
+        Args:
+            given: option → value; text is converted to the field's type.
+            settings: the configuration, which sets the options that ``given`` does not.
+            way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
+
+        Raises:
+            UnknownNameError: an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or invalid; says how to set it.
+        """
+        what = f"{self.kind} {self.name!r}"
+        configured = {} if settings is None else settings.with_prefix(self.prefix)
+        keys = {name: f"{self.prefix}{name}" for name in configured.keys() - given.keys()}
+        if self.options is None:
+            for name in {**configured, **given}:
+                raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
+            return None
+        # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
+        ways = [way] * (self.kind != "rate estimator") + [f"set {self.prefix}{{option}}"] * (settings is not None)
+        return structure_options(what, self.options, {**configured, **given}, keys, " or ".join(ways))
+
 
 @frozen
 class ReceiverSpec(Spec):
@@ -204,16 +229,13 @@ class Option:
     default: str | None
     help: str
 
-
-def options_of(spec: Spec) -> list[Option]:
-    """Describe a spec's options."""
-    return [] if spec.options is None else fields_of(spec.options)
-
-
-def fields_of(options: type) -> list[Option]:
-    """Describe the fields of an options class."""
-    types = get_type_hints(options, include_extras=True)
-    return [_describe(field, types.get(field.name, Any)) for field in attrs.fields(options) if field.init]
+    @classmethod
+    def of(cls, options: Any) -> list[Option]:
+        """Describe the fields of an options class; ``None`` has none."""
+        if options is None:
+            return []
+        types = get_type_hints(options, include_extras=True)
+        return [_describe(field, types.get(field.name, Any)) for field in attrs.fields(options) if field.init]
 
 
 def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
@@ -227,33 +249,6 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
         default = repr(field.default)
     named = type_name(option_type).replace("`", "")
     return Option(field.alias or field.name, named, default, str(field.metadata.get("help", "")))
-
-
-def read_options(
-    spec: Spec, given: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
-) -> Any:
-    """Make an instance of a spec's options class; ``None`` when the spec has no options.
-
-    Args:
-        spec: has the options class.
-        given: option → value; text is converted to the field's type.
-        settings: the configuration, which sets the options that ``given`` does not.
-        way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
-
-    Raises:
-        UnknownNameError: an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or invalid; says how to set it.
-    """
-    what = f"{spec.kind} {spec.name!r}"
-    configured = {} if settings is None else settings.with_prefix(spec.prefix)
-    keys = {name: f"{spec.prefix}{name}" for name in configured.keys() - given.keys()}
-    if spec.options is None:
-        for name in {**configured, **given}:
-            raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
-        return None
-    # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
-    ways = [way] * (spec.kind != "rate estimator") + [f"set {spec.prefix}{{option}}"] * (settings is not None)
-    return structure_options(what, spec.options, {**configured, **given}, keys, " or ".join(ways))
 
 
 def structure_options(

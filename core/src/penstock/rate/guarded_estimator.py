@@ -17,7 +17,7 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, shown, summary_of, text_of
 from penstock.json_converter import structure, unstructure
 from penstock.plugins.discovery import Plugins
-from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, read_options
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 from penstock.runtime.tracebacks import raised_at
 
 T = TypeVar("T")
@@ -47,6 +47,39 @@ class GuardedEstimator(RateEstimator):
         self.failed = 0
         self._saved: Any = None
         self.initial_rate = _rate(self._guarded(lambda: estimator.initial_rate, None))
+
+    @classmethod
+    def installed(
+        cls,
+        name: str,
+        interval_ms: int,
+        conf: Mapping[str, str] | None = None,
+        *,
+        plugins: Plugins | None = None,
+        **options: Any,
+    ) -> GuardedEstimator:
+        """Create the rate estimator that an installed plugin offers under a name, guarded.
+
+        Args:
+            name: the estimator's.
+            interval_ms: the batch interval.
+            conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
+                not, ``spark.streaming.backpressure.initialRate`` the first rate.
+            plugins: the loaded plugins; by default all that are installed are loaded.
+            options: the estimator's, by name.
+
+        Raises:
+            UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
+            PluginError: the estimator cannot be created.
+        """
+        settings = Settings.parse(conf or {})
+        estimator = configured_estimator(
+            name, interval_ms, settings, plugins or Plugins(settings.plugins_disable), options
+        )
+        if settings.first_rate_per_s is not None:
+            estimator.begin_with(settings.first_rate_per_s)
+        return estimator
 
     def begin_with(self, rate: float) -> None:
         self.initial_rate = rate
@@ -113,9 +146,9 @@ def configured_estimator(
     options: Mapping[str, Any],
     on_fault: Callable[[str], object] = lambda _fault: None,
 ) -> GuardedEstimator:
-    """Create and guard an installed estimator, without the configured first rate; see ``make_rate_estimator``."""
+    """Create and guard an installed estimator as ``GuardedEstimator.installed`` does, but without the first rate."""
     spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
-    values = read_options(spec, options, settings)
+    values = spec.read_options(options, settings)
     try:
         estimator = spec.factory(values, interval_ms)
     except ValueError as error:
@@ -128,36 +161,6 @@ def configured_estimator(
             "not derive from penstock.RateEstimator: derive the class from it"
         )
     return GuardedEstimator(estimator, on_fault)
-
-
-def make_rate_estimator(
-    name: str,
-    interval_ms: int,
-    conf: Mapping[str, str] | None = None,
-    *,
-    plugins: Plugins | None = None,
-    **options: Any,
-) -> GuardedEstimator:
-    """Create the rate estimator that an installed plugin offers under a name, guarded.
-
-    Args:
-        name: the estimator's.
-        interval_ms: the batch interval.
-        conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
-            not, ``spark.streaming.backpressure.initialRate`` the first rate.
-        plugins: the loaded plugins; by default all that are installed are loaded.
-        options: the estimator's, by name.
-
-    Raises:
-        UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or its value is invalid.
-        PluginError: the estimator cannot be created.
-    """
-    settings = Settings.parse(conf or {})
-    estimator = configured_estimator(name, interval_ms, settings, plugins or Plugins(settings.plugins_disable), options)
-    if settings.first_rate_per_s is not None:
-        estimator.begin_with(settings.first_rate_per_s)
-    return estimator
 
 
 def _rate(answer: object) -> float | None:

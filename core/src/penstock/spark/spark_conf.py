@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from attrs import frozen
-
 from penstock.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -52,30 +50,17 @@ _SHELL = "pyspark-shell"
 _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*?)\s*")
 
 
-@frozen
-class Property:
-    """A line of a properties file.
+def read_properties(path: Path) -> list[tuple[str, str, int]]:
+    """Key, value and line number, from 1, of each property in a file such as ``spark-defaults.conf``.
 
-    Attributes:
-        key: before the first space, ``=`` or ``:``.
-        value: the rest.
-        line: its number, from 1.
-    """
-
-    key: str
-    value: str
-    line: int
-
-
-def read_properties(path: Path) -> list[Property]:
-    """The properties in a file such as ``spark-defaults.conf``.
+    A key ends before the first space, ``=`` or ``:``.
 
     Raises:
         OSError: the file cannot be read.
     """
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
     matches = ((number, _PROPERTY.fullmatch(line)) for number, line in lines)
-    return [Property(match[1], match[2], number) for number, match in matches if match]
+    return [(match[1], match[2], number) for number, match in matches if match]
 
 
 def conf_here(args: Sequence[str] | None = None) -> dict[str, str]:
@@ -131,7 +116,7 @@ def _submit_args() -> list[str]:
 
 def _properties(path: Path) -> dict[str, str]:
     try:
-        return {entry.key: entry.value for entry in read_properties(path)}
+        return {key: value for key, value, _line in read_properties(path)}
     except OSError:
         return {}
 

@@ -20,10 +20,11 @@ import attrs
 import click
 
 from penstock import ConfigurationError
-from penstock.spi import COMMANDS_GROUP, GROUP, HOOK_OF, KINDS, SUITES_GROUP, UnknownNameError, options_of, summary_of
+from penstock.spi import GROUP, HOOK_OF, Option, Plugins, UnknownNameError, summary_of
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.java import ensure_java
-from penstock_cli.shared import examples, option_pairs
+from penstock_cli.shared import COMMANDS_GROUP, examples, option_pairs
+from penstock_testing.check import SUITES_GROUP
 from penstock_testing.plugin_probe import Facts, installed, probe
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _hooked(plugin: Facts | None) -> Iterable[tuple[str, str]]:
 
 def _without_checks(plugin: Facts) -> Iterable[str]:
     """The hooks and subcommands of a plugin that no suite of any kind tests."""
-    yield from (f"the hook {hook!r}" for hook in plugin.hooks if hook not in {*KINDS, *_TESTED_HOOKS})
+    yield from (f"the hook {hook!r}" for hook in plugin.hooks if hook not in {*Plugins.KINDS, *_TESTED_HOOKS})
     for entry in importlib.metadata.entry_points(group=COMMANDS_GROUP):
         if entry.dist is not None and entry.dist.name == plugin.distribution:
             yield f"the command {entry.name!r}"
@@ -254,7 +255,9 @@ def _known_options(suite: _Suite) -> list[str] | None:
         return None
     if suite.kind not in HOOKS:
         return []
-    return [option.name for option in options_of(load_plugins(isolated=True).spec(HOOKS[suite.kind], suite.name))]
+    return [
+        option.name for option in Option.of(load_plugins(isolated=True).spec(HOOKS[suite.kind], suite.name).options)
+    ]
 
 
 def _run(suite: _Suite, only: list[str] | None, beside: Sequence[str], *, as_json: bool) -> Report:

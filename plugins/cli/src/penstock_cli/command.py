@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from penstock import PenstockError, __version__
-from penstock.spi import COMMANDS_GROUP, check_core_version, set_level, summary_of
+from penstock.spi import check_core_version, set_level, summary_of
 from penstock_cli.checkpoint import checkpoint
 from penstock_cli.conf import conf
 from penstock_cli.demo import demo
@@ -21,7 +21,7 @@ from penstock_cli.doctor import doctor
 from penstock_cli.pack import pack
 from penstock_cli.plugins import plugins
 from penstock_cli.run import run
-from penstock_cli.shared import EXIT_CODES, examples, from_testing, unavailable
+from penstock_cli.shared import COMMANDS_GROUP, EXIT_CODES, examples, from_testing, unavailable
 
 _EXIT_INTERRUPTED = 130
 # First-party subcommands of other distributions.

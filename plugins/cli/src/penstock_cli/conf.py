@@ -22,13 +22,11 @@ from rich.text import Text
 from penstock import ConfigurationError
 from penstock.spi import (
     KEYS,
-    KINDS,
+    Option,
     Plugins,
-    Property,
     Settings,
     UnknownNameError,
     conf_here,
-    fields_of,
     keys_without_effect,
     read_properties,
     structure_options,
@@ -193,8 +191,8 @@ def check(file: Path | None, overrides: dict[str, str], as_json: bool) -> None:
     Exits with 1 if something is wrong.
     """
     properties = [] if file is None else read_properties(file)
-    pairs = conf_here() if file is None else {item.key: item.value for item in properties}
-    lines = {item.key: item.line for item in properties if item.key not in overrides}
+    pairs = conf_here() if file is None else {key: value for key, value, _line in properties}
+    lines = {key: line for key, _value, line in properties if key not in overrides}
     findings = [
         attrs.evolve(problem, line=lines.get(problem.key, 0))
         for problem in problems(pairs | overrides, load_plugins(isolated=True))
@@ -217,7 +215,7 @@ def known_keys(plugins: Plugins) -> list[KnownKey]:
     level, meaning = KEYS["log_level"].name, "Lowest level that a component logs, such as `receiver_supervisor`."
     keys.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
-        for option in fields_of(options):
+        for option in Option.of(options):
             written = None if option.default is None else _as_configured(option.default)
             keys.append(KnownKey(f"{prefix}{option.name}", option.type, written, owner, option.help))
     return keys
@@ -275,7 +273,7 @@ def _refused_options(
     prefix: str, owner: str, options: type, values: Mapping[str, str], *, is_used: bool
 ) -> Iterator[Problem]:
     """Check the options of a plugin; ``is_used``: also report required options that are not configured."""
-    described = {field.name: field for field in fields_of(options)}
+    described = {field.name: field for field in Option.of(options)}
     declared = {name: text for name, text in values.items() if name in described}
     missing = [name for name, field in described.items() if field.default is None and name not in declared]
     if not missing or is_used:
@@ -308,7 +306,7 @@ def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
     """Prefix of keys → the owner of the options, and their class."""
     options_by_prefix = {
         spec.prefix: (f"{spec.kind} {name}", spec.options)
-        for hook in KINDS
+        for hook in Plugins.KINDS
         for name, spec in plugins.specs(hook).items()
         if spec.options is not None
     }
@@ -317,18 +315,15 @@ def _options(plugins: Plugins) -> dict[str, tuple[str, type]]:
     return options_by_prefix
 
 
-def _odd(properties: Iterable[Property]) -> Iterator[Problem]:
+def _odd(properties: Iterable[tuple[str, str, int]]) -> Iterator[Problem]:
     """Keys that Spark drops, and keys that are set twice."""
     lines: dict[str, int] = {}
-    for item in properties:
-        if not item.key.startswith("spark."):
-            yield Problem(
-                item.key, False, f"{item.key}: Spark drops keys that do not begin with spark.", line=item.line
-            )
-        if item.key in lines:
-            text = f"{item.key}: also set in line {lines[item.key]}; the last line counts"
-            yield Problem(item.key, False, text, line=item.line)
-        lines[item.key] = item.line
+    for key, _value, line in properties:
+        if not key.startswith("spark."):
+            yield Problem(key, False, f"{key}: Spark drops keys that do not begin with spark.", line=line)
+        if key in lines:
+            yield Problem(key, False, f"{key}: also set in line {lines[key]}; the last line counts", line=line)
+        lines[key] = line
 
 
 def _print(findings: list[Problem], file: str, pairs: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import PenstockError
-from penstock.spi import read_options, set_level
+from penstock.spi import set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
@@ -105,7 +105,7 @@ def demo(
 def _check(receiver: str, options: dict[str, Any]) -> None:
     """Find missing plugins and invalid options before Spark starts."""
     spec = load_plugins().spec("receivers", receiver)
-    read_options(spec, options, way="pass --option {option}=…")
+    spec.read_options(options, way="pass --option {option}=…")
 
 
 def _batches(

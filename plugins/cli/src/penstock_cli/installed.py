@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import click
 
-from penstock.spi import GROUP, KEYS, LoadedPlugin, Plugins, Settings, additional_entry_points, conf_here
+from penstock.spi import GROUP, KEYS, LoadedPlugin, Plugins, Settings, conf_here
 
 #: The longest time that a plugin may take to load.
 _LOAD_LIMIT_S = 15.0
@@ -38,7 +38,7 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
     # Read only this key: the program itself reports invalid values of other keys.
     key = KEYS["plugins_disable"].name
     disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
-    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional_entry_points}, []
+    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *Plugins.additional_entry_points}, []
     for entry_point in sorted(candidates, key=lambda one: (one.name, one.value)) if isolated else ():
         plugin = LoadedPlugin.of(entry_point)
         if plugin.name not in disable and (fault := _fatal_fault(entry_point, _LOAD_LIMIT_S)):

@@ -11,7 +11,7 @@ import click
 from attrs import frozen
 
 from penstock import ConfigurationError
-from penstock.spi import GROUP, LEGAL_NAME, LoadedPlugin
+from penstock.spi import GROUP, LoadedPlugin, Plugins
 from penstock_cli.shared import examples
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -109,7 +109,7 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
         ConfigurationError: the name is illegal or taken.
         OSError: the folder exists or cannot be written.
     """
-    if not LEGAL_NAME.fullmatch(name):
+    if not Plugins.LEGAL_NAME.fullmatch(name):
         raise ConfigurationError(f"the name {name!r} is not lowercase ASCII (letters, digits, - and _; a letter first)")
     if taken := next(map(LoadedPlugin.of, importlib.metadata.entry_points(group=GROUP, name=name)), None):
         raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")

@@ -19,7 +19,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.spi import LoadedPlugin, Plugins, UnknownNameError, fields_of, options_of
+from penstock.spi import LoadedPlugin, Option, Plugins, UnknownNameError
 from penstock_cli.installed import completes, load_plugins, offered_names, plugin_names
 from penstock_cli.new import new
 from penstock_cli.shared import as_json_option, examples, from_testing, print_json, terminal
@@ -95,7 +95,7 @@ def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
     """
     offers = [
         {"kind": spec.kind, "name": spec.name, "summary": spec.summary}
-        | ({} if name is None else {"options": [attrs.asdict(option) for option in options_of(spec)]})
+        | ({} if name is None else {"options": [attrs.asdict(option) for option in Option.of(spec.options)]})
         for hook, specs in plugin.specs.items()
         for spec in specs
         if name in {None, plugin.name, spec.name}
@@ -107,7 +107,7 @@ def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
     ]
     if name == plugin.name:
         for prefix, kind in plugin.options.items():
-            options = [attrs.asdict(option) for option in fields_of(kind)]
+            options = [attrs.asdict(option) for option in Option.of(kind)]
             offers.append({"kind": "configuration keys", "name": prefix, "summary": "", "options": options})
     return attrs.asdict(plugin, filter=attrs.filters.exclude("plugin", "specs", "options")) | {"offers": offers}
 

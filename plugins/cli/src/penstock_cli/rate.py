@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import PenstockError, RateEstimatorSpec
-from penstock.spi import Plugins, UnknownNameError, conf_here, make_rate_estimator, options_of
+from penstock.spi import GuardedEstimator, Option, Plugins, UnknownNameError, conf_here
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.shared import as_json_option, conf_pairs, examples, print_json, terminal
 from penstock_testing.workload import WORKLOADS, named_workload
@@ -137,7 +137,9 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
     Raises:
         UnknownNameError: a key is neither an estimator's option nor the initial rate; names the nearest.
     """
-    option_keys = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
+    option_keys = [
+        f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in Option.of(spec.options)
+    ]
     for key in conf:
         if key not in (*option_keys, _INITIAL_RATE):
             raise UnknownNameError("configuration key", key, [*option_keys, _INITIAL_RATE])
@@ -145,7 +147,7 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
 
 def _maker(name: str, plugins: Plugins, conf: Mapping[str, str]) -> MakeEstimator:
     """A factory of estimators with the configured options and initial rate."""
-    return lambda interval_ms: make_rate_estimator(name, interval_ms, conf, plugins=plugins)
+    return lambda interval_ms: GuardedEstimator.installed(name, interval_ms, conf, plugins=plugins)
 
 
 def _measured(workload: str, estimator: str, measures: WorkloadReport) -> dict[str, Any]:

@@ -11,7 +11,10 @@ import click
 from rich.console import Console
 
 from penstock import PenstockError
+from penstock.spi import GROUP
 
+#: The entry-point group in which a distribution names subcommands of ``penstock``: click commands.
+COMMANDS_GROUP = f"{GROUP}.commands"
 _UNFOLDED = 1000
 #: The meaning of the subcommands' exit codes; ``penstock run`` exits with the program's own.
 EXIT_CODES = {

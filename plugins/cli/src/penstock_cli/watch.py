@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import click
 
 from penstock import BatchCompleted, ListenerContext, hookimpl
-from penstock.spi import additional_entry_points
+from penstock.spi import Plugins
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
 from penstock_cli.shared import is_live, terminal
 
@@ -60,11 +60,11 @@ plugin = Watch()
 def watching() -> Iterator[None]:
     """Show the batches of contexts that are started in this block, and a summary at its end."""
     plugin.screen, plugin.seen = Picture(terminal()) if is_live() else Lines(), []
-    additional_entry_points.append(_ENTRY_POINT)
+    Plugins.additional_entry_points.append(_ENTRY_POINT)
     try:
         with plugin.screen:
             yield
     finally:
-        additional_entry_points.remove(_ENTRY_POINT)
+        Plugins.additional_entry_points.remove(_ENTRY_POINT)
         plugin.screen = Screen()
         click.echo(summary(plugin.seen))

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock import ConfigurationError, RateEstimator
-from penstock.spi import get_logger, make_rate_estimator
+from penstock.spi import GuardedEstimator, get_logger
 from penstock_structured.block_directory import write_rate
 
 log = get_logger("structured")
@@ -171,7 +171,7 @@ def steer(
     interval_ms = round(interval * 1000)
 
     def make() -> RateEstimator:
-        return make_rate_estimator(estimator, interval_ms, conf, **options)
+        return GuardedEstimator.installed(estimator, interval_ms, conf, **options)
 
     make()
     query_id = str(query.id)

@@ -16,12 +16,14 @@ from typing import Any, Literal, NoReturn, TypeVar
 import pytest
 from attrs import frozen
 
-from penstock.spi import summary_of
+from penstock.spi import GROUP, summary_of
 
 Kind = Literal["plugin", "receiver", "rate-estimator", "listener", "block-store", "live"]
 Level = Literal["must", "should", "may"]
 F = TypeVar("F", bound=Callable[..., None])
 
+#: The entry-point group in which a distribution names the conformance suites of its plugins; only tests load them.
+SUITES_GROUP = f"{GROUP}.suites"
 #: The number of checks by kind. A suite of another size is an error: a check that silently disappeared would pass.
 PINNED: Mapping[Kind, int] = {
     "plugin": 15,

@@ -27,7 +27,6 @@ from penstock.spi import (
     Event,
     GuardedEstimator,
     attributed_ms,
-    make_rate_estimator,
     structure_options,
 )
 
@@ -256,4 +255,4 @@ class FakeListenerContext(ListenerContext):
         name = self._configuration.get(f"{_BACKPRESSURE}rateEstimator")
         if name is None:
             return GuardedEstimator(ProcessingRateEstimator())
-        return make_rate_estimator(name, self._interval_ms, self._configuration)
+        return GuardedEstimator.installed(name, self._interval_ms, self._configuration)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from pyspark import cloudpickle
 
-from penstock.spi import KINDS
+from penstock.spi import Plugins
 from penstock_testing.check import CheckFailure, NotApplicable, fail
 from penstock_testing.feeder import Feeder
 from penstock_testing.receiver_subject import ReceiverSubject
@@ -290,7 +290,7 @@ class LiveSubject(ReceiverSubject):
             pickled = folder / "receiver.pickle"
             pickled.write_bytes(_pickled(self.make(feeder)))
             return LiveSpec(str(folder), pickled=str(pickled))
-        section = KINDS[HOOKS[subject.kind]].section
+        section = Plugins.KINDS[HOOKS[subject.kind]].section
         conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
         if subject.kind == "receiver":
             return LiveSpec(str(folder), conf, receiver=subject.name)

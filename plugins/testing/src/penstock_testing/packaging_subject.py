@@ -6,7 +6,7 @@ import importlib.metadata
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock.spi import GROUP, KINDS, LoadedPlugin, Plugins, Spec
+from penstock.spi import GROUP, LoadedPlugin, Plugins, Spec
 from penstock_testing.check import NotApplicable, scale
 from penstock_testing.plugin_probe import Facts, installed, probe, start_probe
 from penstock_testing.rate_estimator_subject import RateEstimatorSubject
@@ -55,7 +55,7 @@ class PackagingSubject(Subject):
         plugins = sorted(installed(), key=lambda plugin: plugin.name != name)
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
-            offer = (KINDS[hook].kind, name)
+            offer = (Plugins.KINDS[hook].kind, name)
             if offering := next((plugin for plugin in plugins if offer in self.facts_of(plugin).offers), None):
                 return offering
         return next((plugin for plugin in plugins if plugin.name == name), None)
@@ -84,8 +84,8 @@ class PackagingSubject(Subject):
         loaded = self.loaded()
         hook = HOOKS.get(self.suite.kind)
         if hook is not None:
-            return [(KINDS[hook].kind, loaded.spec(hook, self.suite.name))]
-        return [(spec.kind, spec) for hook in KINDS for spec in loaded.specs(hook).values()]
+            return [(Plugins.KINDS[hook].kind, loaded.spec(hook, self.suite.name))]
+        return [(spec.kind, spec) for hook in Plugins.KINDS for spec in loaded.specs(hook).values()]
 
     def specs_with_options(self) -> list[tuple[str, Spec]]:
         """``specs``, and for a plugin as a whole the options classes that it declares for its listeners.

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import attrs
 from attrs import frozen
 
-from penstock.spi import API_VERSION, GROUP, LEGAL_NAME, LoadedPlugin, Plugins, summary_of
+from penstock.spi import API_VERSION, GROUP, LoadedPlugin, Plugins, summary_of
 from penstock_testing.forked import HUNG, in_fork
 from penstock_testing.leaks import LeakMeter
 
@@ -237,7 +237,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
 
 def _any_name(name: str) -> str:
     """The name if it is legal, else a replacement: PK-03 finds illegal names without loading the plugin."""
-    return name if LEGAL_NAME.fullmatch(name) else "illegal"
+    return name if Plugins.LEGAL_NAME.fullmatch(name) else "illegal"
 
 
 if __name__ == "__main__":

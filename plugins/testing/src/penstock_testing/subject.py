@@ -25,12 +25,10 @@ import pytest
 from penstock.spi import (
     GROUP,
     HOOK_OF,
-    KINDS,
     LoadedPlugin,
+    Option,
     Plugins,
     encode,
-    options_of,
-    read_options,
     records,
 )
 from penstock_testing.capabilities import Capabilities
@@ -136,11 +134,11 @@ class Subject:
             options |= feeder.options()
             options |= {} if position is None else feeder.position_options(position)
             options |= {} if count == 1 else feeder.share_options(index, count)
-        kind = KINDS[HOOKS[self.suite.kind]].kind
-        for option in options_of(self.spec):
+        kind = Plugins.KINDS[HOOKS[self.suite.kind]].kind
+        for option in Option.of(self.spec.options):
             if option.default is None and option.name not in options:
                 _refuse(f"{kind} {self.suite.name!r} needs the option {option.name!r}", feeder, options)
-        values = read_options(self.spec, options)
+        values = self.spec.read_options(options)
         return partial(
             self.spec.factory, *(() if values is None and self.suite.kind == "receiver" else (values,)), *arguments
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 from difflib import get_close_matches
 
-from penstock.spi import COMMANDS_GROUP, GROUP, LEGAL_NAME, SUITES_GROUP, LoadedPlugin, options_of
-from penstock_testing.check import NotApplicable, check, fail
+from penstock.spi import GROUP, LoadedPlugin, Option, Plugins
+from penstock_testing.check import SUITES_GROUP, NotApplicable, check, fail
 from penstock_testing.packaging_subject import PackagingSubject
 from penstock_testing.plugin_probe import Facts, installed
 
@@ -47,7 +47,7 @@ class PackagingChecks:
         ]:
             group = entry_point.group.lower()
             near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
-            if not near or entry_point.group in {GROUP, SUITES_GROUP, COMMANDS_GROUP}:
+            if not near or entry_point.group in {GROUP, SUITES_GROUP, f"{GROUP}.commands"}:
                 continue
             if (
                 entry_point.name == name
@@ -65,7 +65,7 @@ class PackagingChecks:
         """The names of the plugin and of its offers are legal, and no other installed plugin uses them."""
         mine = subject.facts()
         names = [mine.name, *(name for _, name in mine.offers)]
-        if illegal := [name for name in names if not LEGAL_NAME.fullmatch(name)]:
+        if illegal := [name for name in names if not Plugins.LEGAL_NAME.fullmatch(name)]:
             fail(f"the name {illegal[0]!r} is not lowercase ASCII", illegal[0])
         if "is not lowercase ASCII" in mine.fault:
             fail(mine.fault)
@@ -121,6 +121,6 @@ class PackagingChecks:
         specs = subject.specs_with_options()
         metadata = importlib.metadata.metadata(facts.distribution)
         text = str(metadata.get_payload() or metadata["Description"] or "")  # type: ignore[attr-defined]  # an email message
-        missing = [option.name for _, spec in specs for option in options_of(spec) if option.name not in text]
+        missing = [option.name for _, spec in specs for option in Option.of(spec.options) if option.name not in text]
         if missing:
             fail(f"the README of {facts.distribution} does not name the options {', '.join(missing)}", missing[0])

@@ -18,8 +18,6 @@ from penstock.spi import (
     Plugins,
     Spec,
     UnknownNameError,
-    options_of,
-    read_options,
     structure_options,
     summary_of,
 )
@@ -33,7 +31,7 @@ _GARBAGE = "no such value"
 
 def _with_options(subject: PackagingSubject) -> list[tuple[str, Spec, list[Option]]]:
     """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
-    components = [(kind, spec, options_of(spec)) for kind, spec in subject.specs_with_options()]
+    components = [(kind, spec, Option.of(spec.options)) for kind, spec in subject.specs_with_options()]
     if not any(options for _, _, options in components):
         raise NotApplicable("the plugin has no options")
     return components
@@ -84,10 +82,10 @@ class OptionChecks:
         if listens:
             _check_listeners(subject.facts().name, plugin)
         for kind, spec in specs:
-            for option_name in [option.name for option in options_of(spec)] or [""]:
+            for option_name in [option.name for option in Option.of(spec.options)] or [""]:
                 misspelt = option_name + option_name[-1:] if option_name else "no_such_option"
                 try:
-                    read_options(spec, {misspelt: "1"})
+                    spec.read_options({misspelt: "1"})
                 except UnknownNameError as error:
                     if option_name and option_name not in str(error):
                         fail(f"the error for {misspelt!r} does not name {option_name!r}: {error}", misspelt)
@@ -157,7 +155,7 @@ def _without_none(kind: Any) -> Any:
 
 def _takes(kind: str, spec: Spec, values: Mapping[str, Any]) -> bool:
     """Whether the plugin accepts options and makes an instance with them."""
-    option_names = {option.name for option in options_of(spec)}
+    option_names = {option.name for option in Option.of(spec.options)}
     try:
         _make(kind, spec, {name: value for name, value in values.items() if name in option_names})
     except ConfigurationError:
@@ -174,9 +172,11 @@ def _takes(kind: str, spec: Spec, values: Mapping[str, Any]) -> bool:
 
 def _make(kind: str, spec: Spec, values: Mapping[str, Any]) -> tuple[Any, Any]:
     """Options and an instance."""
-    if missing := [option.name for option in options_of(spec) if option.default is None and option.name not in values]:
+    if missing := [
+        option.name for option in Option.of(spec.options) if option.default is None and option.name not in values
+    ]:
         raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
-    options = read_options(spec, values)
+    options = spec.read_options(values)
     arguments = [] if options is None and kind != "rate estimator" else [options]
     return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
 
@@ -186,7 +186,7 @@ def _texts_with(kind: str, spec: Spec, values: Mapping[str, Any]) -> dict[str, s
     texts: dict[str, str] = {}
     records = _Records()
     logging.getLogger().addHandler(records)
-    option_names = {option.name for option in options_of(spec)}
+    option_names = {option.name for option in Option.of(spec.options)}
     try:
         options, instance = _make(kind, spec, {name: value for name, value in values.items() if name in option_names})
         texts = {"the repr of the options": repr(options), "the repr of the instance": f"{instance!r} {instance}"}

@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import attrs
 
 from penstock import RateEstimator
-from penstock.spi import Plugins, read_options
+from penstock.spi import Plugins
 from penstock_testing.check import check, fail
 from penstock_testing.rate_estimator_subject import RateEstimatorSubject
 from penstock_testing.subject import HOOKS
@@ -216,7 +216,7 @@ def _float_options(subject: RateEstimatorSubject) -> Iterator[str]:
 
 def _read_option(subject: RateEstimatorSubject, name: str, value: float) -> None:
     spec = Plugins().spec(HOOKS[subject.suite.kind], subject.suite.name)
-    read_options(spec, {**subject.suite.options, name: value})
+    spec.read_options({**subject.suite.options, name: value})
 
 
 def _ask_for_rate(subject: RateEstimatorSubject, estimator: RateEstimator, batch: Batch, when: str) -> float | None:
