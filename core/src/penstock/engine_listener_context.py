@@ -14,12 +14,11 @@ from penstock.checkpoint.restore.recovery import Recovery
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.input_dstreams import InputDStream
-from penstock.listen.events import BatchInfo, ReceiverInfo
+from penstock.listen.events import ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, structure_options
-from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
@@ -150,14 +149,6 @@ class EngineListenerContext(ListenerContext):
             if stream_id not in self._estimators:
                 self._estimators[stream_id] = self._make_estimator(stream_id)
             return self._estimators[stream_id]
-
-    def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        if batch.processingDelay is None:
-            return None
-        receivers = {stream.stream_id for stream in self.receiver_streams}
-        inputs = batch.streamIdToInputInfo.items()
-        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in receivers}
-        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         self.saved_values[name] = value

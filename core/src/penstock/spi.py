@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from penstock.json_converter import structure as structure, unstructure as unstructure
     from penstock.listen.events import HOOK_OF as HOOK_OF, Event as Event
     from penstock.listen.registered_listener import register as register
+    from penstock.plugins.attribution import attributed_ms as attributed_ms
     from penstock.plugins.discovery import (
         LoadedPlugin as LoadedPlugin,
         Plugins as Plugins,
@@ -81,7 +82,6 @@ if TYPE_CHECKING:
         Spec as Spec,
         structure_options as structure_options,
     )
-    from penstock.rate.attribution import attributed_ms as attributed_ms
     from penstock.rate.guarded_estimator import (
         GuardedEstimator as GuardedEstimator,
     )

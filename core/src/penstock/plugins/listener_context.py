@@ -9,6 +9,7 @@ from attrs import frozen
 
 from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.listen.registered_listener import ListenerCounts
+from penstock.plugins.attribution import attributed_ms
 from penstock.plugins.specs import RateEstimator
 
 T = TypeVar("T")
@@ -212,6 +213,12 @@ class ListenerContext(Protocol):
         Receiver streams share the delay in proportion to their records; a stream that has an equal part of the records
         or more is charged the whole delay. ``None`` when the batch has not completed.
         """
+        if batch.processingDelay is None:
+            return None
+        receivers = {stream.stream_id for stream in self.receiver_streams}
+        inputs = batch.streamIdToInputInfo.items()
+        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in receivers}
+        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         """Save a value in every checkpoint from now on; return that of the checkpoint that this run recovered from.

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from penstock import (
-    BatchInfo,
     ConfigurationError,
     DStreamInfo,
     JobInfo,
@@ -26,7 +25,6 @@ from penstock import (
 from penstock.spi import (
     Event,
     GuardedEstimator,
-    attributed_ms,
     structure_options,
 )
 
@@ -207,13 +205,6 @@ class FakeListenerContext(ListenerContext):
             if stream_id not in self._estimators:
                 self._estimators[stream_id] = self._make_estimator()
             return self._estimators[stream_id]
-
-    def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        if batch.processingDelay is None:
-            return None
-        inputs = batch.streamIdToInputInfo.items()
-        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in self._streams}
-        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), counts.values())
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         self.saved[name] = value
