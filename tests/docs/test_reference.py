@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.docs.write_reference import FOLDER, described, hook_functions, pages
+from tests.docs.write_reference import FOLDER, described, hook_functions, pages, spi_users
 
 from penstock import hookspecs
 from penstock.listen.events import HOOK_OF
@@ -19,6 +19,10 @@ def test_page_is_that_which_the_code_generates(page: str) -> None:
 def test_every_public_name_is_described_once() -> None:
     for module, names in described().items():
         assert sorted(names) == sorted(set(dir(module)) - {"__version__"}), module.__name__
+
+
+def test_every_name_of_the_spi_has_a_first_party_user() -> None:
+    assert [name for name, plugins in spi_users().items() if not plugins] == []
 
 
 def test_every_hook_and_every_field_has_a_meaning() -> None:

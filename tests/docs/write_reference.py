@@ -212,7 +212,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
 _SPI = (
     "For another engine, and for plugins that run receivers, serve or read blocks, add operations or state to streams, "
     "or show what is installed or saved. It is what they need from the runtime, beside the contract in `penstock`; a "
-    "program needs none of it. A name here changes only with a new minor version and an entry in the changelog."
+    "program needs none of it. The last column names the plugins of this repository that use a name. It changes only "
+    "with a new minor version and an entry in the changelog."
 )
 _SPI_TOPICS = {
     "Receivers": "A receiver as it arrives on its executor.",
@@ -395,8 +396,27 @@ def _api() -> Iterator[str]:
             yield f"### {title}\n"
             if module is spi:
                 yield paragraph(_SPI_TOPICS[title])
-            yield table(("name", "is"), [(f"`{name}`", _is(module, name)) for name in group])
+            rows = [(f"`{name}`", _is(module, name)) for name in group]
+            if module is spi:
+                users = [", ".join(_SPI_USERS[name]) for name in group]
+                yield table(("name", "is", "used by"), [(*row, each) for row, each in zip(rows, users, strict=True)])
+            else:
+                yield table(("name", "is"), rows)
             yield from (f"::: {module.__name__}.{name}\n" for name in group if name not in _VALUES)
+
+
+def spi_users() -> dict[str, list[str]]:
+    """The first-party plugins that import each name of ``penstock.spi``, by name."""
+    users: dict[str, set[str]] = {name: set() for name in dir(spi)}
+    for file in (FOLDER.parents[1] / "plugins").glob("*/src/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "penstock.spi":
+                for alias in node.names:
+                    users[alias.name].add(file.relative_to(FOLDER.parents[1] / "plugins").parts[0])
+    return {name: sorted(plugins) for name, plugins in users.items()}
+
+
+_SPI_USERS = spi_users()
 
 
 def _is(module: ModuleType, name: str) -> str:
