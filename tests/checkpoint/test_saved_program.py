@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -11,6 +12,7 @@ from pyspark import SparkContext, cloudpickle
 from pyspark.sql.types import StructType
 from tests.helpers.fake_graph import FakeContext, FakeInput
 
+from penstock.checkpoint import program
 from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError
@@ -114,3 +116,14 @@ def test_missing_class_of_a_saved_program_is_named_with_its_distribution(module:
         load_program(saved, program_of(FakeContext()))
     needs = f"it needs {module}.Gone, which is not installed{advice}"
     assert str(error.value) == f"the saved program cannot be loaded: {needs}"
+
+
+def test_a_saved_program_with_state_is_refused_without_its_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = FakeContext()
+    FakeInput(context, stored_batches).updateStateByKey(lambda values, state: len(values)).foreachRDD(print)
+    saved = save_program(program_of(context))
+    for module in [name for name in sys.modules if name.partition(".")[0] == "penstock_state"]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(program, "find_spec", lambda _package: None)
+    with pytest.raises(CheckpointError, match=r"which is not installed: pip install penstock-state$"):
+        load_program(saved, program_of(FakeContext()))

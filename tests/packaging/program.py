@@ -1,7 +1,7 @@
 """The program of `make dist-test` and of each cell of `make matrix`.
 
-A receiver, a shuffle, state over a checkpoint, and DataFrames; a query of Structured Streaming where
-``penstock-structured`` is installed. Needs the core alone. Prints one line of JSON with the versions that it ran on.
+A receiver, a shuffle and a checkpoint; state, DataFrames and a query of Structured Streaming where their plugins are
+installed. Needs the core alone. Prints one line of JSON with the versions that it ran on.
 Any wrong result is an error.
 """
 
@@ -12,12 +12,13 @@ import platform
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from penstock import ConfigurationError, DStream, StreamingContext, ThreadReceiver, __version__
+from penstock import ConfigurationError, StreamingContext, ThreadReceiver, __version__
 
 RECORDS = 1000
 
@@ -51,19 +52,24 @@ def queried(spark: SparkSession) -> int:
     return rows[0]
 
 
-def require_refusal(numbers: DStream[int]) -> None:
-    """Check that without its plugin ``toDF`` says what to install.
+def total(new: list[int], old: int | None) -> int:
+    """The update function of a running sum."""
+    return sum(new) + (old or 0)
+
+
+def require_refusal(plugin: str, operator: Callable[[], object]) -> None:
+    """Check that an operator without its plugin says what to install.
 
     Raises:
         SystemExit: it does not.
     """
     try:
-        numbers.toDF()
+        operator()
     except ConfigurationError as error:
-        if str(error).endswith(": pip install penstock-dataframes"):
+        if str(error).endswith(f": pip install {plugin}"):
             return
-        sys.exit(f"toDF says something else: {error}")
-    sys.exit("toDF works without its plugin")
+        sys.exit(f"without {plugin} an operator says something else: {error}")
+    sys.exit(f"an operator works without {plugin}")
 
 
 def main() -> None:
@@ -72,8 +78,9 @@ def main() -> None:
     Raises:
         SystemExit: a result is wrong or missing.
     """
-    has_frames, has_source = (
-        importlib.util.find_spec(name) is not None for name in ("penstock_dataframes", "pyspark_penstock")
+    has_frames, has_source, has_state = (
+        importlib.util.find_spec(name) is not None
+        for name in ("penstock_dataframes", "pyspark_penstock", "penstock_state")
     )
     # With it Spark looks for data sources.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -95,7 +102,7 @@ def main() -> None:
                 counts[number] = counts.get(number, 0) + count
 
         def keep(rdd: pyspark.RDD[tuple[int, int]]) -> None:
-            state.update(rdd.collect())
+            state.update(rdd.collect() if has_state else counts)
             if sum(state.values()) == RECORDS and (rows[0] == RECORDS or not has_frames):
                 complete.set()
 
@@ -106,8 +113,12 @@ def main() -> None:
         if has_frames:
             numbers.foreachDataFrame(count_rows)
         else:
-            require_refusal(numbers)
-        pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)).foreachRDD(keep)
+            require_refusal("penstock-dataframes", numbers.toDF)
+        if has_state:
+            pairs.updateStateByKey(total).foreachRDD(keep)
+        else:
+            require_refusal("penstock-state", lambda: pairs.updateStateByKey(total))
+            pairs.foreachRDD(keep)
         ssc.start()
         ended = complete.wait(300)
         ssc.stop(stopSparkContext=False, stopGracefully=ended)
@@ -118,7 +129,7 @@ def main() -> None:
         found = f"counts {counts}, state {state}, rows {rows[0]} and {queried_rows} of the query"
         sys.exit(f"wrong or missing: {found}; after the wait: {ended}")
     versions = {"python": platform.python_version(), "pyspark": pyspark.__version__, "penstock": __version__}
-    print(json.dumps({**versions, "dataframes": has_frames, "structured": has_source}))
+    print(json.dumps({**versions, "dataframes": has_frames, "structured": has_source, "state": has_state}))
 
 
 if __name__ == "__main__":
