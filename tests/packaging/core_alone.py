@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import RDD, SparkConf, SparkContext
@@ -65,7 +66,7 @@ def require_refusals(pairs: DStream[tuple[str, int]]) -> None:
     Raises:
         SystemExit: it does not.
     """
-    operators = {
+    operators: dict[str, Callable[[], object]] = {
         "updateStateByKey": lambda: pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)),
         "mapWithState": lambda: pairs.mapWithState(StateSpec.function(count)),
     }
