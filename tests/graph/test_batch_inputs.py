@@ -13,9 +13,8 @@ from tests.helpers.fake_blocks import TEXT, Reader, initialized
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
 from penstock import ArrowInput, DStream
-from penstock.errors import StreamingStateError
 from penstock.graph.input_dstreams import PulledInputDStream
-from penstock.graph.per_batch import UnionDStream
+from penstock.graph.per_batch import MapPartitionsDStream, UnionDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import known_partitions
 from penstock.spi import node_of
@@ -51,11 +50,31 @@ def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
     assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
-def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
+def test_a_union_has_no_inputs_of_a_parent_without_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
     node = UnionDStream(context.graph, (node_of(lines), FakeInput(context, lambda _time_ms: None).node))
     node.initialize(0)
-    with pytest.raises(StreamingStateError, match=r"fake_graph.py:.*, a parent of a union, has no RDD"):
-        node.batch_inputs(INTERVAL_MS)
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS]]
+
+
+@pytest.mark.parametrize("question", ["has_columns", "known_schema", "receiver_ids"])
+def test_each_stream_of_nested_unions_is_asked_once(
+    lines: DStream[Any], monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    calls = list[Any]()
+
+    def counted(node: Any) -> bool | None:
+        calls.append(node)
+        return True if question == "has_columns" else None
+
+    source = node_of(lines.map(str))
+    monkeypatch.setattr(MapPartitionsDStream, question, property(counted))
+    depth, node = 16, source
+    for _ in range(depth):
+        node = UnionDStream(source.graph, (node, node))
+    node.initialize(0)
+    _ = getattr(node, question)
+    node.batch_inputs(INTERVAL_MS)
+    assert len(calls) <= 2 * depth
 
 
 def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:

@@ -52,11 +52,23 @@ def test_rdd_of_a_batch_is_computed_once(make_input: MakeInput) -> None:
     assert stream.node.computed == [100]
 
 
-def test_batch_without_an_rdd_is_computed_again_when_asked(make_input: MakeInput) -> None:
+def test_batch_without_an_rdd_is_computed_once_until_it_is_forgotten(make_input: MakeInput) -> None:
     stream = make_input(lambda _time_ms: None)
     stream.node.initialize(0)
     assert [stream.node.get_or_compute(100), stream.node.get_or_compute(100)] == [None, None]
+    assert stream.node.computed == [100]
+    stream.node.clear_metadata(300, unpersist=True)
+    stream.node.get_or_compute(100)
     assert stream.node.computed == [100, 100]
+
+
+def test_transform_without_a_result_runs_once_for_all_children(make_input: MakeInput) -> None:
+    calls: list[Any] = []
+    stream = make_input().transform(lambda rdd: calls.append(rdd))
+    for child in (stream.map(plus_one), stream.filter(bool)):
+        node_of(child).initialize(0)
+        assert node_of(child).get_or_compute(100) is None
+    assert len(calls) == 1
 
 
 def test_operators_compute_their_records(make_input: MakeInput, run: Run) -> None:
@@ -215,13 +227,10 @@ def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run
     ]
 
 
-def test_a_union_with_a_stream_that_has_no_rdd_is_an_error(make_input: MakeInput, run: Run) -> None:
-    union = make_input().union(make_input(lambda _: None))
-    with pytest.raises(
-        StreamingStateError,
-        match=r"fake_graph.py:.*, a parent of a union, has no RDD in batch 1970-01-01T00:00:00\.100Z: a",
-    ):
-        run(union, 100)
+def test_a_union_has_no_records_of_a_stream_without_an_rdd(make_input: MakeInput, run: Run) -> None:
+    nothing = make_input(lambda _: None)
+    assert run(make_input(lambda _: [["a"]]).union(nothing), 100) == ["a"]
+    assert run(nothing.union(nothing), 100) == []
 
 
 def test_a_union_of_streams_with_other_slides_is_refused(

@@ -28,3 +28,19 @@ def test_streams_are_put_together(run_all: Any) -> None:
         "itself": [[1, 1], [2, 3, 2, 3], []],
         "any number": [[1, "a", 4], [2, 3, 5], ["b"]],
     }
+
+
+def test_a_stream_without_an_rdd_has_no_records(run_all: Any) -> None:
+    def but_the_first(stream: DStream[Any]) -> DStream[Any]:
+        return stream.transform(lambda time, rdd: None if time.timestamp() == 1 else rdd)
+
+    operations = {
+        "one": lambda left, right: left.union(but_the_first(right)),
+        "both": lambda left, right: but_the_first(left).union(but_the_first(right)),
+        "of the context": lambda left, right: left.context().union(but_the_first(right), left),
+    }
+    assert run_all(operations, [[1], [2]], [["a"], ["b"]], sort=False) == {
+        "one": [[1], [2, "b"]],
+        "both": [[], [2, "b"]],
+        "of the context": [[1], ["b", 2]],
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD
@@ -80,7 +81,7 @@ class ReceiverInputDStream(InputDStream):
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else inputs_of(rdd)
 
-    @property
+    @cached_property
     def receiver_ids(self) -> tuple[int, ...] | None:
         return (self.id,) if self.is_fusible and self._checkpoint_ms is None else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from pyspark import RDD, StorageLevel
@@ -100,6 +101,8 @@ class Node(OnDriver):
         self._storage_level: StorageLevel | None = None
         self._checkpoint_ms: int | None = None
         self._generated: dict[int, RDD[Any]] = {}
+        # The times for which ``compute`` returned ``None``.
+        self._without_rdd: set[int] = set()
         # Checkpoint files by batch time; files of forgotten RDDs stay until a newer RDD is checkpointed.
         self._files: dict[int, str] = {}
 
@@ -123,12 +126,12 @@ class Node(OnDriver):
     def check_job(self) -> None:
         """Raise an error that tasks reported without failing. Called after every job of an output of this stream."""
 
-    @property
+    @cached_property
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns with a schema instead of rows."""
         return self.keeps_records and all(parent.has_columns for parent in self.parents)
 
-    @property
+    @cached_property
     def known_schema(self) -> pa.Schema | None:
         """The schema of the stored columns; ``None`` if it is unknown before the first record."""
         schemas = [parent.known_schema for parent in self.parents if self.keeps_records] or [None]
@@ -139,9 +142,12 @@ class Node(OnDriver):
         """Whether code of the program or of a plugin runs while an RDD is generated, and may run Spark jobs."""
         return False
 
-    @property
+    @cached_property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        """The ids of the receiver streams whose blocks are the records, in order; ``None`` for other records."""
+        """The ids of the receiver streams whose blocks are the records, in order; ``None`` for other records.
+
+        Final once the context has started, and not used earlier.
+        """
         return None
 
     @property
@@ -155,7 +161,7 @@ class Node(OnDriver):
 
     def program_state(self) -> dict[str, Any]:
         """The attributes to save in a checkpoint of the program, without the attributes of this run."""
-        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
+        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_without_rdd": set(), "_files": {}}
 
     def restored(self) -> None:
         """Recreate the attributes that ``program_state`` omits, in a context recovered from a checkpoint."""
@@ -225,10 +231,11 @@ class Node(OnDriver):
         """The remembered RDD of a time, or a new one; ``None`` if the stream has none."""
         if time_ms in self._generated:
             return self._generated[time_ms]
-        if not self.is_time_valid(time_ms):
+        if time_ms in self._without_rdd or not self.is_time_valid(time_ms):
             return None
         rdd = self.compute(time_ms)
         if rdd is None:
+            self._without_rdd.add(time_ms)
             return None
         if self._storage_level is not None:
             rdd.persist(self._storage_level)
@@ -252,6 +259,7 @@ class Node(OnDriver):
         """Forget RDDs older than the remember duration at ``time_ms``; the parents do so on their own."""
         self.checkpointed()
         limit_ms = time_ms - self.remember_ms
+        self._without_rdd = {time for time in self._without_rdd if time > limit_ms}
         old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
         for time in old:
             rdd = self._generated.pop(time)

@@ -22,6 +22,7 @@ from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.spark import failure
+from penstock.spark.saved_files import discard_interrupted_save, is_saved
 
 log = get_logger("outputs")
 
@@ -188,11 +189,17 @@ class SaveFiles:
     suffix: str | None
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-        # An existing directory was written by an earlier attempt of the batch.
         path = f"{self.prefix}-{round(time.timestamp() * 1000)}" + (f".{self.suffix}" if self.suffix else "")
         try:
             self.save(rdd, path)
         except Exception as error:
             if "FileAlreadyExistsException" not in str(error):
                 raise
-            log.warning("batch not saved: its directory exists", path=path)
+            # An earlier attempt of the batch has saved it, or was interrupted.
+            if is_saved(rdd.context, path):
+                log.warning("batch not saved: its directory exists", path=path)
+                return
+            if not discard_interrupted_save(rdd.context, path):
+                raise
+            log.warning("interrupted save of the batch discarded", path=path)
+            self.save(rdd, path)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
-from penstock.errors import ResultTypeError, StreamingStateError
+from penstock.errors import ResultTypeError
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.batch_input import BatchInput, inputs_of
-from penstock.graph.node import Node
-from penstock.runtime.clock import iso_time
+from penstock.graph.input_dstreams import ReceiverInputDStream
+from penstock.graph.node import Node, with_ancestors
 from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
 from penstock.worker.fused import AnyStep, FusedChain, TerminalStep
@@ -101,51 +102,42 @@ class ShuffledDStream(Node):
 
 
 class UnionDStream(Node):
-    """The records of several streams, at least one."""
+    """The records of several streams, at least one; a stream without an RDD in a batch has none there, as in PySpark."""
 
     keeps_records = True
 
     def persist_by_default(self) -> None:
-        if self._blocks_of() is None:
+        # Reading blocks is faster than reading RDDs that Spark persisted.
+        if not all(isinstance(node, (UnionDStream, ReceiverInputDStream)) for node in with_ancestors([self])):
             super().persist_by_default()
 
     def compute(self, time_ms: int) -> RDD[Any]:
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
-        self._require_all(rdds, time_ms)
-        ids = self._blocks_of()
-        if ids is not None:
+        if self._parents_receiver_ids is not None:
             # Packed together, so that the partitions fit the whole batch, as for a single stream.
-            return self.graph.blocks(time_ms, ids).rdd(self.graph.placeholder_rdds)
-        return self._sc.union([rdd for rdd in rdds if rdd is not None])
+            return self.graph.blocks(time_ms, self._parents_receiver_ids).rdd(self.graph.placeholder_rdds)
+        present = [rdd for rdd in rdds if rdd is not None]
+        return self._sc.union(present) if present else self._sc.emptyRDD()
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
         if not self.is_time_valid(time_ms):
             return None
-        if self._blocks_of() is not None:
+        if self._parents_receiver_ids is not None:
             rdd = self.get_or_compute(time_ms)
             return None if rdd is None else inputs_of(rdd)
         batches = [parent.batch_inputs(time_ms) for parent in self.parents]
-        self._require_all(batches, time_ms)
         united = tuple(itertools.chain.from_iterable(inputs or () for inputs in batches))
         # A persisted RDD saves running the parents' functions again.
         if self.is_fusible or not any(isinstance(item, RDD) for item in united):
             return united
         return super().batch_inputs(time_ms)
 
-    def _require_all(self, batches: Sequence[object], time_ms: int) -> None:
-        if None in batches:
-            missing = self.parents[batches.index(None)]
-            raise StreamingStateError(
-                f"{missing.call_site.short}, a parent of a union, has no RDD in batch {iso_time(time_ms)}: a function "
-                "of transform must return an RDD there, which may be empty"
-            )
-
-    @property
+    @cached_property
     def receiver_ids(self) -> tuple[int, ...] | None:
-        return self._blocks_of() if self.is_fusible and self._checkpoint_ms is None else None
+        return self._parents_receiver_ids if self.is_fusible and self._checkpoint_ms is None else None
 
-    def _blocks_of(self) -> tuple[int, ...] | None:
-        """The ids of the parents' receiver streams; ``None`` if a parent has other records."""
+    @cached_property
+    def _parents_receiver_ids(self) -> tuple[int, ...] | None:
         ids = [parent.receiver_ids for parent in self.parents]
         return None if None in ids else tuple(itertools.chain.from_iterable(parent or () for parent in ids))
 

@@ -39,7 +39,7 @@ def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
 def qualified(sc: SparkContext, directory: str, setting: str = "") -> str:
     """The URI of a checkpoint directory with Hadoop's default file system; ``setting`` is for the error message."""
     try:
-        path, files = _hadoop(sc, directory)
+        path, files = hadoop_path(sc, directory)
         return str(files.makeQualified(path).toString())
     except Exception as error:
         raise unusable(directory, setting, failure.reason(error)) from error
@@ -56,7 +56,7 @@ def unusable(directory: str, setting: str, reason: str) -> ConfigurationError:
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
     """Delete the empty folders of earlier runs in a checkpoint directory; failures are logged."""
     try:
-        home, files = _hadoop(sc, folder.uri)
+        home, files = hadoop_path(sc, folder.uri)
         for status in files.listStatus(home):
             path = status.getPath()
             if status.isDirectory() and _is_earlier_run(path.getName(), folder) and not list(files.listStatus(path)):
@@ -82,13 +82,13 @@ def checkpoint_file(rdd: RDD[Any]) -> str | None:
 def delete_file(sc: SparkContext, path: str) -> None:
     """Delete the file of a checkpointed RDD; a failure is logged."""
     try:
-        file, files = _hadoop(sc, path)
+        file, files = hadoop_path(sc, path)
         files.delete(file, True)
     except Exception as error:
         log.warning("RDD checkpoint not deleted", path=path, reason=failure.reason(error))
 
 
-def _hadoop(sc: SparkContext, location: str) -> tuple[Any, Any]:
+def hadoop_path(sc: SparkContext, location: str) -> tuple[Any, Any]:
     """Hadoop's Path of a location, and its file system."""
     jvm: Any = sc._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
