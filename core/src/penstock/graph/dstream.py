@@ -371,7 +371,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
         """Save every batch as text in a directory ``prefix-<ms>[.suffix]``: an output operation.
 
-        A directory with the file ``_SUCCESS`` stays unchanged, because an earlier attempt of the batch saved it. What an
+        A directory with the file ``_SUCCESS`` stays unchanged: an earlier attempt of the batch saved it. What an
         interrupted attempt left is deleted, and the batch is saved again. A directory with other files fails the batch.
         """
         ForEachDStream(self._node, SaveFiles(RDD.saveAsTextFile, prefix, suffix))

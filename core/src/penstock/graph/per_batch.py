@@ -102,7 +102,7 @@ class ShuffledDStream(Node):
 
 
 class UnionDStream(Node):
-    """The records of several streams, at least one; a stream without an RDD in a batch has none there, as in PySpark."""
+    """The records of several streams, at least one. A stream without an RDD in a batch has no records there."""
 
     keeps_records = True
 
