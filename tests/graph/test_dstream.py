@@ -64,7 +64,7 @@ def test_batch_without_an_rdd_is_computed_once_until_it_is_forgotten(make_input:
 
 def test_transform_without_a_result_runs_once_for_all_children(make_input: MakeInput) -> None:
     calls: list[Any] = []
-    stream = make_input().transform(lambda rdd: calls.append(rdd))
+    stream: DStream[Any] = make_input().transform(lambda rdd: calls.append(rdd))
     for child in (stream.map(plus_one), stream.filter(bool)):
         node_of(child).initialize(0)
         assert node_of(child).get_or_compute(100) is None
