@@ -41,11 +41,6 @@ class EventLoop(Generic[E]):
         # Set when the first event of the heap may have changed, and when the loop stops.
         self._changed = threading.Event()
 
-    @property
-    def is_exclusive_here(self) -> bool:
-        """Whether no handler runs beside the caller: it is on the loop's thread, or the loop has not started."""
-        return self._thread.ident in (None, threading.get_ident())
-
     def start(self) -> None:
         """Start the thread, once."""
         if self._stopped or self._thread.ident is not None:

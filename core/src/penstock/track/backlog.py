@@ -10,8 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from attrs import frozen
-
 from penstock.blocks.block import StoredBlock
 from penstock.conf_values import SizeLimit
 
@@ -19,20 +17,14 @@ from penstock.conf_values import SizeLimit
 _LOW = 0.8
 
 
-@frozen
-class BacklogChange:
-    """The backlog of a host exceeds its limit in bytes, or is below it again. The receiver WAL counts as a host."""
-
-    host: str
-    num_bytes: int
-    limit: int
-    is_full: bool
+#: Called with a host, its backlog and limit in bytes, and whether the backlog exceeds the limit or is below it again.
+OnChange = Callable[[str, int, int, bool], None]
 
 
 class Backlog:
-    """Counts the stored bytes that no batch has processed; ``limit`` is the maximum per host."""
+    """Counts the stored bytes that no batch has processed, per host. The receiver write-ahead log counts as a host."""
 
-    def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
+    def __init__(self, limit: SizeLimit, on_change: OnChange) -> None:
         self._limit = limit
         self._on_change = on_change
         # Host, size and executor of each block, by id.
@@ -96,6 +88,6 @@ class Backlog:
                 is_full = limit is not None and num_bytes > (limit * _LOW if was_full else limit)
                 if is_full != was_full:
                     self._full ^= {host}
-                    changes.append(BacklogChange(host, num_bytes, limit or 0, is_full))
+                    changes.append((host, num_bytes, limit or 0, is_full))
         for change in changes:
-            self._on_change(change)
+            self._on_change(*change)

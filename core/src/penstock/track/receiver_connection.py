@@ -35,6 +35,8 @@ class ReceiverConnection:
         self.stream_id = stream_id
         self.location = location
         self.client = client
+        #: Whether the launch serves blocks: it was not sent a release.
+        self.serves = True
         self._undelivered = undelivered
         self._queue: EventLoop[Callable[[], None]] = EventLoop(
             f"receiver {stream_id} messages", lambda send: send(), self._on_error
@@ -97,8 +99,6 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
-        # Epochs of launches that serve blocks no longer, by stream id; from the receivers' records.
-        self._released: dict[int, frozenset[int]] = {}
         #: To the launches that serve blocks, the newest of each location. Replaced after a change, read on any thread.
         self.by_location: Mapping[BlockLocation, ReceiverConnection] = {}
 
@@ -108,15 +108,12 @@ class Connections:
 
     def serving(self) -> list[ReceiverConnection]:
         """To the launches that serve blocks, in the order of their registration. On any thread."""
-        launches = list(self._by_launch.items())
-        return [
-            connection for (stream_id, epoch), connection in launches if epoch not in self._released.get(stream_id, ())
-        ]
+        return [connection for connection in list(self._by_launch.values()) if connection.serves]
 
-    def note_released(self, stream_id: int, epochs: frozenset[int]) -> None:
-        """These launches of a stream were sent a release: they serve blocks no longer."""
-        if self._released.get(stream_id) != epochs:
-            self._released[stream_id] = epochs
+    def set_serving(self, stream_id: int, epoch: int, serves: bool) -> None:
+        """Note whether a launch serves blocks."""
+        if (connection := self.get(stream_id, epoch)) is not None:
+            connection.serves = serves
             self._index()
 
     def add(self, epoch: int, connection: ReceiverConnection) -> None:

@@ -33,7 +33,7 @@ from penstock.runtime.log import get_logger
 from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
 from penstock.track import receiver_tracking_info as lifecycle
-from penstock.track.backlog import Backlog, BacklogChange
+from penstock.track.backlog import Backlog
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
@@ -81,7 +81,7 @@ class ReceiverTracker:
         self._locations = self._tracked.locations
         #: The stored blocks that no batch has processed.
         self.backlog = Backlog(
-            settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
+            settings.max_unprocessed, lambda *change: self._tracked.loop.post(lambda: self._on_backlog(*change))
         )
         self._bounds = PartitionBounds(
             settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
@@ -365,19 +365,19 @@ class ReceiverTracker:
 
     # -- reports; on the tracker's loop --
 
-    def _on_backlog(self, change: BacklogChange) -> None:
+    def _on_backlog(self, host: str, num_bytes: int, limit: int, is_full: bool) -> None:
         self._tracked.step_all(lifecycle.Pause("backlog", self.backlog.is_full))
         # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
-        warn = partial(log.warning, host=change.host, num_bytes=change.num_bytes, throttle_s=_REPORT_BACKLOG_S)
-        if not change.is_full:
+        warn = partial(log.warning, host=host, num_bytes=num_bytes, throttle_s=_REPORT_BACKLOG_S)
+        if not is_full:
             warn("receivers resumed: backlog below limit")
             return
         key = conf.key("max_unprocessed")
-        warn("receivers paused: backlog above limit", limit=change.limit, key=key)
-        text = f"{change.num_bytes} bytes on {change.host} are not processed yet, more than {key} allows"
+        warn("receivers paused: backlog above limit", limit=limit, key=key)
+        text = f"{num_bytes} bytes on {host} are not processed yet, more than {key} allows"
         now_ms = self._clock.monotonic_ms()
         for stream_id, record in self._tracked.records.items():
-            is_there = record.is_active and self._locations.disk(record.block_location.address) == change.host
+            is_there = record.is_active and self._locations.disk(record.block_location.address) == host
             if is_there and now_ms - self._backlog_reported_ms.get(stream_id, -math.inf) >= _REPORT_BACKLOG_S * 1000:
                 self._backlog_reported_ms[stream_id] = now_ms
                 self._tracked.step(stream_id, lifecycle.ProblemFound(f"receivers pause: {text}"))

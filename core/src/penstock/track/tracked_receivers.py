@@ -135,13 +135,13 @@ class TrackedReceivers:
 
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
         """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
-        assert self.loop.is_exclusive_here, "a receiver's record changed outside of the tracker's loop"
         before, answer, now_ms = self.records[stream_id], None, self._clock.monotonic_ms()
         record, effects = step(before, event, now_ms, self._clock.now_ms())
         with self._stepped:
             self.records[stream_id] = record
             self._stepped.notify_all()
-        self._connections.note_released(stream_id, record.released)
+        for epoch in before.released ^ record.released:
+            self._connections.set_serving(stream_id, epoch, epoch not in record.released)
         match record.state:
             case Scheduled(launch, candidates) if launch.epoch != before.epoch:
                 on_end = partial(self._on_job_end, stream_id, launch.epoch)
