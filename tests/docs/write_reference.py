@@ -146,7 +146,6 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "StateOptions",
             "MapWithStateDStream",
             "StatePairs",
-            "grouped",
             "to_state_pairs",
             "from_state_pairs",
             "merge_by_key",

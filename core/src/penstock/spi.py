@@ -113,6 +113,5 @@ if TYPE_CHECKING:
     from penstock.worker.state_elements import (
         StatePairs as StatePairs,
         from_state_pairs as from_state_pairs,
-        grouped as grouped,
         to_state_pairs as to_state_pairs,
     )

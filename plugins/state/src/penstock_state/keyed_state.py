@@ -80,10 +80,10 @@ class KeyedStateDStream(StatefulDStream):
         self._errors.raise_new()
 
     def advance_state(self, time_ms: int) -> RDD[Any]:
+        states, new = self._newest(time_ms), self._parent.get_or_compute(time_ms)
         # A batch without an RDD has no new values.
-        new = self._parent.get_or_compute(time_ms)
-        states = [] if (newest := self._newest(time_ms)) is None else [newest]
-        return self.merged([*states, self.partitioned([] if new is None else new)], self.update_function(time_ms))
+        pairs = self.partitioned(self._sc.emptyRDD() if new is None else new)
+        return self.merged([pairs] if states is None else [states, pairs], self.update_function(time_ms))
 
     def update_function(self, time_ms: int) -> UpdateState | MapWithState:
         """The partition function from the previous states and the new pairs of a batch to the new states."""

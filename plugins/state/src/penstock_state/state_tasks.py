@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
-from penstock.spi import StatePairs, from_state_pairs, grouped, merge_by_key, pickle_value
+from penstock.spi import StatePairs, from_state_pairs, merge_by_key, pickle_value, to_state_pairs
 from penstock_state.key_state import MISSING, KeyState
 from penstock_state.partition_errors import PartitionErrors, Reported, raising_errors
 from penstock_state.state_store import StateStore, StateVersion, StoredState
@@ -38,7 +38,7 @@ class UpdateState:
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[StatePairs | PartitionErrors]:
         errors = PartitionErrors()
         gathered = merge_by_key(_gather_state, self.memory_limit_mb, _state_by_key(elements))
-        yield from grouped(self.time_ms, self._updated(gathered, errors))
+        yield from to_state_pairs(self.time_ms, index, self._updated(gathered, errors))
         if errors.count:
             self.reported.add({(self.time_ms, index): errors})
             yield errors

@@ -35,7 +35,7 @@ _NEEDS_SPARK = {
     *("DStream", "DataFrameStream", "GroupedDataFrameStream", "StateSpec", "StorageLevel"),
     *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
     *("known_partitions", "node_of", "MapWithStateDStream", "StateOptions", "StateView", "StatefulDStream"),
-    *("StatePairs", "from_state_pairs", "grouped", "merge_by_key", "to_state_pairs"),
+    *("StatePairs", "from_state_pairs", "merge_by_key", "to_state_pairs"),
 }
 
 
