@@ -321,33 +321,3 @@ def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Call
         clear_metadata(node_of(states), number * SLIDE_MS)
     # No public name for a leak: remembered RDDs.
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
-
-
-@pytest.mark.parametrize(
-    ("batch_ms", "every_ms"), [(100, 1_000), (1_000, 10_000), (10_000, 100_000)], ids=["0.1 s", "1 s", "10 s"]
-)
-def test_map_with_state_is_checkpointed_every_ten_slides(
-    context: FakeContext, make_input: Callable[..., FakeInput], batch_ms: int, every_ms: int
-) -> None:
-    from penstock import StateSpec
-
-    context.graph.batch_interval_ms = batch_ms
-    for explicit in (None, 2 * batch_ms):
-        stream: DStream[Any] = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
-        if explicit is not None:
-            stream.checkpoint(explicit / 1000)
-        view = node_of(stream)
-        assert isinstance(view, stateful.StateView)
-        view.initialize(0)
-        # A checkpointed stream remembers two intervals, any other one batch.
-        assert view.remember_ms == batch_ms
-        assert view.state.remember_ms == 2 * (explicit or every_ms)
-
-
-def test_mapped_records_do_not_keep_the_partitioning_of_their_states(make_input: Callable[..., FakeInput]) -> None:
-    from penstock import StateSpec
-
-    mapped: Any = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
-    results: Any = node_of(mapped)
-    states: Any = node_of(mapped.stateSnapshots())
-    assert (results.preserves_partitioning, states.preserves_partitioning) == (False, True)
