@@ -29,10 +29,19 @@ from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock_testing import ManualClock
 
-MADE = (ReceiverTracker, JobScheduler, JobGenerator, FinalStateCheckpoint, LocalProperties, Checkpointer)
+MADE = (
+    ReceiverLauncher,
+    ReceiverTracker,
+    JobScheduler,
+    JobGenerator,
+    FinalStateCheckpoint,
+    LocalProperties,
+    Checkpointer,
+)
 
 
 class Part:
