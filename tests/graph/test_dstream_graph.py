@@ -132,6 +132,23 @@ def test_job_raises_the_error_of_its_function(make_input: MakeInput, context: Fa
         job.run()
 
 
+def test_errors_that_tasks_of_a_stream_reported_fail_the_jobs_of_its_outputs(
+    make_input: MakeInput, context: FakeContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise ValueError("reported")
+
+    first, second = make_input(), make_input()
+    first.map(str).foreachRDD(lambda _rdd: None)
+    second.map(str).foreachRDD(lambda _rdd: None)
+    monkeypatch.setattr(first.node, "check_job", fail)
+    context.graph.start(0)
+    failed, completed = context.graph.generate_jobs(100)
+    completed.run()
+    with pytest.raises(ValueError, match="reported"):
+        failed.run()
+
+
 def test_pprint_prints_like_pyspark(
     make_input: MakeInput, context: FakeContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,21 +17,18 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("tables")
 
 
-def test_errors_of_a_state_fail_only_outputs_that_depend_on_it(
+def test_errors_of_a_state_are_raised_once_after_a_job(
     context: FakeContext, make_input: Callable[..., FakeInput]
 ) -> None:
     def fail(_values: list[int], _state: int | None) -> int:
         raise ValueError("mine")
 
-    pairs = make_input(lambda _time_ms: [[("a", 1)]])
-    pairs.updateStateByKey(fail).foreachRDD(lambda rdd: None)
-    pairs.foreachRDD(lambda rdd: None)
-    context.graph.start(0)
-    dependent, independent = context.graph.generate_jobs(100)
-    independent.run()
+    (states,) = node_of(make_input(lambda _time_ms: [[("a", 1)]]).updateStateByKey(fail)).parents
+    states.initialize(0)
+    states.get_or_compute(100)
     with pytest.raises(StateUpdateError, match="first that of key 'a': ValueError: mine"):
-        dependent.run()
-    dependent.run()  # the errors were reported once
+        states.check_job()
+    states.check_job()
 
 
 @pytest.mark.parametrize(
