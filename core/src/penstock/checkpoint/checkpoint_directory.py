@@ -68,7 +68,7 @@ class CheckpointDirectory:
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder of the directory; a failure is logged."""
-        delete_file(self._sc, f"{self.folder.uri}/{name}")
+        self.delete_rdd(f"{self.folder.uri}/{name}")
 
     def delete_empty_folders(self) -> None:
         """Delete the empty folders of runs that wrote nothing; a failure is logged."""

@@ -66,10 +66,7 @@ class CompletedOutputs(LogState):
 
 
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
-    """Names by which a later run recognizes output operations, by output operation id.
-
-    After a change of the program an output may be repeated, but is never confused with another.
-    """
+    """Names, by output operation id, that a later run recognizes: it may repeat an output, but confuses none."""
     counted = Counter(map(_program_name, outputs))
     names = {}
     for position, output in assign(outputs, outputs).items():

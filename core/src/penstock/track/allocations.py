@@ -76,12 +76,7 @@ class Allocations:
     # -- changes --
 
     def apply(self, event: Event) -> None:
-        """Apply an event.
-
-        Raises:
-            ValueError: this version does not know the kind of event, or it has another form.
-            TypeError: a block has another form in this version.
-        """
+        """Apply an event; raises ValueError or TypeError for one of another version."""
         with self._lock:
             match event:
                 case {"what": "blocks added", "blocks": blocks}:

@@ -25,10 +25,7 @@ Located = tuple[str, int, BlockReference]
 
 @frozen
 class PartitionBounds:
-    """The sizes of a batch's partitions, or their configured number; with 0 the number follows from the sizes.
-
-    Partitions above the maximum size make the batch have more partitions than slots.
-    """
+    """The sizes of a batch's partitions, or their configured number; with 0 the number follows from the sizes."""
 
     min_bytes: int
     max_bytes: int

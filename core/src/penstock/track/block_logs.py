@@ -25,11 +25,7 @@ log = get_logger("block_logs")
 
 
 class BlockLogs:
-    """The logs of a fixed set of streams.
-
-    Raises:
-        ConfigurationError: no file system answers to the directory.
-    """
+    """The logs of a fixed set of streams."""
 
     def __init__(self, checkpoint_directory: str, stream_ids: Iterable[int]) -> None:
         #: The directory that holds all logs.
@@ -44,11 +40,7 @@ class BlockLogs:
     def of(
         cls, sc: SparkContext, settings: Settings, checkpoint_directory: str | None, stream_ids: Collection[int]
     ) -> BlockLogs | None:
-        """The logs of a context; ``None`` when the write-ahead log is off.
-
-        Raises:
-            ConfigurationError: it is on without a checkpoint directory.
-        """
+        """The logs of a context; ``None`` when the write-ahead log is off."""
         if not stream_ids or not settings.wal_enabled:
             return None
         if not checkpoint_directory:

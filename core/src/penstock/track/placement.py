@@ -37,11 +37,11 @@ class Placement:
         """Whether to launch now: the executors that Spark was asked for have joined, or the wait has been too long."""
         if self._local or waited_ms >= _EXECUTORS_WAIT_MS:
             return True
-        return len(self._executors()) >= min(cluster.expected_executors(self._sc), receivers)
+        return len(self.executors()) >= min(cluster.expected_executors(self._sc), receivers)
 
     def has_executor(self, host: str) -> bool:
         """Whether an executor is on a host."""
-        return self._local or any(executor.host == host for executor in self._executors())
+        return self._local or any(executor.host == host for executor in self.executors())
 
     def lost(self, records: Iterable[ReceiverTrackingInfo]) -> list[int]:
         """The receivers, by stream id, whose launch has registered from an executor that Spark no longer lists."""
@@ -52,18 +52,12 @@ class Placement:
             for record in records
             if record.location is not None and isinstance(record.state, RegisteredOnce)
         }
-        if not places:
-            return []
         try:
-            listed = cluster.executor_ids(self._sc)
+            listed = cluster.executor_ids(self._sc) if places else ()
         except Exception as error:
             log.warning("executors unknown", reason=failure.reason(error), effect="lost ones are noticed later")
             return []
         return [stream_id for stream_id, executor_id in places.items() if executor_id not in listed]
-
-    def schedule(self, preferred: Mapping[int, str | None]) -> dict[int, list[TaskLocation]]:
-        """Choose the candidates of all receivers from the hosts that they prefer, by stream id."""
-        return schedule_receivers(preferred, self._executors())
 
     def reschedule(
         self,
@@ -77,7 +71,7 @@ class Placement:
 
         With ``goes_back``, because blocks are needed where it ran last, it returns there if that executor still lives.
         """
-        executors = self._executors()
+        executors = self.executors()
         still_there = [place for place in record.candidates if not place.executor_id or place in executors]
         if still_there:
             return still_there
@@ -91,7 +85,7 @@ class Placement:
         all_run = all(isinstance(record.state, Active) for record in running.values())
         if self._local or not self._rebalance or not all_run:
             return None
-        executors = self._executors()
+        executors = self.executors()
         if executors == self._settled:
             return None
         places = {stream_id: record.location for stream_id, record in running.items() if record.location is not None}
@@ -101,7 +95,8 @@ class Placement:
             self._settled = executors
         return moved
 
-    def _executors(self) -> list[TaskLocation]:
+    def executors(self) -> list[TaskLocation]:
+        """The executors to choose from; none if any will do."""
         if self._local:
             return []
         try:

@@ -23,13 +23,7 @@ log = get_logger("received_block_tracker")
 
 
 class ReceivedBlockTracker:
-    """Track the blocks of a fixed set of streams.
-
-    The events of a write-ahead log, which is not started yet, are recovered at once.
-
-    Raises:
-        WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
-    """
+    """Track the blocks of a fixed set of streams; recovers the events of a write-ahead log that is not started yet."""
 
     def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
         self._stream_ids = dict.fromkeys(stream_ids)
@@ -44,7 +38,8 @@ class ReceivedBlockTracker:
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
-        self._is_sealed = False
+        #: Whether no batch would get new blocks. Read inside ``adding``, for which ``seal`` waits.
+        self.is_sealed = False
         # Ids of blocks that some thread is adding, and their guard.
         self._being_added: set[str] = set()
         self._additions = threading.Condition()
@@ -83,21 +78,12 @@ class ReceivedBlockTracker:
                 self._additions.notify_all()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. A block that was added before is ignored.
-
-        Raises:
-            WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
-        """
+        """Queue blocks, in order, except those added before; after a WriteAheadLogError none is queued."""
         self._write(allocations.blocks_added(blocks))
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether no batch would get blocks that are new. Ask inside ``adding``, for which ``seal`` waits."""
-        return self._is_sealed
 
     def seal(self, timeout_s: float) -> None:
         """Accept no more blocks: those that are queued, or queued by a thread that adds them now, are the last."""
-        self._is_sealed = True
+        self.is_sealed = True
         with self._additions:
             if not self._additions.wait_for(lambda: not self._being_added, timeout_s):
                 log.warning("last blocks not added in time", blocks=len(self._being_added), timeout_s=timeout_s)
@@ -105,10 +91,7 @@ class ReceivedBlockTracker:
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give unallocated blocks to a batch: all, or recovered ones within the limit of ``spread_recovered_blocks``.
 
-        A time that is not after the last one changes nothing.
-
-        Raises:
-            WriteAheadLogError: the allocation could not be written; the blocks remain unallocated.
+        A time that is not after the last one changes nothing, nor does an allocation that cannot be written.
         """
         with self._deciding:
             if batch_time_ms <= self.state.last_allocated_ms:
@@ -124,7 +107,7 @@ class ReceivedBlockTracker:
         """The number of blocks that a batch gets from the head of a queue."""
         recovered, limit = self._recovered_counts.get(stream_id, 0), self._records_per_batch.get(stream_id)
         # No further batch comes after the seal.
-        if not recovered or limit is None or self._is_sealed:
+        if not recovered or limit is None or self.is_sealed:
             return len(blocks)
         records = 0
         for count, block in enumerate(blocks[:recovered]):
@@ -186,10 +169,7 @@ class ReceivedBlockTracker:
         return blocks
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
-        """Forget batches strictly older than a time and return their blocks.
-
-        If the write-ahead log cannot be written, nothing is forgotten until the next call.
-        """
+        """Forget batches strictly older than a time and return their blocks; none while the log cannot be written."""
         with self._deciding:
             if all(time_ms >= before_ms for time_ms in self.state.times):
                 return []

@@ -197,10 +197,8 @@ def _check_cores(sc: SparkContext, receivers: int) -> None:
 
 
 def _check_speculation(sc: SparkContext) -> None:
-    """Refuse a configuration with which Spark starts second copies of receivers, which look like slow tasks.
-
-    In a stage with a single task Spark speculates only if a threshold says from which duration on a task is slow.
-    """
+    """Refuse a configuration with which Spark starts second copies of receivers, which look like slow tasks."""
+    # In a stage with a single task Spark speculates only with this threshold.
     settings, threshold = conf_of(sc), "spark.speculation.task.duration.threshold"
     if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):
         raise ConfigurationError(

@@ -97,12 +97,7 @@ class ReceiverTracker:
     # -- life cycle of the tracker; on the context's thread --
 
     def prepare(self) -> None:
-        """Check that every receiver can be launched and open the endpoint; nothing is written.
-
-        Raises:
-            ConfigurationError: a receiver cannot be launched.
-            WireError: the driver's address is not this host's, or its port is in use.
-        """
+        """Check that every receiver can be launched and open the endpoint; nothing is written."""
         if not self._receivers:
             return
         self._launcher.check()
@@ -123,10 +118,7 @@ class ReceiverTracker:
         self._tracked.loop.start()
 
     def start(self) -> None:
-        """Start the write-ahead log, and launch every receiver once enough executors have joined.
-
-        Calls ``prepare`` first unless it was called before.
-        """
+        """Prepare, start the write-ahead log, and launch every receiver once enough executors have joined."""
         if self._endpoint is None:
             self.prepare()
         self.blocks.start()

@@ -25,6 +25,7 @@ from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.block_locations import BlockLocations
+from penstock.track.placement import schedule_receivers
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
@@ -217,7 +218,7 @@ class TrackedReceivers:
         waited_ms = self._clock.monotonic_ms() - self._started_ms
         if waiting and self._launcher.placement.has_enough_executors(len(waiting), waited_ms):
             preferred = self._preferred(waiting)
-            self._launch(self._launcher.placement.schedule(preferred), preferred)
+            self._launch(schedule_receivers(preferred, self._launcher.placement.executors()), preferred)
 
     def _relaunch(self, stream_id: int, epoch: int) -> None:
         record = self.records[stream_id]
