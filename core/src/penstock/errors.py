@@ -9,6 +9,7 @@ from typing import Any
 
 # Without a colon it is no password: the containers of Azure stand there.
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def text_of(error: object) -> str:
@@ -17,6 +18,11 @@ def text_of(error: object) -> str:
         return str(error)
     except Exception as failed:
         return f"(no text: {type(failed).__name__})"
+
+
+def printable(text: str) -> str:
+    """A text that UTF-8 can encode: U+FFFD in place of lone surrogates, which ``surrogateescape`` decodes bytes to."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def shortened(text: str, longest: int = 100) -> str:

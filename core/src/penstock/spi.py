@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         ReceiverStuckError as ReceiverStuckError,
         ResultTypeError as ResultTypeError,
         UnknownNameError as UnknownNameError,
+        printable as printable,
         shortened as shortened,
         shown as shown,
         summary_of as summary_of,

@@ -19,6 +19,7 @@ from penstock import (
     StreamInputInfo,
 )
 from penstock_testing import FakeListenerContext, listener_events
+from penstock_ui.access import Token
 from penstock_ui.monitor import describe
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot
@@ -88,11 +89,11 @@ def source(run: list[Any]) -> FixedSource:
 
 @pytest.fixture
 def serve(source: FixedSource) -> Iterator[Callable[..., UIServer]]:
-    """Start servers on free ports."""
+    """Start servers on free ports, with a given token or without one."""
     servers = []
 
-    def serve(**options: Any) -> UIServer:
-        server = UIServer(source, **{"port": 0, **options})
+    def serve(token: str = "", **options: Any) -> UIServer:
+        server = UIServer(source, **{"port": 0, "token": Token(token), **options})
         server.start()
         servers.append(server)
         return server

@@ -14,6 +14,7 @@ from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
 from penstock import StreamingStarted
 from penstock_testing import FakeListenerContext
+from penstock_ui.access import Token
 from penstock_ui.monitor import describe
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot
@@ -64,7 +65,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
 
 @asynccontextmanager
 async def served(state: State, tab: Tab) -> AsyncIterator[str]:
-    server = UIServer(state, port=0)
+    server = UIServer(state, port=0, token=Token())
     server.start()
     tab.problems.clear()
     tab.hosts.clear()
@@ -149,7 +150,7 @@ def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(pla
 
 def test_a_page_tells_that_the_connection_is_lost(play: Play) -> None:
     async def scenario(tab: Tab) -> None:
-        server = UIServer(State(snapshot(1, 20)), port=0)
+        server = UIServer(State(snapshot(1, 20)), port=0, token=Token())
         server.start()
         try:
             await tab.open(f"{server.url}/")

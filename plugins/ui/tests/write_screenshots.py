@@ -15,6 +15,7 @@ from PIL import Image
 from plugins.ui.tests.browser import Tab, browser
 from plugins.ui.tests.snapshots import snapshot
 
+from penstock_ui.access import Token
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot
 
@@ -61,7 +62,7 @@ async def pictures() -> None:
 
 async def take(name: str, source: Growing, views: list[tuple[str, int, int, bool]]) -> None:
     """Take one picture of one or more views side by side, with few colours."""
-    server = UIServer(source, port=0)
+    server = UIServer(source, port=0, token=Token())
     server.start()
     try:
         with tempfile.TemporaryDirectory() as profile:

@@ -16,7 +16,7 @@ class UIOptions:
     host: str = field(
         default="127.0.0.1",
         validator=validators.min_len(1),
-        metadata={"help": "Address to listen on; `0.0.0.0` for all. Set `token` for any other than loopback."},
+        metadata={"help": "Address to listen on; `0.0.0.0` for all."},
     )
     port: int = field(
         default=4050,
@@ -31,7 +31,8 @@ class UIOptions:
         default="",
         repr=False,
         metadata={
-            "help": "Secret that every request must carry: `?token=…` or `Authorization: Bearer …`. Empty: none."
+            "help": "Secret that every request must carry. Empty: generated for each run, part of `ssc.uiWebUrl`. "
+            "`none`: no token, on loopback only."
         },
     )
 

@@ -10,17 +10,18 @@ import importlib
 import selectors
 import socket
 import threading
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import quote
 
+from penstock import ConfigurationError
 from penstock.spi import get_logger
+from penstock_ui.access import Token
 from penstock_ui.snapshot import Source
 
 log = get_logger("ui")
 
 _STOP_S = 5.0
-#: Prefixes of loopback names and addresses.
-LOOPBACK = ("127.", "::1", "localhost")
-_ALL = ("0.0.0.0", "::")
 
 
 class UIServer:
@@ -31,11 +32,12 @@ class UIServer:
         host: address to listen on.
         port: first port to try; 0 for any.
         retries: number of further ports to try.
-        token: the secret that every request must carry; empty for none.
+        token: the secret that every request must carry; by default a generated one.
         name: host name for ``url`` when the server listens on all addresses.
 
     Attributes:
         url: address of the dashboard, without the token; empty before the start.
+        address: the same for its operator: with a token that was generated, because nothing else tells it.
     """
 
     def __init__(
@@ -44,35 +46,41 @@ class UIServer:
         host: str = "127.0.0.1",
         port: int = 4050,
         retries: int = 16,
-        token: str = "",
+        token: Token | None = None,
         name: str = "localhost",
     ) -> None:
         self._source = source
         self._host = host
-        self._token = token
+        self._token = token or Token.of("")
         self._name = name
         self._ports = range(port, min(port + retries, 65535) + 1) if port else [0]
         self._thread: threading.Thread | None = None
         self._end: socket.socket | None = None
-        self.url = ""
+        self.url = self.address = ""
 
     def start(self) -> None:
         """Bind a port and start to serve.
 
         Raises:
             OSError: none of the ports is free, or this host does not have the address.
+            ConfigurationError: other hosts could reach a server without token.
         """
         listening = self._bind()
-        port = listening.getsockname()[1]
-        name = self._name if self._host in _ALL else self._host
+        bound, port = ip_address(listening.getsockname()[0]), listening.getsockname()[1]
+        if not self._token.value and not bound.is_loopback:
+            listening.close()
+            raise ConfigurationError(
+                f"spark.penstock.ui.host={self._host} with spark.penstock.ui.token=none: every host could read the "
+                "dashboard. Remove spark.penstock.ui.token for a generated token, or set one"
+            )
+        name = self._name if bound.is_unspecified else self._host
         self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
-        if not self._token and not self._host.startswith(LOOPBACK):
-            log.warning("dashboard open to other hosts without token", address=self.url, key="spark.penstock.ui.token")
+        self.address = f"{self.url}/?token={quote(self._token.value)}" if self._token.is_generated else self.url
         # Closing ``_end`` makes ``wake`` readable, which ends the thread.
         self._end, wake = socket.socketpair()
         self._thread = threading.Thread(target=self._run, args=(listening, wake), name="penstock-ui", daemon=True)
         self._thread.start()
-        log.info("dashboard started", address=self.url)
+        log.info("dashboard started", address=self.address)
 
     def stop(self) -> None:
         """Close the port and every connection. May be called again."""

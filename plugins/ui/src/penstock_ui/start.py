@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock import ConfigurationError, ListenerContext
 from penstock.spi import get_logger
+from penstock_ui.access import Token
 from penstock_ui.monitor import Monitor, Sink
 from penstock_ui.options import EventLogOptions, RetentionOptions, UIOptions
 from penstock_ui.server import UIServer
@@ -55,7 +56,7 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
         options.host,
         options.port,
         int(retries) if retries.isdecimal() else _DEFAULT_RETRIES,
-        options.token,
+        Token.of(options.token),
         context.configuration.get("spark.driver.host", "localhost"),
     )
     try:
@@ -71,7 +72,8 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
         )
         return
     monitor.at_close(server.stop)
-    context.publish_ui(server.url, f"{server.url}/batch?id={{batch_time}}")
+    # Without the token: descriptions of jobs are for everybody who sees Spark's UI.
+    context.publish_ui(server.address, f"{server.url}/batch?id={{batch_time}}")
 
 
 def _event_log(options: EventLogOptions, application_id: str) -> Sink:

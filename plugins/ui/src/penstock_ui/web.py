@@ -1,61 +1,78 @@
 """The Tornado applications of the server, and the router that chooses one for each request.
 
-They check the token of every request, and answer ``/api/…`` and ``/metrics`` themselves. ``penstock_ui.dashboard``
-serves all other paths. It is imported at the first such request, because importing Bokeh takes a second.
+The router checks access, and answers ``/api/…`` and ``/metrics`` itself. ``penstock_ui.dashboard`` serves all other
+paths. It is imported at the first such request, because importing Bokeh takes a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import importlib
 import json
-from collections.abc import Sequence
-from ipaddress import ip_address
+from html import escape
 from socket import socket
 from typing import Any
-from urllib.parse import quote, unquote, urlencode
+from weakref import WeakSet
 
 from tornado import httputil, web
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
 from tornado.routing import Router
 
-from penstock.spi import get_logger
+from penstock.spi import get_logger, printable
 from penstock_ui import rest
+from penstock_ui.access import Access, Refusal, Token, is_secure, without_token
 from penstock_ui.prometheus import CONTENT_TYPE, exposition
-from penstock_ui.server import LOOPBACK
 from penstock_ui.snapshot import Source
 
 log = get_logger("ui")
 
-# Maximum time for a client to read a response, or to answer a ping on a web socket.
+#: Open connections, without those of open pages; beyond this the one that has waited longest for a request is closed.
+MOST_CONNECTIONS = 200
+# Maximum time for a client to send the head of a request, to read a response, and to answer a ping on a web socket.
+_REQUEST_TIMEOUT_S = 20.0
 _CLIENT_TIMEOUT_S = 30.0
+# Requests have no body, and the messages of a page are small.
+_MOST_BYTES = 1 << 16
 _STOP_S = 5.0
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+# Bokeh needs style elements; no script is inline. Web sockets to the same host and port count as 'self'.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 
 
-def serve(listening: socket, wake: socket, source: Source, token: str, host: str) -> None:
+def serve(listening: socket, wake: socket, source: Source, token: Token, host: str) -> None:
     """Answer requests until a socket becomes readable.
 
     Args:
         listening: the listening socket.
         wake: ends the server when it becomes readable.
         source: the state.
-        token: the token that every request must carry; empty for none.
+        token: the token that every request must carry.
         host: the address that ``listening`` is bound to.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
-        router = _Router(source, token, listening.getsockname()[1], host)
-        server = HTTPServer(
+        router = _Router(source, Access(token, host, listening.getsockname()[1]))
+        server = _Server(
             router,
-            max_header_size=1 << 16,
-            max_body_size=1 << 20,
-            idle_connection_timeout=60,
+            max_header_size=_MOST_BYTES,
+            max_body_size=_MOST_BYTES,
+            max_buffer_size=1 << 20,
+            idle_connection_timeout=_REQUEST_TIMEOUT_S,
             body_timeout=_CLIENT_TIMEOUT_S,
         )
+        router.on_accepted = server.used
         listening.setblocking(False)
         loop.add_reader(wake, loop.stop)
         loop.call_soon(lambda: server.add_sockets([listening]))
@@ -72,114 +89,134 @@ def serve(listening: socket, wake: socket, source: Source, token: str, host: str
         loop.close()
 
 
+class _Server(HTTPServer):
+    """Limits the number of connections; those of web sockets leave the server, and are limited as pages."""
+
+    def initialize(self, *arguments: Any, **options: Any) -> None:  # type: ignore[override]
+        super().initialize(*arguments, **options)
+        # The connection whose last accepted request is the oldest comes first.
+        self._streams = dict[IOStream, None]()
+        # Also those that Tornado has given to a web socket.
+        self._open = WeakSet[IOStream]()
+
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        if len(self._streams) >= MOST_CONNECTIONS:
+            log.warning("idle connection closed", limit=MOST_CONNECTIONS, throttle_s=60)
+            oldest = next(iter(self._streams))
+            del self._streams[oldest]
+            oldest.close()
+        self._streams[stream] = None
+        self._open.add(stream)
+        super().handle_stream(stream, address)
+
+    def used(self, stream: IOStream) -> None:
+        """A connection has sent a request that is answered."""
+        if stream in self._streams:
+            del self._streams[stream]
+            self._streams[stream] = None
+
+    def on_close(self, server_conn: Any) -> None:
+        self._streams.pop(server_conn.stream, None)
+        super().on_close(server_conn)
+
+    async def close_all_connections(self) -> None:
+        """Close every connection; Tornado leaves those of web sockets open."""
+        await super().close_all_connections()
+        for stream in list(self._open):
+            stream.close()
+
+
 class _Router(Router):
     """Chooses the application for a request, or refuses it."""
 
-    def __init__(self, source: Source, token: str, port: int, host: str) -> None:
+    def __init__(self, source: Source, access: Access) -> None:
         self._source = source
-        self._token = token.encode()
-        self._host = host
-        # Without a token, browsers on this host may read the state, but web pages of other hosts may not.
-        self._is_private = not token and host.startswith(LOOPBACK)
-        self._cookie = f"penstock-ui-{port}"
-        self._own = _application(
+        self._access = access
+        self._own = web.Application(
             [
                 (r"/api/v1/(.*)", _RestHandler, {"source": source}),
                 (r"/metrics/?", _MetricsHandler, {"source": source}),
                 (r"/healthz/?", _HealthHandler),
             ],
             default_handler_class=_UnknownHandler,
+            transforms=[_SecurityHeaders],
+            log_function=_log_request,
         )
-        self._refusal = _application([(r".*", _RefusalHandler)])
-        self._stranger = _application([(r".*", _StrangerHandler)])
-        self._entrance = _application([(r".*", _EntranceHandler, {"cookie": self._cookie, "token": quote(token)})])
-        names = dict.fromkeys((host, "127.0.0.1", "localhost"))
-        self._origins = [f"{name}:{port}" for name in names] if self._is_private else ["*"]
         self._dashboard: Any = None
+        #: Called with the connection of each request that is not refused.
+        self.on_accepted: Any = None
 
     def find_handler(self, request: httputil.HTTPServerRequest, **kwargs: Any) -> httputil.HTTPMessageDelegate | None:
-        is_page = not request.path.startswith(("/api/", "/metrics", "/healthz"))
-        if self._token:
-            if not self._is_authorized(request):
-                return self._refusal.find_handler(request, **kwargs)
-            has_token = _remove_token(request)
-            if is_page and request.method == "GET" and has_token:
-                return self._entrance.find_handler(request, **kwargs)
-        if self._is_private and not self._is_of_this_host(request.host_name):
-            return self._stranger.find_handler(request, **kwargs)
-        if is_page:
-            return self._pages().find_handler(request, **kwargs)  # type: ignore[no-any-return]  # of Bokeh
-        return self._own.find_handler(request, **kwargs)
+        refusal = self._access.refusal(request)
+        is_entrance = request.method == "GET" and self._access.has_token_in_query(request)
+        without_token(request)
+        if refusal is not None:
+            return self._refused(request, refusal)
+        if (connection := request.connection) is not None:
+            self.on_accepted(getattr(connection, "stream", None))
+        if is_entrance:
+            cookie = (self._access.cookie_name, self._access.cookie(request))
+            return self._own.get_handler_delegate(request, _EntranceHandler, {"cookie": cookie})
+        if request.path.startswith(("/api/", "/metrics", "/healthz")):
+            return self._own.find_handler(request, **kwargs)
+        pages = self._pages()
+        refusal = pages.refusal(request)
+        if refusal is not None:
+            return self._refused(request, refusal)
+        return pages.find_handler(request, **kwargs)  # type: ignore[no-any-return]  # of Bokeh
 
     def stop(self) -> None:
         """End the dashboard's sessions."""
         if self._dashboard is not None:
             self._dashboard.stop(wait=False)
 
-    def _is_of_this_host(self, name: str) -> bool:
-        """Whether the name is this host's own, and not a foreign name that resolves to it (DNS rebinding)."""
-        try:
-            ip_address(name.strip("[]"))
-        except ValueError:
-            return name.lower() in ("localhost", self._host.lower())
-        return True
-
-    def _is_authorized(self, request: httputil.HTTPServerRequest) -> bool:
-        """Whether a request has the token, in constant time."""
-        tokens = list(request.query_arguments.get("token", ()))
-        scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            # Tornado decodes headers as Latin-1.
-            tokens.append(credentials.strip().encode("latin-1", "replace"))
-        if self._cookie in request.cookies:
-            tokens.append(unquote(request.cookies[self._cookie].value).encode())
-        return any(hmac.compare_digest(token, self._token) for token in tokens)
+    def _refused(self, request: httputil.HTTPServerRequest, refusal: Refusal) -> httputil.HTTPMessageDelegate:
+        log.warning(
+            "dashboard request refused",
+            peer=request.remote_ip,
+            status=refusal.status,
+            reason=refusal.message,
+            throttle_s=60,
+        )
+        return self._own.get_handler_delegate(request, _RefusalHandler, {"refusal": refusal})
 
     def _pages(self) -> Any:
         if self._dashboard is None:
-            self._dashboard = self._make_dashboard()
+            pages = importlib.import_module("penstock_ui.dashboard").dashboard(self._source)
+            # The pings disconnect a browser that stops reading. The log function keeps the query out of the log.
+            pages.settings.update(
+                websocket_ping_interval=_CLIENT_TIMEOUT_S / 2,
+                websocket_ping_timeout=_CLIENT_TIMEOUT_S / 2,
+                websocket_max_message_size=_MOST_BYTES,
+                log_function=_log_request,
+            )
+            pages.add_transform(_SecurityHeaders)
+            pages.initialize(IOLoop.current())
+            pages.start()
+            self._dashboard = pages
         return self._dashboard
 
-    def _make_dashboard(self) -> Any:
-        pages = importlib.import_module("penstock_ui.dashboard").dashboard(self._source, self._origins)
-        # The pings disconnect a browser that stops reading. The log function keeps the token out of the log.
-        pages.settings.update(
-            websocket_ping_interval=_CLIENT_TIMEOUT_S / 2,
-            websocket_ping_timeout=_CLIENT_TIMEOUT_S / 2,
-            log_function=_log_request,
-        )
-        pages.initialize(IOLoop.current())
-        pages.start()
-        return pages
 
+class _SecurityHeaders(web.OutputTransform):
+    """Adds the headers that every answer has. Only files of a fixed version may be cached."""
 
-def _remove_token(request: httputil.HTTPServerRequest) -> bool:
-    """Remove the token from the query, so that no handler logs it; return whether it was there."""
-    request.arguments.pop("token", None)
-    if request.query_arguments.pop("token", None) is None:
-        return False
-    request.query = urlencode([(name, value) for name, values in request.query_arguments.items() for value in values])
-    request.uri = f"{request.path}?{request.query}" if request.query else request.path
-    return True
-
-
-def _application(routes: Sequence[Any], **settings: Any) -> web.Application:
-    return web.Application(list(routes), log_function=_log_request, **settings)
+    def transform_first_chunk(
+        self, status_code: int, headers: httputil.HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, httputil.HTTPHeaders, bytes]:
+        headers.update(_HEADERS)
+        headers.setdefault("Cache-Control", "no-store")
+        return status_code, headers, chunk
 
 
 def _log_request(handler: web.RequestHandler) -> None:
-    """Log a failed request without its query, which may contain the token."""
-    if handler.get_status() >= 500:
+    """Log a failed request without its query."""
+    if handler.get_status() >= 500 and not isinstance(handler, _RefusalHandler):
         request = handler.request
         log.warning("request failed", method=request.method, path=request.path, status=handler.get_status())
 
 
 class _Handler(web.RequestHandler):
     """Responds with JSON, including for errors."""
-
-    def set_default_headers(self) -> None:
-        for name, value in _HEADERS.items():
-            self.set_header(name, value)
 
     def finish(self, chunk: Any = None) -> asyncio.Future[None]:
         written: asyncio.Future[None] = super().finish(chunk)
@@ -197,7 +234,7 @@ class _Handler(web.RequestHandler):
     def write_json(self, value: Any) -> None:
         self.set_header("Content-Type", "application/json; charset=utf-8")
         # Escaped, so that a browser that mistakes it for HTML finds no tag.
-        text = json.dumps(value, ensure_ascii=True, allow_nan=False)
+        text = printable(json.dumps(value, ensure_ascii=False, allow_nan=False))
         self.finish(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -228,7 +265,7 @@ class _MetricsHandler(_Handler):
 
     def get(self) -> None:
         self.set_header("Content-Type", CONTENT_TYPE)
-        self.finish(exposition(self._source.snapshot()))
+        self.finish(printable(exposition(self._source.snapshot())))
 
 
 class _HealthHandler(_Handler):
@@ -242,25 +279,44 @@ class _UnknownHandler(_Handler):
 
 
 class _RefusalHandler(_Handler):
+    """Says why a request is refused: as a page to a browser, else as JSON."""
+
+    def initialize(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+
     def prepare(self) -> None:
-        self.set_header("WWW-Authenticate", "Bearer")
-        self.send_error(401, message="token missing or wrong: add ?token=… or the header Authorization: Bearer …")
+        self.set_status(self._refusal.status)
+        if self._refusal.status == 401:
+            self.set_header("WWW-Authenticate", "Bearer")
+        if self._refusal.status == 503:
+            self.set_header("Retry-After", "30")
+        if "text/html" in self.request.headers.get("Accept", ""):
+            self.finish(_PAGE.format(title=f"Penstock: {self._reason}", text=escape(printable(self._refusal.message))))
+        else:
+            self.write_json({"error": self._refusal.message})
 
 
-class _StrangerHandler(_Handler):
-    def prepare(self) -> None:
-        self.send_error(403, message="this name is not the server's: use its address, or set spark.penstock.ui.token")
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40em; margin: 3em auto; padding: 0 1em; }}</style>
+<h1>{title}</h1>
+<p>{text}</p>
+</html>
+"""
 
 
 class _EntranceHandler(_Handler):
-    """Moves the token from a page's address into a cookie, so that links, scripts and web sockets send it."""
+    """Moves the token from an address into a cookie, so that links, scripts and web sockets send it."""
 
-    def initialize(self, cookie: str, token: str) -> None:
+    def initialize(self, cookie: tuple[str, str]) -> None:
         self._cookie = cookie
-        self._token = token
 
     def get(self) -> None:
-        self.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
+        self.set_cookie(*self._cookie, httponly=True, samesite="Strict", secure=is_secure(self.request))
         # Exactly one slash: a path with two would name another host.
         path, query = "/" + self.request.path.lstrip("/"), self.request.query
         self.redirect(f"{path}?{query}" if query else path, status=303)

@@ -6,10 +6,10 @@ renders its parts again and sends the changed ones, and its charts send the new 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from importlib import resources
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,13 +21,13 @@ from bokeh.application.handlers.function import FunctionHandler
 from bokeh.core.properties import Bool, Dict, String
 from bokeh.document import Document
 from bokeh.model import DataModel
-from bokeh.models import CustomJS
-from bokeh.server.tornado import BokehTornado
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from penstock.spi import printable
 from penstock_ui.dashboard import units, views
 from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
 from penstock_ui.dashboard.measures import measures
+from penstock_ui.dashboard.page_server import PageServer
 from penstock_ui.dashboard.query import Query
 from penstock_ui.snapshot import Snapshot, Source, error_line
 
@@ -97,30 +97,13 @@ class PageUpdate(DataModel):
     is_ready = Bool(False)
 
 
-def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
+def dashboard(source: Source) -> PageServer:
     """The Tornado application with every page.
 
     Args:
         source: the state; called from any thread.
-        origins: ``host:port`` of the addresses at which browsers reach it; web sockets from other origins are refused.
     """
-    logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
-    applications = {page.path: Application(FunctionHandler(_opened(page, source))) for page in PAGES}
-    return BokehTornado(
-        applications,
-        extra_websocket_origins=list(origins),
-        use_index=False,
-        include_headers=[],
-        include_cookies=[],
-        check_unused_sessions_milliseconds=5000,
-        unused_session_lifetime_milliseconds=10_000,
-        stats_log_frequency_milliseconds=3_600_000,
-    )
-
-
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    """Filter out Bokeh's message about a browser that disconnected while its page was updated."""
-    return "connection was closed" not in record.getMessage()
+    return PageServer({page.path: Application(FunctionHandler(_opened(page, source))) for page in PAGES})
 
 
 def _opened(page: Page, source: Source) -> Callable[[Document], None]:
@@ -181,12 +164,6 @@ class OpenPage:
             measures=measures(application.batch_interval_ms),
             charts={str(root.name) for root in roots},
         )
-        self._update.js_on_change(
-            "parts", CustomJS(args={"update": self._update}, code="dashboard.update(update.parts)")
-        )
-        ready = "dashboard.ready(Bokeh.documents[0]); update.is_ready = true"
-        document.js_on_event("document_ready", CustomJS(args={"update": self._update}, code=ready))
-        document.js_on_event("connection_lost", CustomJS(code="dashboard.lost()"))
 
     def update(self, snapshot: Snapshot) -> None:
         """Send the differences to a newer snapshot. A page that is not ready yet gets them all later."""
@@ -246,8 +223,8 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
 def _frame(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "snapshot": snapshot,
-        "css": _static("dashboard.css"),
-        "js": _static("dashboard.js"),
+        "css": _asset("dashboard.css"),
+        "js": _asset("dashboard.js"),
         "bokeh_version": bokeh.__version__,
         "zone": units.zone(),
         "spark_ui": _spark_ui(snapshot),
@@ -255,8 +232,17 @@ def _frame(snapshot: Snapshot) -> dict[str, Any]:
 
 
 @cache
-def _static(name: str) -> str:
-    return (resources.files(__package__) / "static" / name).read_text(encoding="utf-8")
+def _asset(name: str) -> str:
+    """The address of a file in `static`, which changes with its content: browsers may cache it."""
+    content = (resources.files(__package__) / "static" / name).read_bytes()
+    return f"assets/{name}?v={sha256(content).hexdigest()[:12]}"
+
+
+class _PrintableTemplate(Template):
+    """Renders text that UTF-8 can encode, whatever the program's names and errors are."""
+
+    def render(self, *args: Any, **kwargs: Any) -> str:
+        return printable(super().render(*args, **kwargs))
 
 
 @cache
@@ -269,6 +255,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.template_class = _PrintableTemplate
     filters: Mapping[str, Callable[..., str]] = {
         "duration": units.duration,
         "count": units.count,

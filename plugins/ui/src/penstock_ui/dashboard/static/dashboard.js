@@ -1,6 +1,6 @@
 // What a page does by itself: takes updated parts from the server, follows the theme, tells when the connection is lost.
 "use strict";
-const dashboard = (() => {
+(() => {
   const root = document.documentElement;
   let restyled = null;
 
@@ -68,11 +68,25 @@ const dashboard = (() => {
     shown.textContent = text;
   }
 
-  function ready(bokeh_document) {
-    restyled = bokeh_document;
-    restyle();
-    connection("live", "live");
-    root.dataset.ready = "true";
+  // Connect the page to its session. All scripts are files, so that the page's policy can forbid any other.
+  async function connect() {
+    await Bokeh.embed.embed_items({}, [JSON.parse(document.getElementById("session").textContent)]);
+    const shown = Bokeh.documents[0];
+    if (shown === undefined) { lost(); return; }
+    shown.on_event("connection_lost", () => lost());
+    const parts = shown.get_model_by_name("update");
+    parts.properties.parts.change.connect(() => update(parts.parts));
+    const ready = () => {
+      restyled = shown;
+      restyle();
+      connection("live", "live");
+      // The server renders nothing for a page that nobody sees.
+      const follow = () => { parts.is_ready = !document.hidden; };
+      document.addEventListener("visibilitychange", follow);
+      follow();
+      root.dataset.ready = "true";
+    };
+    if (shown.is_idle) ready(); else shown.idle.connect(ready);
   }
 
   // The session of a server that went away cannot be resumed: load the page again once there is a server.
@@ -106,6 +120,6 @@ const dashboard = (() => {
       label();
       restyle();
     });
+    connect();
   });
-  return { update, ready, lost };
 })();
