@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 from tests.examples.conftest import RunExample, Running
@@ -112,7 +112,9 @@ def test_file_dashboard_counts_levels_and_serves_the_dashboard(run_example: RunE
         with log.open("a") as lines:
             lines.write("12:00 ERROR disk full\n")
         example.until_lines("('ERROR', 1)", f"dashboard: {example.ssc.uiWebUrl}")
-        with urlopen(f"{example.ssc.uiWebUrl}/api/v1/applications", timeout=20) as answer:
+        base, _, token = str(example.ssc.uiWebUrl).partition("/?token=")
+        bearer = {"Authorization": f"Bearer {token}"}
+        with urlopen(Request(f"{base}/api/v1/applications", headers=bearer), timeout=20) as answer:
             (application,) = json.load(answer)
         assert application["name"] == example.ssc.sparkContext.appName
 

@@ -76,6 +76,9 @@ class MemoryDirectory(Directory):
         self.note("names", "")
         return sorted(self.files)
 
+    def changed_s(self) -> dict[str, float]:
+        return dict.fromkeys(self.names(), 0.0)
+
     def read(self, name: str) -> bytes:
         self.note("read", name)
         if name not in self.files:

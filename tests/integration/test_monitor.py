@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 import pytest
 from pyspark import TaskContext
@@ -64,11 +68,12 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     ssc.addStreamingListener(listener)
     assert ssc.uiWebUrl is None
     ssc.start()
-    url = ssc.uiWebUrl
-    assert url is not None
+    url, _, token = str(ssc.uiWebUrl).partition("/?token=")
+    bearer = {"Authorization": f"Bearer {token}"}
 
     def get(path: str) -> Any:
-        with urlopen(f"{url}/api/v1/applications/{ssc.sparkContext.applicationId}/streaming/{path}") as response:
+        resource = f"{url}/api/v1/applications/{ssc.sparkContext.applicationId}/streaming/{path}"
+        with urlopen(Request(resource, headers=bearer)) as response:
             return json.load(response)
 
     wait_for(lambda: sum(info.numRecords > 0 for info in list(listener.infos.values())) >= 3, "batches with records")
@@ -95,7 +100,7 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
         ]
     (receiver,) = get("receivers")
     assert (receiver["streamName"], receiver["isActive"]) == ("Tens-0", True)
-    with urlopen(f"{url}/metrics") as response:
+    with urlopen(Request(f"{url}/metrics", headers=bearer)) as response:
         metrics = response.read().decode()
     assert 'penstock_batch_latency_seconds{percentile="50"} ' in metrics
     assert "penstock_last_checkpoint_timestamp_seconds " in metrics
@@ -121,3 +126,34 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     assert all(job.num_succeeded_tasks == job.num_tasks >= 1 and job.num_failed_tasks == 0 for job in jobs)
     assert all(0 <= (job.completed_ms or 0) - (job.submitted_ms or 0) < 60_000 for job in jobs)
     assert history.stop_phase == "listeners"
+
+
+def test_silent_connections_at_the_dashboard_delay_neither_batches_nor_the_stop(
+    make_ssc: Callable[..., StreamingContext],
+) -> None:
+    ssc = make_ssc(0.2, {"spark.penstock.ui.enabled": "true", "spark.penstock.ui.port": "0"})
+    numbers, listener = ssc.receiverStream(Tens()), Completed()
+    numbers.setName("caf\udce9").foreachRDD(lambda rdd: rdd.count())
+    ssc.addStreamingListener(listener)
+    ssc.start()
+    parts = urlsplit(str(ssc.uiWebUrl))
+    connections = [socket.create_connection((parts.hostname, parts.port), timeout=10) for _ in range(500)]
+    try:
+        for connection in connections[300:]:
+            # The server closes the oldest connections while these are opened.
+            with suppress(OSError):
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        before = len(listener.infos)
+        wait_for(lambda: len(listener.infos) >= before + 5, "batches beside the connections")
+        delays = [info.totalDelay for info in list(listener.infos.values())[-3:]]
+        assert all(delay is not None and delay < 5000 for delay in delays)
+        bearer = {"Authorization": f"Bearer {parts.query.partition('=')[2]}"}
+        for path in ("/", "/metrics"):
+            with urlopen(Request(f"http://{parts.netloc}{path}", headers=bearer), timeout=10) as response:
+                assert "caf\ufffd" in response.read().decode()
+        begun = time.monotonic()
+        ssc.stop(stopSparkContext=False)
+        assert time.monotonic() - begun < 10
+    finally:
+        for connection in connections:
+            connection.close()

@@ -6,6 +6,7 @@ import math
 import pickle
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
@@ -80,6 +81,22 @@ def test_traceback_begins_with_the_programs_frame(caplog: pytest.LogCaptureFixtu
 def test_password_of_a_uri_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("test_part").warning("file vanished", path="s3://key:secret@bucket/a", count=2)
     assert "path=s3://key:***@bucket/a" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+def test_lone_surrogates_are_written_as_text_that_utf_8_can_encode(
+    caplog: pytest.LogCaptureFixture, format: Any
+) -> None:
+    name = b"caf\xe9".decode(errors="surrogateescape")
+    configure("WARNING", format)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        get_logger("test").exception(f"{name} failed", location=name)
+    line = caplog.records[-1].getMessage()
+    line.encode()
+    assert "\\udce9" not in line
+    assert "caf\ufffd" in (str(json.loads(line)) if format == "json" else line)
 
 
 def test_percent_sign_is_not_a_format(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_names_are_sorted_and_without_subdirectories(folder: Directory) -> None:
     folder.child("folder").write("c", b"")
     assert folder.names() == ["a", "b"]
     assert folder.child("folder").names() == ["c"]
+
+
+def test_time_of_the_last_change_is_known(folder: Directory) -> None:
+    assert folder.changed_s() == {}
+    folder.write("a", b"")
+    folder.child("folder").write("c", b"")
+    (name,), (changed_s,) = zip(*folder.changed_s().items(), strict=True)
+    assert name == "a"
+    assert abs(changed_s - time.time()) < 60
 
 
 def test_appended_pieces_make_one_file(folder: Directory) -> None:

@@ -118,7 +118,10 @@ class StreamingContext(StreamBuilder):
 
     @property
     def uiWebUrl(self) -> str | None:
-        """The address of a plugin's dashboard; ``None`` without one, before the start and after the stop."""
+        """The address of a plugin's dashboard, with the token that opens it, if the plugin has made one for this run.
+
+        ``None`` without a dashboard, before the start and after the stop.
+        """
         return None if self._listener_context is None else self._listener_context.ui_url
 
     def remember(self, duration: float) -> None:

@@ -215,7 +215,7 @@ def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
     assert demo.wait(240) == 0, error.read_text()
     assert without_delays(error.read_text()) == []
     dashboard, *batches, totals, delays = output.read_text().splitlines()
-    assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+", dashboard)
+    assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+/\?token=\S{32,}", dashboard)
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)
     assert re.fullmatch(r"3 batches, [\d,]+ records, [\d,]+ records/s, 0 failed", totals)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from plugins.ui.tests.conftest import T, batch_events, state_of
 from penstock import ConfigurationError, JobInfo, StreamInputInfo
 from penstock.spi import Appender, Directory
 from penstock_testing import FakeListenerContext, listener_events
-from penstock_ui.event_log import EventLog, decode, encode, read_history, replay
+from penstock_ui.event_log import EventLog, Retention, decode, encode, read_history, replay
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import Listener, Snapshot, Storage, Totals
@@ -133,7 +134,7 @@ def test_events_of_a_later_version_may_have_more_fields(run: list[Any]) -> None:
 def test_old_files_are_deleted_and_the_counts_stay(write: Callable[..., EventLog], tmp_path: Path) -> None:
     described = describe(FakeListenerContext())
     events = [described, *(event for n in range(200) for event in batch_events(n, {0: 5, 1: 6}))]
-    write(events, max_file_size=20_000, max_files=3)
+    write(events, max_file_size=20_000, retention=Retention(max_files=3))
     files = sorted(tmp_path.iterdir())
     assert len(files) == 3
     assert files[-1].name > "events-app-0.000003.jsonl"
@@ -143,6 +144,78 @@ def test_old_files_are_deleted_and_the_counts_stay(write: Callable[..., EventLog
     assert [stream.records for stream in history.streams] == [1000, 1200]
     assert history.application == described.application
     assert history.batches[-1].time_ms == T + 199_000
+
+
+DAY_S = 86400.0
+
+
+@pytest.mark.parametrize(
+    ("days", "expired"),
+    [
+        ({}, []),
+        ({"a": 1.5, "b": 3, "c": 5}, []),
+        ({"a": 1.5, "b": 3, "c": 5, "d": 6}, ["d"]),
+        ({"a": 91, "b": 100, "c": 89}, ["b", "a"]),
+        # May still run, with a clock of its own.
+        ({"a": 0.9, "b": 0.8, "c": 0.7, "d": 0, "e": -5}, []),
+        ({"a": 0, "b": 0, "c": 0, "d": 0.9, "e": 1.1}, ["e"]),
+    ],
+)
+def test_logs_expire_by_number_and_by_age_but_not_while_the_application_may_run(
+    days: dict[str, float], expired: list[str]
+) -> None:
+    now_s = 1_800_000_000.0
+    changed_s = {application: now_s - age * DAY_S for application, age in days.items()}
+    assert Retention(max_applications=3).expired(changed_s, now_s) == expired
+
+
+def test_logs_of_ended_applications_are_deleted(write: Callable[..., EventLog], run: list[Any], tmp_path: Path) -> None:
+    def ended_before(application: str, days: float) -> None:
+        for number in (1, 2):
+            file = tmp_path / f"events-{application}.{number:06}.jsonl"
+            file.write_bytes(b"")
+            os.utime(file, (time.time() - (days + 2 - number) * DAY_S,) * 2)
+
+    for number in range(3):
+        ended_before(f"ended-{number}", 10 + number)
+    ended_before("old", 95)
+    ended_before("app-0", 95)
+    (tmp_path / "notes.txt").write_text("mine")
+    os.utime(tmp_path / "notes.txt", (0, 0))
+    write(run, retention=Retention(max_applications=2))
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *(f"events-app-0.{number:06}.jsonl" for number in (1, 2, 3)),
+        *(f"events-ended-{app}.{number:06}.jsonl" for app in (0, 1) for number in (1, 2)),
+        "notes.txt",
+    ]
+
+
+def test_logs_that_cannot_be_deleted_are_reported_and_the_log_is_written(
+    write: Callable[..., EventLog],
+    run: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    old = tmp_path / "events-old.000001.jsonl"
+    old.write_bytes(b"")
+    os.utime(old, (0, 0))
+
+    def fails(_directory: Directory, _name: str) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(type(Directory.of(str(tmp_path))), "delete", fails)
+    write(run)
+    assert caplog.text.count("event logs not deleted") == 1
+    assert read_history(str(tmp_path), "app-0").events == len(run)
+
+
+def test_lone_surrogates_are_valid_json_in_the_log(write: Callable[..., EventLog], tmp_path: Path) -> None:
+    write(batch_events(1, failure="caf\udce9"))
+    (file,) = tmp_path.iterdir()
+    assert b"\\ud" not in file.read_bytes()
+    (batch,) = read_history(str(tmp_path)).snapshot().completed
+    assert batch.first_failure == "caf\ufffd"
 
 
 def test_every_file_can_be_read_alone(write: Callable[..., EventLog], run: list[Any], tmp_path: Path) -> None:
@@ -230,7 +303,7 @@ def test_log_on_an_object_store_is_one_file_that_is_put_again(run: list[Any], mo
 def test_log_on_an_object_store_is_rotated_too(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     store = Stored(monkeypatch, 0)
     events = [run[0], *(event for n in range(200) for event in batch_events(n, {0: 5, 1: 6}))]
-    log_to_store(events, max_file_size=20_000, max_files=3)
+    log_to_store(events, max_file_size=20_000, retention=Retention(max_files=3))
     assert len(store.directory.names()) == 3
     assert read_history("mock://history").snapshot().totals == Totals(200, 0, 2200, 2200)
 

@@ -73,6 +73,30 @@ def test_token_is_passed_by_option_or_environment(serve: Serve, healthy: FixedSo
     assert "asks for a token" in str(result.exception)
     assert cli("status", url, "--token", "sésame").exit_code == 0
     assert cli("status", url, PENSTOCK_UI_TOKEN="sésame").exit_code == 0
+    wrong = cli("status", url, "--token", "topsecret")
+    assert "refuses this token" in str(wrong.exception)
+    assert "topsecret" not in str(wrong.exception)
+
+
+def test_token_in_the_address_is_taken_as_it_is_printed(source: FixedSource) -> None:
+    server = UIServer(source, port=0)
+    server.start()
+    try:
+        assert cli("status", server.address, PENSTOCK_UI_TOKEN="of another").exit_code == 0
+        assert cli("top", server.address, "--count", "1").exit_code == 0
+    finally:
+        server.stop()
+
+
+def test_token_is_in_no_error(serve: Serve, healthy: FixedSource) -> None:
+    for url in (
+        f"{serve(token='x').url}/?token=topsecret",
+        "ftp://x/?token=topsecret",
+        "http://127.0.0.1:1/?token=topsecret",
+    ):
+        error = cli("status", url).exception
+        assert isinstance(error, PenstockError)
+        assert "topsecret" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +158,8 @@ def test_ui_serves_a_log(tmp_path: Path, run: list[Any], monkeypatch: pytest.Mon
 
     def until_seen(_seconds: float) -> None:
         (url,) = {word for word in shown() if word.startswith("http")}
+        with pytest.raises(PenstockError, match="asks for a token"):
+            fetch(url.partition("?")[0])
         seen["state"] = fetch(url)
         raise KeyboardInterrupt
 
@@ -150,6 +176,13 @@ def test_ui_serves_a_log(tmp_path: Path, run: list[Any], monkeypatch: pytest.Mon
     assert seen["state"].statistics["numTotalCompletedBatches"] == 20
     assert seen["state"].application["attempts"][0]["completed"] is True
     assert "penstock-ui" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_log_is_not_shown_to_every_host_without_token(tmp_path: Path, run: list[Any]) -> None:
+    (tmp_path / "events-app-0.000001.jsonl").write_bytes(b"".join(map(encode, run)))
+    error = cli("ui", str(tmp_path), "--port", "0", "--host", "0.0.0.0", "--token", "none").exception
+    assert isinstance(error, PenstockError)
+    assert "every host could read the dashboard" in str(error)
 
 
 def test_missing_log_is_an_error(tmp_path: Path) -> None:

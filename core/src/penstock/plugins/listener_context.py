@@ -247,8 +247,9 @@ class ListenerContext(Protocol):
     def publish_ui(self, url: str, batch_page: str = "") -> None:
         """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
 
-        It must not contain a secret, because it is printed and logged. The descriptions of Spark's jobs name
-        ``batch_page``, the page about one batch with ``{batch_time}`` in place of its time in ms; empty for none.
+        Programs print it for their operator, so that it may contain a token made for this run, but no other secret.
+        The descriptions of Spark's jobs name ``batch_page``, the page about one batch with ``{batch_time}`` in place of
+        its time in ms; empty for none. Everybody who sees Spark's UI reads it: it must not contain any secret.
         """
 
     def on_stopped(self, callback: Callable[[], object]) -> None:

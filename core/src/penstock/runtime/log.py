@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import structlog
 
-from penstock.errors import without_password
+from penstock.errors import printable, without_password
 from penstock.runtime.clock import Clock, SystemClock, iso_time
 from penstock.runtime.tracebacks import from_the_program
 
@@ -111,11 +111,14 @@ _json = structlog.processors.JSONRenderer(default=str)
 
 
 def _render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
-    """Write an event without passwords, in the process's format; the fields that many events share come first."""
+    """Write an event in the process's format: without passwords, as text that UTF-8 can encode.
+
+    The fields that many events share come first.
+    """
     event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(sorted(event_dict.items()))
     for name, value in event_dict.items():
         if isinstance(value, str):
-            event_dict[name] = without_password(value)
+            event_dict[name] = printable(without_password(value))
         # JSON has no infinity.
         elif _Process.format == "json" and isinstance(value, float) and not math.isfinite(value):
             event_dict[name] = str(value)

@@ -5,6 +5,7 @@ A directory is created when a file is written to it. Different threads may write
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -113,6 +114,10 @@ class Directory(ABC):
         """``names`` and the hidden files."""
 
     @abstractmethod
+    def changed_s(self) -> dict[str, float]:
+        """The files of ``all_names``, and when each last changed: seconds since the epoch; infinity if that is unknown."""
+
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """Read a whole file."""
 
@@ -167,6 +172,14 @@ class LocalDirectory(Directory):
                 return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
         except FileNotFoundError:
             return []
+
+    def changed_s(self) -> dict[str, float]:
+        times = {}
+        for name in self.all_names():
+            # Another process may have deleted it.
+            with suppress(FileNotFoundError):
+                times[name] = (self._path / name).stat().st_mtime
+        return times
 
     def read(self, name: str) -> bytes:
         return (self._path / name).read_bytes()
@@ -238,11 +251,15 @@ class RemoteDirectory(Directory):
         return RemoteDirectory(self._filesystem, f"{self._path}/{name}", f"{self._location}/{name}")
 
     def all_names(self) -> list[str]:
+        return sorted(self.changed_s())
+
+    def changed_s(self) -> dict[str, float]:
         from pyarrow import fs
 
         with self._errors():
             infos = self._filesystem.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type is fs.FileType.File)
+        files = [info for info in infos if info.type is fs.FileType.File]
+        return {info.base_name: math.inf if info.mtime_ns is None else info.mtime_ns / 1e9 for info in files}
 
     def read(self, name: str) -> bytes:
         with self._errors(name), self._filesystem.open_input_file(f"{self._path}/{name}") as file:

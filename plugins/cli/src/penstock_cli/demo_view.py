@@ -49,7 +49,7 @@ class ViewedBatch:
         for operation in self.info.outputOperationInfos.values():
             if operation.failureReason is not None:
                 # Through the module: its name is imported at first use, and imports Py4J.
-                return spi.reason(RuntimeError(operation.failureReason))
+                return spi.printable(spi.reason(RuntimeError(operation.failureReason)))
         return ""
 
 

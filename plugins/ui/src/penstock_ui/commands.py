@@ -25,14 +25,14 @@ _token = click.option(
     "--token",
     envvar="PENSTOCK_UI_TOKEN",
     default="",
-    help="The dashboard's token. By default the environment variable PENSTOCK_UI_TOKEN.",
+    help="The dashboard's token, unless URL contains it. By default the environment variable PENSTOCK_UI_TOKEN.",
 )
 
 
 @click.command(
     epilog=_examples(
-        ("top http://127.0.0.1:4050", "a program on this machine"),
-        ("top http://driver:4050 --every 5", "one on another host, every five seconds"),
+        ("top 'http://127.0.0.1:4050/?token=…'", "a program on this machine"),
+        ("top http://driver:4050 --token secret --every 5", "one on another host, every five seconds"),
     )
 )
 @click.argument("url")
@@ -44,7 +44,7 @@ _token = click.option(
 def top(url: str, token: str, every: float, count: int) -> None:
     """Watch a running application in this terminal.
 
-    URL is the address of its dashboard: the value of ssc.uiWebUrl.
+    URL is the address of its dashboard: the value of ssc.uiWebUrl, with its token.
 
     Ctrl-C ends it; the exit code is then 0.
     """
@@ -55,8 +55,8 @@ def top(url: str, token: str, every: float, count: int) -> None:
 
 @click.command(
     epilog=_examples(
-        ("status http://127.0.0.1:4050", "does the program on this machine run well?"),
-        ("status http://127.0.0.1:4050 --json | jq .statistics", "its numbers, for a script"),
+        ("status 'http://127.0.0.1:4050/?token=…'", "does the program on this machine run well?"),
+        ("status http://127.0.0.1:4050 --json | jq .statistics", "its numbers, for a script with PENSTOCK_UI_TOKEN"),
     )
 )
 @click.argument("url")
@@ -65,7 +65,7 @@ def top(url: str, token: str, every: float, count: int) -> None:
 def status(url: str, token: str, as_json: bool) -> None:
     """Print the state of a running application.
 
-    URL is the address of its dashboard: the value of ssc.uiWebUrl.
+    URL is the address of its dashboard: the value of ssc.uiWebUrl, with its token.
 
     Exits with 1 if the last batch failed or a receiver is not active.
     """
@@ -91,8 +91,13 @@ def status(url: str, token: str, as_json: bool) -> None:
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=4050, show_default=True, help="First port to try; 0 for any.")
+@click.option(
+    "--token",
+    default="",
+    help="Secret that every request must carry. By default a new one; none: no token, on loopback only.",
+)
 @click.option("--batches", default=10_000, show_default=True, type=click.IntRange(min=1), help="Batches to show.")
-def ui(log: str, application_id: str, host: str, port: int, batches: int) -> None:
+def ui(log: str, application_id: str, host: str, port: int, token: str, batches: int) -> None:
     """Show the dashboard of an application that has ended.
 
     LOG is the directory of spark.penstock.eventLog.dir, or a file in it; a path or URI.
@@ -101,17 +106,18 @@ def ui(log: str, application_id: str, host: str, port: int, batches: int) -> Non
     """
     event_log: Any = import_module("penstock_ui.event_log")
     server: Any = import_module("penstock_ui.server")
+    access: Any = import_module("penstock_ui.access")
     limits: Any = import_module("penstock_ui.store").Limits(batches=batches)
     try:
         history = event_log.read_history(log, application_id, limits)
-        serving = server.UIServer(history, host, port)
+        serving = server.UIServer(history, host, port, token=access.Token.of(token))
         serving.start()
     except OSError as error:
         raise PenstockError(f"{log} cannot be shown: {error}") from error
     state = history.snapshot()
     damage = f", {history.damaged} damaged lines skipped" if history.damaged else ""
     click.echo(f"{state.application.name} ({state.application.id}): {history.events} events{damage}")
-    click.echo(f"{serving.url}  Ctrl-C ends")
+    click.echo(f"{serving.address}  Ctrl-C ends")
     try:
         with suppress(KeyboardInterrupt):
             while True:

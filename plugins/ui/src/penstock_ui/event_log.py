@@ -1,7 +1,8 @@
 """The event log: writes the metrics store's events as JSON lines to any file system, and replays them.
 
 Each file begins with a description of the application and the counts so far. It can therefore be read without older
-files, which are deleted when there are too many. A file that a crash truncated is read up to the truncation.
+files, which are deleted when there are too many, as are the logs of applications that have ended. A file that a crash
+truncated is read up to the truncation.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from attrs import frozen
 
 from penstock import ConfigurationError
-from penstock.spi import Appender, Directory, get_logger, structure, text_of, unstructure
+from penstock.spi import Appender, Directory, get_logger, printable, structure, text_of, unstructure
 from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
 from penstock_ui.snapshot import Snapshot
 from penstock_ui.store import Limits, MetricsStore
@@ -30,6 +31,8 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
+# An application whose log changed this recently may still run: an event is logged for every batch.
+_MAY_RUN_S = 24 * 3600.0
 # An error message lists at most this many applications.
 _MOST_NAMED = 10
 # When the log closes, failed writes are retried for this long.
@@ -42,7 +45,7 @@ _PUT_BYTES_PER_S = 1_000_000
 def encode(event: Taken) -> bytes:
     """Encode an event as one line."""
     value = {"event": type(event).__name__, **unstructure(event)}
-    return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace") + b"\n"
+    return printable(json.dumps(value, separators=(",", ":"), default=str, ensure_ascii=False)).encode() + b"\n"
 
 
 def decode(line: bytes) -> Taken:
@@ -60,6 +63,36 @@ def decode(line: bytes) -> Taken:
     return event
 
 
+@frozen(kw_only=True)
+class Retention:
+    """What a directory of event logs keeps.
+
+    Attributes:
+        max_files: files of one application.
+        max_applications: applications.
+        max_age_s: seconds since an ended application's log last changed.
+    """
+
+    max_files: int = 10
+    max_applications: int = 1000
+    max_age_s: float = 90 * 86400.0
+
+    def expired(self, changed_s: Mapping[str, float], now_s: float) -> list[str]:
+        """The applications whose logs are to be deleted, oldest first.
+
+        Args:
+            changed_s: when each application's log last changed, in seconds since the epoch.
+            now_s: the time.
+        """
+        oldest_first = sorted(changed_s, key=lambda application: (changed_s[application], application))
+        surplus = max(len(oldest_first) - self.max_applications, 0)
+        return [
+            application
+            for number, application in enumerate(oldest_first)
+            if (age_s := now_s - changed_s[application]) > _MAY_RUN_S and (number < surplus or age_s > self.max_age_s)
+        ]
+
+
 class EventLog:
     """Writes the event log of one application, on its own thread.
 
@@ -69,7 +102,7 @@ class EventLog:
         directory: location of all event logs.
         application_id: names the files.
         max_file_size: bytes after which the log continues in a new file.
-        max_files: files to keep.
+        retention: what the directory keeps; applied whenever a file begins.
         retry_s: seconds between two attempts to write.
     """
 
@@ -78,13 +111,13 @@ class EventLog:
         directory: str,
         application_id: str,
         max_file_size: int = 16 << 20,
-        max_files: int = 10,
+        retention: Retention | None = None,
         retry_s: float = _RETRY_S,
     ) -> None:
         self._directory = Directory.of(directory)
         self._application = _ILLEGAL.sub("_", application_id) or "application"
         self._max_file_size = max_file_size
-        self._max_files = max_files
+        self._retention = retention or Retention()
         self._retry_s = retry_s
         self._events: queue.Queue[Taken | None] = queue.Queue()
         self._stopping = threading.Event()
@@ -190,7 +223,7 @@ class EventLog:
     def _file(self) -> Appender | _WholeFile:
         """The file to append to. A new file begins with the description and the counts so far."""
         if self._appender is None:
-            numbers = _files(self._directory).get(self._application, [])
+            numbers = _by_application(self._directory.names()).get(self._application, [])
             number = 1 + max((int(number) for number, _name in numbers), default=0)
             name = f"events-{self._application}.{number:06}.jsonl"
             head = b"" if self._described is None else encode(self._described)
@@ -202,9 +235,29 @@ class EventLog:
                 appender.write(head)
             else:
                 self._appender = _WholeFile(self._directory, name, head)
-            for _number, name in numbers[: len(numbers) + 1 - self._max_files]:
+            for _number, name in numbers[: len(numbers) + 1 - self._retention.max_files]:
                 self._directory.delete(name)
+            self._delete_expired()
         return self._appender
+
+    def _delete_expired(self) -> None:
+        """Delete the logs of other applications that have ended; an error must not stop this one."""
+        try:
+            times = self._directory.changed_s()
+            logs = _by_application(times)
+            logs.pop(self._application, None)
+            changed_s = {app: max(times[name] for _number, name in names) for app, names in logs.items()}
+            for application in self._retention.expired(changed_s, time.time()):
+                for _number, name in logs[application]:
+                    self._directory.delete(name)
+                log.info("event log deleted", directory=self._directory.location(), application_id=application)
+        except OSError as error:
+            log.warning(
+                "event logs not deleted",
+                directory=self._directory.location(),
+                reason=text_of(error),
+                throttle_s=3600,
+            )
 
     def _close_file(self) -> None:
         appender, self._appender = self._appender, None
@@ -255,13 +308,13 @@ class _WholeFile:
             self._put_at = time.monotonic()
 
 
-def _files(directory: Directory) -> dict[str, list[tuple[str, str]]]:
+def _by_application(names: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """The files of each application: pairs of number and name, in order."""
     files: dict[str, list[tuple[str, str]]] = {}
-    for name in directory.names():
+    for name in names:
         if (parts := _NAME.fullmatch(name)) is not None:
             files.setdefault(parts["app"], []).append((parts["number"], name))
-    return {app: sorted(names, key=lambda numbered: int(numbered[0])) for app, names in files.items()}
+    return {app: sorted(numbered, key=lambda pair: int(pair[0])) for app, numbered in files.items()}
 
 
 @frozen
@@ -298,7 +351,7 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
     directory = Directory.of(location)
     if (parts := _NAME.fullmatch(last)) is not None:
         directory, application_id = Directory.of(folder or "."), parts["app"]
-    logs = _files(directory)
+    logs = _by_application(directory.names())
     wanted = _ILLEGAL.sub("_", application_id)
     if not logs:
         raise ConfigurationError(

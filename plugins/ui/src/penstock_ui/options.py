@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from attrs import field, frozen, validators
 
+from penstock.spi import PositiveDurationS
+
 
 @frozen(kw_only=True)
 class UIOptions:
@@ -54,6 +56,15 @@ class EventLogOptions:
         default=10,
         validator=validators.ge(2),
         metadata={"help": "Files of one application to keep; the oldest is deleted when there are more."},
+    )
+    maxApplications: int = field(
+        default=1000,
+        validator=validators.ge(1),
+        metadata={"help": "Applications to keep; of more, the logs of the oldest that have ended are deleted."},
+    )
+    maxAge: PositiveDurationS = field(
+        default=90 * 86400.0,
+        metadata={"help": "Seconds, or such as `90d`: an ended application's log is deleted this long after its end."},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -51,12 +53,13 @@ def monitors(context: ListenerContext) -> list[Monitor]:
 
 def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> None:
     retries = context.configuration.get("spark.port.maxRetries", str(_DEFAULT_RETRIES))
+    token = Token.of(options.token)
     server = UIServer(
         monitor,
         options.host,
         options.port,
         int(retries) if retries.isdecimal() else _DEFAULT_RETRIES,
-        Token.of(options.token),
+        token,
         context.configuration.get("spark.driver.host", "localhost"),
     )
     try:
@@ -74,12 +77,21 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
     monitor.at_close(server.stop)
     # Without the token: descriptions of jobs are for everybody who sees Spark's UI.
     context.publish_ui(server.address, f"{server.url}/batch?id={{batch_time}}")
+    if token.is_generated and _is_terminal() and not log.isEnabledFor(logging.INFO):
+        print(f"Dashboard: {server.address}", file=sys.stderr)
+
+
+def _is_terminal() -> bool:
+    """Whether an operator sees standard error, and no program has replaced it."""
+    return sys.stderr is sys.__stderr__ and sys.stderr.isatty()
 
 
 def _event_log(options: EventLogOptions, application_id: str) -> Sink:
-    event_log: Any = import_module("penstock_ui.event_log").EventLog(
-        options.dir, application_id, options.maxFileSize, options.maxFiles
+    module: Any = import_module("penstock_ui.event_log")
+    retention = module.Retention(
+        max_files=options.maxFiles, max_applications=options.maxApplications, max_age_s=options.maxAge
     )
+    event_log = module.EventLog(options.dir, application_id, options.maxFileSize, retention)
     event_log.start()
     sink: Sink = event_log
     return sink

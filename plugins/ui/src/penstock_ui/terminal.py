@@ -10,7 +10,7 @@ from http.client import HTTPException
 from io import StringIO
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 from urllib.request import Request, urlopen
 
 from attrs import frozen
@@ -52,10 +52,16 @@ class State:
 def fetch(url: str, token: str = "") -> State:
     """Fetch the state of an application from its server.
 
+    Args:
+        url: the dashboard's address; a token in it counts more than ``token``.
+        token: the dashboard's token; empty for none.
+
     Raises:
         PenstockError: the server does not answer, or is not a penstock-ui server; the message says what to check.
     """
-    base = f"{_server(url)}/api/v1/applications"
+    server, token_in_url = _server(url)
+    token = token_in_url or token
+    base = f"{server}/api/v1/applications"
     applications = _get(base, token)
     if not isinstance(applications, list) or not applications or "id" not in applications[0]:
         raise PenstockError(f"{base} has no application{_IS_IT}")
@@ -69,16 +75,17 @@ def fetch(url: str, token: str = "") -> State:
     )
 
 
-def _server(url: str) -> str:
-    """The address without path and query."""
+def _server(url: str) -> tuple[str, str]:
+    """The address without path and query, and the token in it."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise PenstockError(f"{url} is no address of a dashboard: it looks like http://127.0.0.1:4050")
-    return f"{parts.scheme}://{parts.netloc}"
+        shown = url.partition("?")[0]
+        raise PenstockError(f"{shown} is no address of a dashboard: it looks like http://127.0.0.1:4050/?token=…")
+    return f"{parts.scheme}://{parts.netloc}", parse_qs(parts.query).get("token", [""])[0]
 
 
 def _get(url: str, token: str) -> Any:
@@ -89,7 +96,11 @@ def _get(url: str, token: str) -> Any:
     except HTTPError as error:
         error.close()
         if error.code == 401:
-            raise PenstockError(f"{url} asks for a token: pass --token, or set PENSTOCK_UI_TOKEN") from None
+            wrong = "refuses this token" if token else "asks for a token"
+            raise PenstockError(
+                f"{url} {wrong}: give the whole address that ssc.uiWebUrl names, with ?token=…, or pass --token, or "
+                "set PENSTOCK_UI_TOKEN"
+            ) from None
         raise PenstockError(f"{url} answered {error.code} {error.reason}{_IS_IT}") from None
     except OSError as error:
         reason = error.reason if isinstance(error, URLError) else error
