@@ -173,6 +173,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "shown",
             "shortened",
             "pickle_value",
+            "printable",
             "reason",
             "UnknownNameError",
             "ResultTypeError",

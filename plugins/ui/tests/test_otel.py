@@ -13,12 +13,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from plugins.ui.tests.conftest import T, batch_events
+from plugins.ui.tests.conftest import T, batch_events, state_of
 
 from penstock import ConfigurationError
 from penstock_testing import FakeListenerContext
 from penstock_ui import otel
 from penstock_ui.monitor import Monitor
+from penstock_ui.own_events import ApplicationDescribed, StreamDescribed
+from penstock_ui.snapshot import Application
 from penstock_ui.start import monitors
 
 CONF = {"spark.penstock.ui.enabled": "false", "spark.penstock.ui.otel": "true"}
@@ -59,6 +61,21 @@ def read(reader: InMemoryMetricReader) -> dict[str, dict[tuple[tuple[str, Any], 
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
+
+
+def test_exported_text_can_be_encoded(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:
+    name = "caf\udce9"
+    described = ApplicationDescribed(Application(name, name), (StreamDescribed(0, name, "R", True),))
+    events = [described, *batch_events(1, failure=f"Traceback:\nValueError: {name}")]
+    exporter = otel.OpenTelemetry()
+    exporter.state = lambda: state_of(events)
+    for event in events:
+        exporter.take(event)
+    traced = [(span.name, dict(span.attributes or {}), span.status.description) for span in spans.get_finished_spans()]
+    exported = f"{traced} {read(reader)}"
+    exporter.close()
+    assert exported.count("caf\ufffd") > 5
+    assert "udce9" not in exported
 
 
 def test_batch_is_a_trace_with_its_output_operations(spans: InMemorySpanExporter, reader: InMemoryMetricReader) -> None:

@@ -16,6 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from penstock import BatchCompleted, BatchInfo, __version__
+from penstock.spi import printable
 from penstock_ui import prometheus
 from penstock_ui.own_events import ApplicationDescribed, Taken
 from penstock_ui.snapshot import Snapshot, error_line
@@ -46,7 +47,7 @@ class OpenTelemetry:
     def take(self, event: Taken) -> None:
         """Export the trace of a batch that ended."""
         if isinstance(event, ApplicationDescribed):
-            self._application_id = event.application.id
+            self._application_id = printable(event.application.id)
         elif isinstance(event, BatchCompleted):
             self._trace(event.batchInfo)
 
@@ -71,7 +72,11 @@ class OpenTelemetry:
         metric = self._metrics[name]
         return [
             Observation(
-                value, {**dict(zip(metric.labels, labels, strict=True)), "application_id": self._application_id}
+                value,
+                {
+                    **dict(zip(metric.labels, map(_attribute, labels), strict=True)),
+                    "application_id": self._application_id,
+                },
             )
             for labels, value in metric.samples.items()
             if value is not None
@@ -100,10 +105,10 @@ class OpenTelemetry:
             if operation.startTime is None:
                 continue
             span = self._tracer.start_span(
-                operation.name or "output operation",
+                printable(operation.name) or "output operation",
                 within,
                 SpanKind.INTERNAL,
-                {"penstock.output_operation": operation.id, "code.stacktrace": operation.description},
+                {"penstock.output_operation": operation.id, "code.stacktrace": printable(operation.description)},
                 start_time=_ns(operation.startTime),
             )
             failure = failure or operation.failureReason
@@ -137,9 +142,13 @@ class _Callback:
         return [observation for source in sources for observation in source.observe(self._name)]
 
 
+def _attribute(label: Any) -> Any:
+    return printable(label) if isinstance(label, str) else label
+
+
 def _end(span: Span, end_ms: int, failure: str | None) -> None:
     if failure is not None:
-        span.set_status(Status(StatusCode.ERROR, error_line(failure)))
+        span.set_status(Status(StatusCode.ERROR, printable(error_line(failure))))
     span.end(_ns(end_ms))
 
 
