@@ -205,7 +205,7 @@ def test_keys_of_the_monitoring_plugin_are_known() -> None:
     known = load("ui").known_options()
     assert known["spark.penstock.ui."] == ["enabled", "host", "port", "otel", "token"]
     assert known["spark.streaming.ui."] == ["retainedBatches"]
-    assert known["spark.penstock.eventLog."] == ["dir", "maxFileSize", "maxFiles"]
+    assert known["spark.penstock.eventLog."] == ["dir", "maxFileSize", "maxFiles", "maxApplications", "maxAge"]
 
 
 def test_readme_of_the_monitoring_plugin_lists_every_key_with_its_default_and_help() -> None:

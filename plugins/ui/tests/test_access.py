@@ -95,7 +95,7 @@ def test_server_on_all_addresses_has_a_token_and_answers_no_stranger(
 def test_fixed_token_is_in_no_address(
     started: Callable[..., FakeListenerContext], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="penstock")
     context = started(token="topsecret")
     assert status(context.ui_url + APPLICATIONS, {"Authorization": "Bearer topsecret"}) == 200
     assert status(context.ui_url) == 401
@@ -105,13 +105,26 @@ def test_fixed_token_is_in_no_address(
 def test_generated_token_is_logged_once_in_the_address_for_the_operator(
     started: Callable[..., FakeListenerContext], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", logger="penstock")
     context = started()
     token = context.ui_url.partition("token=")[2]
     status(context.ui_url)
     (line,) = [record.getMessage() for record in caplog.records if token in record.getMessage()]
     assert "dashboard started" in line
     assert context.ui_url in line
+
+
+def test_address_with_the_generated_token_is_printed_on_a_terminal(
+    started: Callable[..., FakeListenerContext], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("penstock_ui.start._is_terminal", lambda: True)
+    context = started()
+    assert capsys.readouterr().err == f"Dashboard: {context.ui_url}\n"
+    started(token="none")
+    started(token="fixed")
+    assert capsys.readouterr().err == ""
 
 
 def cookie_of(server: UIServer, host: str | None = None, **headers: str) -> str:

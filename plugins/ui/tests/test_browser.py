@@ -148,6 +148,48 @@ def test_pages_fit_wide_and_narrow_windows_in_both_themes_with_hostile_names(pla
     play(scenario)
 
 
+def test_address_with_the_token_opens_every_page_and_leaves_the_token_nowhere(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
+        state = State(snapshot(1, 20))
+        server = UIServer(state, port=0)
+        server.start()
+        token = server.address.partition("token=")[2]
+        try:
+            await tab.send("Page.navigate", url=server.url)
+            await tab.until("document.body.innerText.includes('ssc.uiWebUrl')")
+            tab.problems.clear()
+            await tab.send("Page.navigate", url=server.address)
+            await tab.until(f"location.href === '{server.url}/' && document.documentElement.dataset.ready === 'true'")
+            # Neither the document nor its scripts can read the token, and links do not pass it on.
+            assert await tab.value("document.cookie + document.referrer") == ""
+            assert token not in await tab.value("document.documentElement.outerHTML")
+            await tab.open(f"{server.url}/streams")
+            state.now = snapshot(1, 30)
+            await tab.until("Number(document.documentElement.dataset.updates ?? 0) > 0")
+            assert tab.problems == []
+            await tab.leave()
+        finally:
+            server.stop()
+
+    play(scenario)
+
+
+def test_policy_of_the_pages_forbids_inline_scripts(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
+        async with served(State(snapshot(1, 20)), tab) as url:
+            await tab.open(f"{url}/")
+            added = """(() => {
+                const script = document.createElement("script");
+                script.textContent = "window.added = true";
+                document.body.append(script);
+                try { new Function("return 1")(); return "evaluated"; } catch { return String(window.added); }
+            })()"""
+            assert await tab.value(added) == "undefined"
+            tab.problems.clear()
+
+    play(scenario)
+
+
 def test_a_page_tells_that_the_connection_is_lost(play: Play) -> None:
     async def scenario(tab: Tab) -> None:
         server = UIServer(State(snapshot(1, 20)), port=0, token=Token())

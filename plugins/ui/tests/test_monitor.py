@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from plugins.ui.tests.conftest import T, batch_events
@@ -209,7 +210,9 @@ def test_everything_is_closed_when_the_start_of_the_program_fails(tmp_path: Any)
     context = FakeListenerContext({"spark.penstock.ui.port": "0", "spark.penstock.eventLog.dir": str(tmp_path)})
     assert len(monitors(context)) == 1
     assert context.ui_url.startswith("http://127.0.0.1:")
-    assert context.batch_page == f"{context.ui_url}/batch?id={{batch_time}}"
+    base, _, token = context.ui_url.partition("/?token=")
+    assert token
+    assert context.batch_page == f"{base}/batch?id={{batch_time}}"
     running = threading.enumerate()
     context.stop()
     ended = set(running) - set(threading.enumerate())
@@ -236,7 +239,7 @@ def test_configuration_says_whether_there_is_a_server(conf: dict[str, str], serv
 def test_taken_ports_leave_the_program_without_a_dashboard(caplog: pytest.LogCaptureFixture) -> None:
     first = FakeListenerContext({"spark.penstock.ui.port": "0"})
     monitors(first)
-    port = first.ui_url.rpartition(":")[2]
+    port = str(urlsplit(first.ui_url).port)
     second = FakeListenerContext({"spark.penstock.ui.port": port, "spark.port.maxRetries": "0"})
     assert len(monitors(second)) == 1
     assert second.ui_url == ""

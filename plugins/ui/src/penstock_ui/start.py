@@ -83,7 +83,8 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
 
 def _is_terminal() -> bool:
     """Whether an operator sees standard error, and no program has replaced it."""
-    return sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+    stream = sys.__stderr__
+    return stream is not None and sys.stderr is stream and stream.isatty()
 
 
 def _event_log(options: EventLogOptions, application_id: str) -> Sink:

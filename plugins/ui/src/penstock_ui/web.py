@@ -92,7 +92,7 @@ def serve(listening: socket, wake: socket, source: Source, token: Token, host: s
 class _Server(HTTPServer):
     """Limits the number of connections; those of web sockets leave the server, and are limited as pages."""
 
-    def initialize(self, *arguments: Any, **options: Any) -> None:  # type: ignore[override]
+    def initialize(self, *arguments: Any, **options: Any) -> None:
         super().initialize(*arguments, **options)
         # The connection whose last accepted request is the oldest comes first.
         self._streams = dict[IOStream, None]()
