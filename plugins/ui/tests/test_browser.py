@@ -184,7 +184,11 @@ def test_policy_of_the_pages_forbids_inline_scripts(play: Play) -> None:
                 document.body.append(script);
                 try { new Function("return 1")(); return "evaluated"; } catch { return String(window.added); }
             })()"""
-            assert await tab.value(added) == "undefined"
+            # By default the debugger is exempt from the policy.
+            seen = await tab.send(
+                "Runtime.evaluate", expression=added, returnByValue=True, allowUnsafeEvalBlockedByCSP=False
+            )
+            assert seen["result"]["value"] == "undefined"
             tab.problems.clear()
 
     play(scenario)

@@ -115,7 +115,7 @@ class Directory(ABC):
 
     @abstractmethod
     def changed_s(self) -> dict[str, float]:
-        """The files of ``all_names``, and when each last changed: seconds since the epoch; infinity if that is unknown."""
+        """When each file of ``all_names`` last changed, in seconds since the epoch; infinity if that is unknown."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
