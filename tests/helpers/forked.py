@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -22,6 +23,11 @@ _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(
     ["_hypothesis_pytestplugin", "penstock_cli.command", "penstock.context", "penstock_testing.suites", "pytest"]
 )
+
+
+def process_pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that run functions: for tests that wait more than they compute."""
+    return ProcessPoolExecutor(workers, mp_context=_forks)
 
 
 class Fork:

@@ -5,37 +5,80 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from attrs import evolve
+from tests.helpers.forked import process_pool
 from tests.mutants import block_store, rate_estimator, receiver_references, table
 from tests.mutants.line_receiver import LineFeeder, LineReceiver
-from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.mutant import all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock_testing import Capabilities, Feeder, MemoryFeeder, checks_for, run_checks
+from penstock_testing import Capabilities, MemoryFeeder, checks_for, run_checks
 
 # For the whole kit on one plugin, without the live checks: processor time, which a busy machine does not stretch much.
 BUDGET_CPU_S = 10
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.id) for mutant in all_mutants()])
-def test_mutant_fails_its_check(mutant: Mutant) -> None:
-    report = mutant.run([mutant.check], mutant.scale)
-    assert report[mutant.check].outcome == "failed"
-    assert mutant.words in report[mutant.check].seen
+MUTANTS = {mutant.id: mutant for mutant in all_mutants()}
+RECEIVERS = {
+    reference[0].__name__: reference
+    for reference in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+}
+# The checks wait more than they compute.
+WORKERS = 3
+
+
+def run_mutant(name: str) -> tuple[str, str]:
+    """The outcome of a mutant's own check, and what the check saw."""
+    mutant = MUTANTS[name]
+    result = mutant.run([mutant.check], mutant.scale)[mutant.check]
+    return result.outcome, result.seen
+
+
+def run_receiver(name: str) -> tuple[list[str], str]:
+    """The receiver checks that a reference does not pass, and the report."""
+    make, feeder, capabilities = RECEIVERS[name]
+    only = [check.id for check in checks_for("receiver") if check.kind == "receiver"]
+    report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
+    return [result.id for result in report.failed] if report.ok else ["the run"], report.text()
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[Any]]]:
+    """What the selected tests of this module have run in a few processes that they share."""
+    with process_pool(WORKERS) as pool:
+        selected = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+        names = {name for parameters in selected for name in parameters.values() if isinstance(name, str)}
+        receivers = {name: run_receiver for name in RECEIVERS if name in names}
+        mutants = {name: run_mutant for name in MUTANTS if name in names}
+        yield {name: pool.submit(run, name) for name, run in (receivers | mutants).items()}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("receiver", RECEIVERS)
+def test_other_reference_receivers_pass_every_receiver_check(receiver: str, runs: dict[str, Future[Any]]) -> None:
+    failed, text = runs[receiver].result()
+    assert failed == [], text
+
+
+@pytest.mark.parametrize("mutant_id", MUTANTS)
+def test_mutant_fails_its_check(mutant_id: str, runs: dict[str, Future[Any]]) -> None:
+    outcome, seen = runs[mutant_id].result()
+    assert outcome == "failed"
+    assert MUTANTS[mutant_id].words in seen
 
 
 def test_table_is_the_generated_one() -> None:
     assert table.PAGE.read_text(encoding="utf-8") == table.page(), "run: python -m tests.mutants.table"
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=mutant.id) for mutant in all_mutants() if mutant.also])
-def test_mutant_that_fails_other_checks_says_why(mutant: Mutant) -> None:
-    assert mutant.because
+def test_mutant_that_fails_other_checks_says_why() -> None:
+    assert [name for name, mutant in MUTANTS.items() if mutant.also and not mutant.because] == []
 
 
 REFERENCES: dict[str, dict[str, Any]] = {
@@ -52,22 +95,6 @@ def test_reference_passes_every_check_in_budget(kind: str) -> None:  # KK-02, KK
     assert sum(os.times()[:4]) - before < BUDGET_CPU_S
     assert report.ok, report.text()
     assert report.grade == "hardened"
-
-
-@pytest.mark.parametrize(
-    ("make", "feeder", "capabilities"),
-    [
-        pytest.param(*reference, id=reference[0].__name__)
-        for reference in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
-    ],
-)
-def test_other_reference_receivers_pass_every_receiver_check(
-    make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
-) -> None:
-    only = [check.id for check in checks_for("receiver") if check.kind == "receiver"]
-    report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
-    assert report.ok, report.text()
-    assert report.failed == []
 
 
 def test_clock_that_a_callback_of_the_collector_reads_is_not_the_estimators() -> None:
