@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import logging
 import os
 import re
@@ -181,28 +182,56 @@ def test_subcommand_that_does_not_load_leaves_the_others(cli: Cli, name: str, re
     assert cli("--help").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["rate", "simulate", "--all"], "penstock: rate needs the testing kit: pip install penstock-testing\n"),
-        (["plugins", "check", "socket"], "penstock: check needs the testing kit: pip install penstock-testing\n"),
-        (["plugins", "list"], ""),
-        (["plugins", "new", "receiver", "weather"], ""),
-        (["rate", "--help"], ""),
-        (["doctor"], ""),
-    ],
-)
-def test_command_without_the_testing_kit_says_what_to_install(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    program = (
-        "import sys; sys.modules['penstock_testing'] = None; from penstock_cli import main; "
-        f"sys.argv[1:] = {arguments}; main()"
-    )
+COMMANDS_IN_ONE_PROCESS = """
+import contextlib, io, json, sys
+
+first, *commands = json.loads(sys.argv[1])
+exec(first)
+from penstock_cli import main
+
+results = []
+for command in commands:
+    sys.argv[1:] = command
+    out, errors, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            main()
+        except SystemExit as exit:
+            code = exit.code or 0
+    results.append((code, out.getvalue(), errors.getvalue()))
+print(json.dumps(results))
+"""
+
+
+def run_commands(folder: Path, commands: list[list[str]], first: str = "") -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of commands that one process runs in a folder, whose distributions it finds."""
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", COMMANDS_IN_ONE_PROCESS, json.dumps([first, *commands])],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
     )
-    assert (ended.stderr, ended.returncode) == (message, int(bool(message)))
+    return [(code, out, errors) for code, out, errors in json.loads(ended.stdout)]
+
+
+def test_command_without_the_testing_kit_says_what_to_install(tmp_path: Path) -> None:
+    advice = "penstock: {} needs the testing kit: pip install penstock-testing\n".format
+    messages = {
+        "rate simulate --all": advice("rate"),
+        "plugins check socket": advice("check"),
+        "plugins list": "",
+        "plugins new receiver weather": "",
+        "rate --help": "",
+        "doctor": "",
+    }
+    results = run_commands(
+        tmp_path, [command.split() for command in messages], "sys.modules['penstock_testing'] = None"
+    )
+    for (command, message), (code, _out, errors) in zip(messages.items(), results, strict=True):
+        assert (errors, code) == (message, int(bool(message))), command
 
 
 @pytest.mark.usefixtures("offer")
@@ -217,29 +246,14 @@ OTHER_VERSION = "{0} 0.2.0 needs penstock-core 0.2.0, and {1} is installed: inst
 
 
 @pytest.mark.parametrize("distribution", ["penstock-cli", "penstock-testing"])
-@pytest.mark.parametrize(
-    ("arguments", "is_refused"),
-    [(["plugins", "list"], True), (["rate", "--help"], True), (["doctor", "--json"], False)],
-)
-def test_command_of_another_version_than_the_core_is_refused(
-    tmp_path: Path, distribution: str, arguments: list[str], is_refused: bool
-) -> None:
+def test_command_of_another_version_than_the_core_is_refused(tmp_path: Path, distribution: str) -> None:
     install_other_version(tmp_path, distribution)
-    ended = subprocess.run(
-        [sys.executable, "-m", "penstock_cli", *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    message = OTHER_VERSION.format(distribution, package.__version__)
-    if is_refused:
-        assert ended.stderr.startswith(f"penstock: {message}")
-        assert (ended.stderr.count("\n"), ended.returncode) == (1, 1)
-    else:
-        assert (ended.stderr, distribution in ended.stdout) == ("", True)
+    commands = [["plugins", "list"], ["rate", "--help"], ["doctor", "--json"]]
+    *refused, (_code, report, errors) = run_commands(tmp_path, commands)
+    for code, _out, message in refused:
+        assert message.startswith(f"penstock: {OTHER_VERSION.format(distribution, package.__version__)}")
+        assert (message.count("\n"), code) == (1, 1)
+    assert (errors, distribution in report) == ("", True)
 
 
 @pytest.mark.parametrize("statement", ["import penstock_testing", "from penstock_testing import run_checks"])
