@@ -71,40 +71,6 @@ def test_transform_without_a_result_runs_once_for_all_children(make_input: MakeI
     assert len(calls) == 1
 
 
-def test_operators_compute_their_records(make_input: MakeInput, run: Run) -> None:
-    assert run(make_input().map(plus_one), 100) == [101, 102, 103]
-    assert run(make_input().filter(lambda n: n % 2), 100) == [101]
-    assert run(make_input().flatMap(lambda n: [n] * (n - 99)), 100) == [100, 101, 101, 102, 102, 102]
-    assert run(make_input().mapPartitions(lambda records: [sum(records)]), 100) == [100, 203]
-    assert run(make_input().mapPartitionsWithIndex(lambda n, records: [(n, sum(records))]), 100) == [(0, 100), (1, 203)]
-    assert run(make_input().glom(), 100) == [[100], [101, 102]]
-
-
-def test_pair_operators_compute_their_records(make_input: MakeInput, run: Run) -> None:
-    def pairs(_time_ms: int) -> list[list[tuple[str, int]]]:
-        return [[("a", 1), ("b", 2)], [("a", 3)]]
-
-    assert run(make_input(pairs).mapValues(plus_one), 100) == [("a", 2), ("b", 3), ("a", 4)]
-    assert run(make_input(pairs).flatMapValues(range), 100) == [
-        ("a", 0),
-        ("b", 0),
-        ("b", 1),
-        ("a", 0),
-        ("a", 1),
-        ("a", 2),
-    ]
-    assert sorted(run(make_input(pairs).reduceByKey(lambda a, b: a + b), 100)) == [("a", 4), ("b", 2)]
-    assert run(make_input(pairs).reduceByKey(lambda a, b: a + b, 1).map(str), 100) == ["('a', 4)", "('b', 2)"]
-    combined = make_input(pairs).combineByKey(lambda v: [v], lambda c, v: [*c, v], lambda a, b: a + b)
-    assert sorted(run(combined, 100)) == [("a", [1, 3]), ("b", [2])]
-
-
-def test_reductions_of_a_whole_batch(make_input: MakeInput, run: Run) -> None:
-    assert run(make_input().reduce(lambda a, b: a + b), 100) == [303]
-    assert run(make_input().count(), 100) == [3]
-    assert sorted(run(make_input(lambda _: [["x", "y"], ["x"]]).countByValue(), 100)) == [("x", 2), ("y", 1)]
-
-
 @pytest.mark.parametrize("empty", [[], [[]], [[], []]], ids=["no partition", "one", "two"])
 def test_reductions_of_an_empty_batch(make_input: MakeInput, run: Run, empty: list[list[int]]) -> None:
     assert run(make_input(lambda _: empty).reduce(lambda a, b: a + b), 100) == []

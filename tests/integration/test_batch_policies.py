@@ -107,23 +107,6 @@ def test_task_without_a_module_of_the_program_is_reported_with_executor_and_reme
         ssc.awaitTerminationOrTimeout(120)
 
 
-def test_fewer_consecutive_failures_than_the_limit_stop_nothing(make_ssc: MakeSsc, wait_for: WaitFor) -> None:
-    ssc = make_ssc(conf={"spark.penstock.maxFailedBatches": "3"})
-    ran: list[int] = []
-
-    def two_of_three(_rdd: Any) -> None:
-        ran.append(1)
-        if len(ran) % 3:
-            raise KeyError("often")
-
-    ssc.queueStream([[1]] * 100).foreachRDD(two_of_three)
-    ssc.start()
-    wait_for(lambda: len(ran) >= 7, "seven batches")
-    assert not ssc.awaitTerminationOrTimeout(0.1)
-    ssc.stop(stopSparkContext=False)
-    assert ssc.awaitTerminationOrTimeout(1)
-
-
 def test_a_transform_that_fails_at_first_loses_no_record(
     make_ssc: MakeSsc, collect: Any, wait_for: WaitFor, numbers: Numbers
 ) -> None:
@@ -206,27 +189,3 @@ def test_a_graceful_stop_of_paused_receivers_processes_what_was_stored(
     stopping.result(timeout=60)
     assert len(held.seen) >= numbers.accepted() >= 100
     assert held.seen == list(range(len(held.seen)))
-
-
-def test_the_oldest_pending_batch_is_dropped_if_configured(
-    make_ssc: MakeSsc, wait_for: WaitFor, numbers: Numbers, held: Held
-) -> None:
-    ssc = make_ssc(conf={"spark.penstock.maxPendingBatches": "2", "spark.penstock.onMaxPendingBatches": "drop-oldest"})
-    completed = Completed()
-    ssc.addStreamingListener(completed)
-    ssc.receiverStream(numbers).foreachRDD(held)
-    ssc.start()
-    wait_for(lambda: sum(info.succeeded is False for info in completed.infos) >= 5, "five dropped batches")
-    assert all(info.processingDelay is None for info in completed.infos if not info.succeeded)
-    held.released.set()
-    wait_for(
-        lambda: any(info.succeeded and info.numRecords for info in completed.infos), "a batch with records that ran"
-    )
-    ssc.stop(stopSparkContext=False, stopGraceFully=True)
-    dropped = [info for info in completed.infos if not info.succeeded]
-    ran = [info for info in completed.infos if info.succeeded]
-    assert engine_of(ssc).scheduler.dropped_batches == len(dropped)
-    assert sum(info.numRecords for info in ran) == len(held.seen)
-    assert len(set(held.seen)) == len(held.seen)
-    # Dropped batches do not fail the program.
-    assert ssc.awaitTerminationOrTimeout(1)

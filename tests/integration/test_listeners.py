@@ -10,22 +10,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import attrs
 import pytest
 from tests.helpers import engine_of
 
 from penstock import (
     BatchCompleted,
-    BatchStarted,
-    BatchSubmitted,
-    OutputOperationCompleted,
-    OutputOperationStarted,
     Receiver,
     StopProgress,
     StreamingContext,
-    StreamingContextState,
-    StreamingListener,
-    StreamingStarted,
 )
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF
@@ -100,70 +92,6 @@ def program(sc: Any) -> Iterator[Program]:
     program = Program(sc)
     yield program
     program.stop()
-
-
-def test_events_are_values_with_none_for_what_is_not_known(program: Program) -> None:
-    heard = Recorder()
-    program.ssc.addStreamingListener(heard)
-    program.start()
-    for _ in range(2):
-        program.run_batch()
-    program.stop()
-    # No listener misses the last batch's.
-    assert [len(heard.of(kind)) for kind in (StreamingStarted, BatchSubmitted, BatchStarted, BatchCompleted)] == [
-        1,
-        2,
-        2,
-        2,
-    ]
-    (submitted, _), (started, _), (completed, _) = (
-        [event.batchInfo for event in heard.of(kind)] for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
-    )
-    assert (submitted.schedulingDelay, submitted.processingDelay, submitted.totalDelay) == (None, None, None)
-    assert (submitted.processingStartTime, submitted.processingEndTime) == (None, None)
-    assert (started.schedulingDelay, started.processingDelay, started.totalDelay) == (0, None, None)
-    assert (completed.schedulingDelay, completed.processingDelay, completed.totalDelay) == (0, 0, 0)
-    assert (submitted.batchTime, started.batchTime, completed.batchTime) == (1000, 1000, 1000)
-    assert (submitted.numRecords, completed.numRecords, completed.streamIdToInputInfo) == (0, 0, {})
-    assert submitted.outputOperationInfos[0].startTime is None
-    assert completed.outputOperationInfos[0].failureReason is None
-    for event in heard.events:
-        with pytest.raises(attrs.exceptions.FrozenInstanceError):
-            setattr(event, attrs.fields(type(event))[0].name, None)
-    assert submitted.batchTime == 1000
-
-
-def test_the_events_of_a_batch_come_in_order_output_by_output(program: Program) -> None:
-    heard = Recorder()
-    program.ssc.addStreamingListener(heard)
-    for _ in range(2):
-        program.stream.foreachRDD(lambda _rdd: None)
-    program.start()
-    program.run_batch()
-    program.stop()
-    batch = [event for event in heard.events if not isinstance(event, StreamingStarted | StopProgress)]
-    operations = [OutputOperationStarted, OutputOperationCompleted] * 3
-    assert [type(event) for event in batch] == [BatchSubmitted, BatchStarted, *operations, BatchCompleted]
-    assert [event.outputOperationInfo.id for event in batch[2:-1]] == [0, 0, 1, 1, 2, 2]
-
-
-def test_pysparks_listener_reads_the_same_batch_by_methods(program: Program) -> None:
-    delays: list[tuple[int, ...]] = []
-
-    class Listener(StreamingListener):
-        def onBatchSubmitted(self, batchSubmitted: Any) -> None:
-            info = batchSubmitted.batchInfo()
-            delays.append((info.schedulingDelay(), info.processingDelay(), info.totalDelay()))
-
-        def onBatchCompleted(self, batchCompleted: Any) -> None:
-            info = batchCompleted.batchInfo()
-            delays.append((info.schedulingDelay(), info.processingDelay(), info.totalDelay()))
-
-    program.ssc.addStreamingListener(Listener())
-    program.start()
-    program.run_batch()
-    program.stop()
-    assert delays == [(-1, -1, -1), (0, 0, 0)]
 
 
 def test_a_listener_can_come_and_go_while_it_runs(program: Program, wait_for: Callable[..., None]) -> None:
@@ -256,31 +184,6 @@ def test_await_termination_says_whether_it_stopped(program: Program) -> None:
     program.stop()
     assert program.ssc.awaitTermination(10) is True
     assert program.ssc.awaitTerminationOrTimeout(10) is True
-
-
-def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program.start()
-    engine = engine_of(program.ssc)
-    stop, begun, going = engine.stop, threading.Semaphore(0), threading.Event()
-
-    def slowly(deadline: float | None) -> None:
-        begun.release()
-        assert going.wait(30)
-        stop(deadline)
-
-    monkeypatch.setattr(engine, "stop", slowly)
-    # `atexit` calls `_on_exit`, once per process.
-    threads = [threading.Thread(target=program.ssc._on_exit), threading.Thread(target=program.stop)]
-    threads[0].start()
-    assert begun.acquire(timeout=30)
-    threads[1].start()
-    going.set()
-    for thread in threads:
-        thread.join(30)
-    assert not begun.acquire(blocking=False), "the engine was stopped a second time"
-    assert program.ssc.getState() is StreamingContextState.STOPPED
 
 
 def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..., None]) -> None:

@@ -49,11 +49,6 @@ def program(sc: Any) -> Iterator[Program]:
 # -- the queue itself --
 
 
-def test_a_list_gives_one_rdd_a_batch_then_empty_batches(program: Program) -> None:
-    program.start(program.ssc.queueStream([[1], [2, 3]]))
-    assert [program.batch() for _ in range(4)] == [[1], [2, 3], [], []]
-
-
 def test_later_changes_of_a_list_are_ignored(program: Program) -> None:
     rdds = [[1], [2]]
     program.start(program.ssc.queueStream(rdds))
@@ -90,11 +85,6 @@ def test_all_at_once_takes_everything_queued_so_far(
     assert [program.batch() for _ in range(2)] == [[4, 5], []]
 
 
-def test_default_follows_a_queue_taken_all_at_once(program: Program) -> None:
-    program.start(program.ssc.queueStream([[1], [2], [3]], oneAtATime=False, default=[9]))
-    assert [program.batch() for _ in range(3)] == [[1, 2, 3], [9], [9]]
-
-
 @pytest.mark.parametrize("kind", [list, deque, queue.Queue])
 @pytest.mark.parametrize("as_rdd", [True, False], ids=["rdd", "collection"])
 def test_a_default_is_for_batches_that_find_nothing(program: Program, kind: type[Any], as_rdd: bool) -> None:
@@ -105,14 +95,6 @@ def test_a_default_is_for_batches_that_find_nothing(program: Program, kind: type
 
 def test_an_empty_default_gives_empty_batches(program: Program) -> None:
     program.start(program.ssc.queueStream([], default=[]))
-    assert program.batch() == []
-
-
-def test_an_empty_list_without_a_default_is_refused(program: Program) -> None:
-    with pytest.raises(IndexError, match=r"give a deque or queue\.Queue"):
-        program.ssc.queueStream([])
-    # The refused stream left no trace: the context can start.
-    program.start(program.ssc.queueStream(deque()))
     assert program.batch() == []
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.helpers import kill
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import ConfigurationError
 from penstock.spi import get_logger
 
 pytestmark = pytest.mark.spark
@@ -150,34 +150,6 @@ def test_a_function_that_raises_fails_its_batch_alone(
     assert "fail_on_two" in str(raised.value)
 
 
-def test_a_transform_that_raises_fails_its_output_and_no_other(
-    ssc: StreamingContext, wait_for: Callable[..., None]
-) -> None:
-    events = Events()
-    ssc.addStreamingListener(events)
-    seen: list[int] = []
-
-    def broken(rdd: Any) -> Any:
-        raise KeyError("transform")
-
-    queue = ssc.queueStream([[1]])
-    queue.transform(broken).foreachRDD(lambda rdd: None)
-    queue.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
-    ssc.start()
-    wait_for(lambda: events.failures, "the batch")
-    assert sorted(events.failures[0]) == [0]
-    assert "transform" in events.failures[0][0]
-    assert seen == [1]
-
-
-def test_a_program_without_outputs_does_not_start(ssc: StreamingContext) -> None:
-    ssc.queueStream([[1]])
-    with pytest.raises(ConfigurationError, match="No output operations registered"):
-        ssc.start()
-    with pytest.raises(StreamingStateError, match="stopped"):
-        ssc.start()
-
-
 def test_unknown_receivers_and_options_name_the_nearest(ssc: StreamingContext) -> None:
     with pytest.raises(ConfigurationError, match=r"'soket'.*Did you mean 'socket'"):
         ssc.receiverStream("soket")
@@ -185,25 +157,3 @@ def test_unknown_receivers_and_options_name_the_nearest(ssc: StreamingContext) -
         ssc.receiverStream("socket", hots="x", port=1)
     with pytest.raises(ConfigurationError, match="needs the option 'port'"):
         ssc.receiverStream("socket", host="x")
-
-
-def test_stop_from_a_listener_is_legal(ssc: StreamingContext, wait_for: Callable[..., None]) -> None:
-    class Stops(StreamingListener):
-        def onBatchCompleted(self, batchCompleted: Any) -> None:
-            ssc.stop(stopSparkContext=False)
-
-    ssc.addStreamingListener(Stops())
-    ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
-    ssc.start()
-    assert ssc.awaitTerminationOrTimeout(20)
-
-
-def test_nothing_is_added_after_the_start(ssc: StreamingContext) -> None:
-    stream = ssc.queueStream([[1]])
-    stream.foreachRDD(lambda rdd: None)
-    ssc.start()
-    with pytest.raises(StreamingStateError, match="start"):
-        stream.map(str)
-    ssc.stop(stopSparkContext=False)
-    with pytest.raises(StreamingStateError, match="stop"):
-        ssc.queueStream([[1]])

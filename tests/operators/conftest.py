@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers.run_all import RunAll, RunOutputs
 
-from penstock import DStream, StreamingContext
-from penstock.spark.failure import reason
+from penstock import StreamingContext
 from penstock_testing import StreamHarness
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
+    from pyspark import SparkContext
 
-Operation = Callable[..., Any]
 Batches = list[list[Any]]
 
 
@@ -50,36 +48,3 @@ def run_outputs(harness: StreamHarness) -> RunOutputs:
 @pytest.fixture(scope="session")
 def run_all(sc: SparkContext, run_outputs: RunOutputs) -> RunAll:
     return RunAll(sc, run_outputs)
-
-
-class Reasons:
-    """Runs operations that are to fail in their tasks, all at once, and says what each failed on, in one line."""
-
-    def __init__(self, run_outputs: RunOutputs) -> None:
-        self._run_outputs = run_outputs
-
-    def __call__(self, operations: Mapping[str, Operation], *inputs: Batches) -> dict[str, str]:
-        """The first error of each; an operation that fails in no batch is not in it."""
-        reasons: dict[str, str] = {}
-
-        def program(*streams: DStream[Any]) -> None:
-            for name, operation in operations.items():
-                self._note(operation(*streams), name, reasons)
-
-        self._run_outputs(program, *inputs)
-        return reasons
-
-    @staticmethod
-    def _note(stream: DStream[Any], name: str, reasons: dict[str, str]) -> None:
-        def collect(rdd: RDD[Any]) -> None:
-            try:
-                rdd.collect()
-            except Exception as error:
-                reasons.setdefault(name, reason(error))
-
-        stream.foreachRDD(collect)
-
-
-@pytest.fixture
-def reasons(run_outputs: RunOutputs) -> Reasons:
-    return Reasons(run_outputs)

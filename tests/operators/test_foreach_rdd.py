@@ -37,20 +37,6 @@ def test_a_function_is_given_the_rdd_and_the_time_if_it_takes_it(run_outputs: An
     ]
 
 
-def test_a_failing_batch_is_reported_and_the_others_run(run_outputs: Any) -> None:
-    seen: list[Any] = []
-
-    def program(stream: DStream[Any]) -> None:
-        def note(rdd: Any) -> None:
-            seen.append(rdd.map(lambda n: 1 // (n - 2)).collect())
-
-        stream.foreachRDD(note)
-
-    with pytest.raises(BatchFailedError, match=r"(?s)batch 1970-01-01T00:00:02.000Z.*ZeroDivisionError"):
-        run_outputs(program, [[1], [2], [3], [4]])
-    assert seen == [[-1], [1], [0]]
-
-
 def test_a_stop_iteration_fails_the_batch(run_outputs: Any) -> None:
     def program(stream: DStream[Any]) -> None:
         stream.foreachRDD(lambda _rdd: next(iter(())))

@@ -6,20 +6,15 @@ from typing import Any
 
 import pytest
 
+from penstock import BatchFailedError
+
 pytestmark = pytest.mark.spark
-PARTITIONS = 2
 
 
 def stop(*_arguments: Any) -> Any:
     raise StopIteration
 
 
-def test_stop_iteration_is_an_error_in_every_operator(reasons: Any) -> None:
-    operations = {
-        "map": lambda stream: stream.map(stop),
-        "reduceByKey": lambda stream: stream.reduceByKey(stop, 1),
-        "partitionBy": lambda stream: stream.partitionBy(2, stop),
-    }
-    found = reasons(operations, [[("a", 1), ("a", 2)]])
-    assert found.keys() == operations.keys()
-    assert [name for name, reason in found.items() if "StopIteration" not in reason] == []
+def test_stop_iteration_of_a_partition_function_fails_the_batch(run_outputs: Any) -> None:
+    with pytest.raises(BatchFailedError, match="StopIteration"):
+        run_outputs(lambda stream: stream.partitionBy(2, stop).foreachRDD(lambda rdd: rdd.collect()), [[("a", 1)]])

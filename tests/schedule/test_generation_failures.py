@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.helpers import do_nothing, wait_for
+from tests.helpers import wait_for
 
 from penstock import StoredBlock
-from penstock.listen.events import BatchCompleted, BatchSubmitted
+from penstock.listen.events import BatchCompleted
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock_testing import ManualClock
 
@@ -114,24 +114,6 @@ def test_stop_ends_the_retries(make_engine: Callable[..., Engine], clock: Manual
     # No thread is left that could retry.
     wait_for(lambda: not any("JobGenerator" in each.name for each in threading.enumerate()), "generator's threads end")
     assert engine.of("generate") == []
-
-
-def test_error_outside_of_any_output_fails_the_batch(engine: Engine, clock: ManualClock) -> None:
-    def make(time_ms: int) -> list[Callable[[], None]]:
-        if time_ms == 100:
-            raise RecursionError("too deep")
-        return [do_nothing]
-
-    engine.graph.make = make
-    engine.start()
-    clock.await_waiters()
-    clock.advance(200)
-    engine.log.await_count(BatchCompleted, 2)
-    failed, fine = (event.batchInfo for event in engine.log.of(BatchCompleted))
-    assert (failed.succeeded, fine.succeeded) == (False, True)
-    assert "batch 1970-01-01T00:00:00.100Z could not be generated" in failed.outputOperationInfos[0].failureReason
-    assert len(engine.log.of(BatchSubmitted)) == 2
-    assert engine.scheduler.pending_batches == []
 
 
 def test_failed_clean_up_does_not_hold_up_batches(engine: Engine, clock: ManualClock) -> None:

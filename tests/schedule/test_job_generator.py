@@ -160,15 +160,6 @@ def test_failed_batch_is_cleaned_up(engine: Engine, clock: ManualClock) -> None:
     engine.log.await_count(("clean up", 0, True))
 
 
-def test_batch_without_jobs_is_cleaned_up(engine: Engine, clock: ManualClock) -> None:
-    engine.graph.make = lambda _time_ms: []
-    engine.start()
-    clock.await_waiters()
-    clock.advance(200)
-    engine.log.await_count(("clean up", 100, True))
-    assert engine.events == []
-
-
 def test_blocks_are_not_deleted_without_unpersist(make_engine: MakeEngine, clock: ManualClock) -> None:
     engine = make_engine(unpersist=False)
     engine.start()
@@ -176,23 +167,6 @@ def test_blocks_are_not_deleted_without_unpersist(make_engine: MakeEngine, clock
     clock.advance(200)
     engine.log.await_count(("clean up", 100, False))
     assert engine.of("clear metadata") == [(100, False), (200, False)]
-
-
-def test_blocks_of_a_running_batch_are_not_deleted_while_others_wait(
-    engine: Engine, clock: ManualClock, gate: Gate
-) -> None:
-    # Spark's JobGeneratorSuite: the third of ten batches is held.
-    engine.graph.make = lambda time_ms: [gate if time_ms == 300 else do_nothing]
-    engine.start()
-    clock.await_waiters()
-    clock.advance(1000)
-    engine.log.await_count(BatchSubmitted, 10)
-    assert gate.reached.wait(10)
-    engine.log.await_count(("clean up", 100, True))
-    assert engine.completed == [100, 200]
-    assert all(before_ms <= 300 for before_ms, _ in engine.of("clean up"))
-    gate.open()
-    engine.log.await_count(BatchCompleted, 10)
 
 
 def test_stop_at_once_generates_no_further_batch(engine: Engine, clock: ManualClock) -> None:

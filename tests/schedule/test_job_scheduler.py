@@ -146,27 +146,6 @@ def test_failure_is_reported_with_output_batch_and_cause(engine: Engine) -> None
     assert reason.splitlines()[1].endswith(", in fail")
 
 
-def test_next_batch_runs_after_a_failed_one(engine: Engine) -> None:
-    engine.start_scheduler()
-    engine.submit(1000, fail)
-    engine.submit(2000, do_nothing)
-    engine.log.await_count(("complete", 2000))
-    assert engine.completed == [1000, 2000]
-
-
-def test_job_that_calls_sys_exit_fails_and_the_next_one_runs(engine: Engine) -> None:
-    def leave() -> None:
-        raise SystemExit(3)
-
-    engine.start_scheduler()
-    engine.submit(1000, leave, do_nothing)
-    engine.submit(2000, do_nothing)
-    engine.log.await_count(("complete", 2000))
-    (first, _second) = engine.log.of(BatchCompleted)
-    assert "SystemExit: 3" in first.batchInfo.outputOperationInfos[0].failureReason
-    assert first.batchInfo.outputOperationInfos[1].failureReason is None
-
-
 def test_function_that_cannot_be_pickled_fails_with_advice(engine: Engine) -> None:
     def refuse() -> None:
         raise pickle.PicklingError("cannot pickle '_thread.lock' object")

@@ -14,15 +14,6 @@ def job_set() -> JobSet:
     return JobSet(1000, jobs, {7: StreamInputInfo(7, 5)}, 1010)
 
 
-def test_new_job_set_has_no_times(job_set: JobSet) -> None:
-    info = job_set.info()
-    assert (info.batchTime, info.submissionTime, info.numRecords) == (1000, 1010, 5)
-    assert (info.processingStartTime, info.processingEndTime) == (None, None)
-    operation = info.outputOperationInfos[3]
-    assert (operation.batchTime, operation.id, operation.name, operation.description) == (1000, 3, "short 3", "long 3")
-    assert (operation.startTime, operation.endTime, operation.failureReason) == (None, None, None)
-
-
 def test_batch_starts_with_its_first_job(job_set: JobSet) -> None:
     operation, first = job_set.start_job(3, 1020)
     assert (operation.id, operation.startTime, first) == (3, 1020, True)

@@ -49,17 +49,6 @@ def test_batches_that_overtake_do_not_delete_blocks_of_an_older_pending_batch(
     assert engine.scheduler.pending_batches == [100]
     assert set(engine.of("clear metadata")) == {(0, True)}
     assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
-
-
-def test_blocks_are_deleted_once_the_oldest_batch_completes(
-    make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
-) -> None:
-    engine = make_engine(concurrent_jobs=2)
-    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else do_nothing]
-    engine.start()
-    clock.await_waiters()
-    clock.advance(600)
-    engine.log.await_count(BatchCompleted, 5)
     gate.open()
     engine.log.await_count(("clear metadata", 600, True))
     engine.log.await_count(("clean up", 500, True))
