@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import BatchFailedError
+from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark
 

@@ -167,29 +167,15 @@ except KeyboardInterrupt:
     assert program.end() == ([], -number)
 
 
-def test_the_programs_handler_is_called_once_after_close(start: Callable[[str], Process]) -> None:
-    program = start(
-        """
+HANDLER_BEFORE = """
 def own(number, _frame):
     say("own")
     reported.release()
 
 signal.signal(signal.SIGTERM, own)
 signals.install()
-signals.close()
-say("over")
-reported.acquire()
-assert signal.getsignal(signal.SIGTERM) is own
 """
-    )
-    assert program.line() == "over"
-    program.send(signal.SIGTERM)
-    assert program.end() == (["own"], 0)
-
-
-def test_handler_that_the_program_set_later_stays_after_close(start: Callable[[str], Process]) -> None:
-    program = start(
-        """
+HANDLER_LATER = """
 def own(number, frame):
     say("own")
     below(number, frame)
@@ -197,6 +183,14 @@ def own(number, frame):
 
 signals.install()
 below = signal.signal(signal.SIGTERM, own)
+"""
+
+
+@pytest.mark.parametrize("install", [HANDLER_BEFORE, HANDLER_LATER], ids=["set before", "set later"])
+def test_the_programs_handler_is_called_once_after_close(start: Callable[[str], Process], install: str) -> None:
+    program = start(
+        install
+        + """
 signals.close()
 say("over")
 reported.acquire()

@@ -87,3 +87,20 @@ def test_slow_receiver_gets_the_newest_update_only(
     assert (newest.rate, newest.paused) == (1000.0, True)
     tracked.settle()
     assert slow.received.names == ["UpdateRateLimit"] * 2
+
+
+def test_stop_overtakes_a_hanging_rate_update(tracked: Tracked) -> None:
+    gate = threading.Event()
+    process = tracked.registered()
+    process.on_message = lambda message: isinstance(message, UpdateRateLimit) and gate.wait(60)
+    tracked.tracker.send_rate_update(0, 10.0)
+    process.received.await_one(UpdateRateLimit)
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        try:
+            assert process.received.await_one(StopReceiver)
+        finally:
+            gate.set()
+            process.received.await_one(StopReceiver)
+            process.launch.end()
+            stopping.result(timeout=20)
