@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pickle
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -152,25 +151,6 @@ def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
     run = simulate(workload, MAKE["model"], seed)
     assert report(run).stable
     assert max(batch.rates[0] for batch in run.batches[150:]) < 8 * workload.sustained(399)
-
-
-@pytest.mark.parametrize("workload", ["noisy", "step-down", "two-streams"])
-def test_restart_with_saved_state_changes_nothing(workload: str) -> None:
-    class Restarted(RateEstimator):
-        """Comes out of a pickle for every batch."""
-
-        def __init__(self, interval_ms: int) -> None:
-            made = MAKE["model"](interval_ms)
-            self.initial_rate = made.initial_rate
-            self._kept = pickle.dumps(made)
-
-        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-            estimator = pickle.loads(self._kept)
-            rate: float | None = estimator.compute(time, numElements, processingDelay, schedulingDelay)
-            self._kept = pickle.dumps(estimator)
-            return rate
-
-    assert simulate(WORKLOADS[workload], Restarted).batches == simulate(WORKLOADS[workload], MAKE["model"]).batches
 
 
 def _cost(said: WorkloadReport, name: str) -> float:

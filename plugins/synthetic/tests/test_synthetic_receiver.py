@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -132,19 +130,3 @@ def test_stopping_is_prompt(launch: Launch, rate: float) -> None:
     launched.stop()
     thread = vars(launched.receiver)["_SupervisedThread__thread"]
     assert not thread.is_alive()
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_rate_limit_holds(launch: Launch, shape: Shape) -> None:
-    began_s = time.monotonic()
-    settings = {"spark.streaming.receiver.maxRate": "500"}
-    launched = launch(SyntheticReceiver(SyntheticOptions(rate=0, shape=shape)), settings=settings)
-    launched.until_count(100)
-    # A burst is what comes in one block interval, and at most one is there from the start.
-    assert launched.count <= 500 * (time.monotonic() - began_s) + 10
-
-
-def test_it_travels(launch: Launch) -> None:
-    launched = launch(pickle.loads(pickle.dumps(SyntheticReceiver(SyntheticOptions(rate=0, total=5)))))
-    launched.until_count(5)
-    assert launched.records == expected("lines", 5)
