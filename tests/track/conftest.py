@@ -247,15 +247,16 @@ class Tracked:
         self.await_waiters()
         self.clock.advance(delay_ms)
 
-    def await_waiters(self, count: int = 1) -> None:
-        """Return when this number of threads, besides the tracker's timer, wait on the clock."""
-        self.clock.await_waiters(count + 1)
+    def await_waiters(self) -> None:
+        """Return when the loop has handled its events and waits on the clock for the next tick or relaunch."""
+        self.settle()
+        self.clock.await_waiters()
 
     def tick(self, duration_ms: int = 1000) -> None:
         """Let time pass, and return when the tracker has looked."""
-        self.await_waiters(0)
+        self.await_waiters()
         self.clock.advance(duration_ms)
-        self.await_waiters(0)
+        self.await_waiters()
         self.settle()
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:

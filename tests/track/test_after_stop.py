@@ -38,4 +38,4 @@ def test_no_relaunch_is_pending_after_release(tracked: Tracked) -> None:
     tracked.await_waiters()
     # Nobody moves the clock any more.
     tracked.tracker.release()
-    wait_for(lambda: not any(thread.name == "ReceiverTracker timer" for thread in threading.enumerate()), "its timer")
+    wait_for(lambda: not any(thread.name == "ReceiverTracker" for thread in threading.enumerate()), "its loop")

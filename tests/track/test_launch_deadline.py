@@ -18,9 +18,9 @@ MakeTracker = Callable[..., "Tracked"]
 
 def wait(tracked: Tracked, duration_ms: int) -> None:
     """Let time pass, and have the tracker look."""
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.clock.advance(duration_ms)
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.settle()
 
 

@@ -40,9 +40,9 @@ def on(tracked: Tracked, number: int, place: TaskLocation) -> FakeProcess:
 
 
 def tick(tracked: Tracked, duration_ms: int = 1000) -> None:
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.clock.advance(duration_ms)
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.settle()
 
 

@@ -75,9 +75,9 @@ def test_receiver_is_healthy_again_after_the_restart_window(make_tracker: MakeTr
     tracked.relaunch()
     tracked.registered(3)
     assert tracked.tracker.receiver_infos()[0].unhealthy
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.clock.advance(300_000)
-    tracked.await_waiters(0)
+    tracked.await_waiters()
     tracked.settle()
     assert not tracked.tracker.receiver_infos()[0].unhealthy
     # The next time it is not, that is reported again.
@@ -149,7 +149,7 @@ def test_recent_errors_have_their_times(tracked: Tracked) -> None:
     process = tracked.registered()
     for number in range(25):
         process.report(f"error {number}", f"Traceback {number}")
-        tracked.await_waiters(0)
+        tracked.await_waiters()
         tracked.clock.advance(10)
     info = tracked.tracker.receiver_infos()[0]
     assert [(past.time, past.message, past.error) for past in info.recent_errors] == [

@@ -85,9 +85,9 @@ class Hosts:
         self.tracked.settle()
 
     def tick(self, duration_ms: int = 1000) -> None:
-        self.tracked.await_waiters(0)
+        self.tracked.await_waiters()
         self.tracked.clock.advance(duration_ms)
-        self.tracked.await_waiters(0)
+        self.tracked.await_waiters()
         self.tracked.settle()
 
     @property

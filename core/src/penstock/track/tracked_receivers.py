@@ -19,7 +19,6 @@ from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
-from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import traceback_of
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
@@ -85,14 +84,6 @@ class TrackedReceivers:
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
         )
-        self._timer = RecurringTimer(
-            clock,
-            _TICK_MS,
-            lambda _tick: self.loop.post(self._tick),
-            "ReceiverTracker",
-            self._on_loop_error,
-            skip_missed=True,
-        )
         #: Changed on the loop only.
         self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
         #: Jobs that have not ended, by stream id and epoch. Changed on the loop, read on any thread.
@@ -111,15 +102,14 @@ class TrackedReceivers:
         """Launch every receiver once enough executors have joined; tick from now on."""
         self._started_ms = self._clock.monotonic_ms()
         self.loop.post(self._launch_all)
-        self._timer.start(self._timer.start_time_ms())
+        self.loop.post_later(_TICK_MS, self._tick)
 
     def note_batch(self) -> None:
         """A batch has completed."""
         self._batch_ms = self._clock.monotonic_ms()
 
     def stop(self) -> None:
-        """Stop the timer and the loop and close the connections; report receivers that are still active as stopped."""
-        self._timer.stop(interrupt=True)
+        """Stop the loop and close the connections; report receivers that are still active as stopped."""
         self.loop.post(self._end_all)
         self.loop.stop(5.0, drain=True)
         self._connections.close()
@@ -251,6 +241,7 @@ class TrackedReceivers:
     # -- what no message reports; on the loop --
 
     def _tick(self) -> None:
+        self.loop.post_later(_TICK_MS, self._tick)
         self._launch_all()
         for stream_id in self._launcher.placement.lost(self.records.values()):
             self.step(stream_id, lifecycle.ExecutorLost())
