@@ -175,6 +175,7 @@ class Secrets:
         ({"pins": ["1234", "56x"]}, "pins=(hidden): (hidden) is not a whole number"),
         ({"phrase": "swordfi"}, "phrase=(hidden): (hidden) has 7 letters"),
         ({"code": 123}, "'code' must be >= 1000: (hidden)"),
+        ({"code": -1}, "'code' must be >= 1000: (hidden)"),
     ],
 )
 def test_message_has_no_part_of_a_secret(given: dict[str, Any], message: str) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
-from contextlib import suppress
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from zoneinfo import ZoneInfo
 
 from attrs import field, frozen
 
 from penstock.errors import ConfigurationError, shortened, shown
 from penstock.json_converter import strict_converter
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
@@ -75,30 +77,32 @@ def parse_duration_ms(text: str) -> int:
     return _quantity(text, _MS_PER_UNIT, "ms")
 
 
-def _parse_positive_s(text: str) -> float:
-    value = _quantity(text, _MS_PER_UNIT, "s") / 1000
-    if not value > 0:
-        raise InvalidValueError(text, "is not greater than zero")
-    return value
-
-
 def parse_size_bytes(text: str) -> int:
     """Parse a Spark size string (``64m``, ``1g``; a bare number is bytes)."""
     return _quantity(text, _BYTES_PER_UNIT, "b")
 
 
-def _parse_int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidValueError(text, "is not a whole number") from None
+def _parser(
+    parse: Callable[[str], T], reason: str, is_valid: Callable[[T], bool] = lambda _value: True
+) -> Callable[[str], T]:
+    """A parser that refuses text with this reason: when ``parse`` fails, or when its value is not valid."""
+
+    def parse_valid(text: str) -> T:
+        try:
+            value = parse(text)
+        except InvalidValueError:
+            raise
+        except (ValueError, LookupError, OSError):
+            raise InvalidValueError(text, reason) from None
+        if not is_valid(value):
+            raise InvalidValueError(text, reason)
+        return value
+
+    return parse_valid
 
 
-def _parse_float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidValueError(text, "is not a number") from None
+_parse_int = _parser(int, "is not a whole number")
+_parse_float = _parser(float, "is not a number")
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -107,16 +111,13 @@ def _split(text: str) -> tuple[str, ...]:
 
 def _parse_rate_per_s(text: str) -> float | None:
     """Parse a rate in records/s. Zero and below mean no limit, as in Spark: ``None``."""
-    rate = _parse_float(text)
-    if math.isnan(rate):
-        raise InvalidValueError(text, "is not a number")
+    rate = _parser(_parse_float, "is not a number", lambda value: not math.isnan(value))(text)
     return rate if 0 < rate < math.inf else None
 
 
-def _parse_level(text: str) -> str:
-    if text.strip().upper() not in _LEVELS:
-        raise InvalidValueError(text, f"is not one of {', '.join(_LEVELS)}")
-    return text.strip().upper()
+_parse_share = _parser(
+    lambda text: float(text.strip()[:-1]) / 100, "is not between 0% and 100%", lambda share: 0 <= share <= 1
+)
 
 
 @frozen
@@ -136,38 +137,20 @@ class SizeLimit:
 def parse_size_limit(text: str) -> SizeLimit:
     """Parse a Spark size string or a percentage of a disk; 0 of either means no limit."""
     if text.strip().endswith("%"):
-        with suppress(ValueError):
-            if 0 <= (percent := float(text.strip()[:-1])) <= 100:
-                return SizeLimit(share=percent / 100 or None)
-        raise InvalidValueError(text, "is not between 0% and 100%")
-    return SizeLimit(_at_least(0, parse_size_bytes)(text) or None)
+        return SizeLimit(share=_parse_share(text) or None)
+    return SizeLimit(_not_negative(parse_size_bytes)(text) or None)
 
 
-def _parse_port(text: str) -> int:
-    """Parse the number of a port that needs no privilege; 0 lets the system choose."""
-    port = _parse_int(text)
-    if port != 0 and not 1024 <= port <= 65535:
-        raise InvalidValueError(text, "is neither 0 nor between 1024 and 65535")
-    return port
+def _time_zone(text: str) -> ZoneInfo | None:
+    return ZoneInfo(text) if text else None
 
 
-def _parse_time_zone(text: str) -> ZoneInfo | None:
-    if not text:
-        return None
-    try:
-        return ZoneInfo(text)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidValueError(text, "is not the name of a time zone") from None
+def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
+    return _parser(parse, "is negative", lambda value: value >= 0)
 
 
-def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[str], int]:
-    def parse_checked(text: str) -> int:
-        value = parse(text)
-        if value < minimum:
-            raise InvalidValueError(text, f"is {'not greater than zero' if minimum else 'negative'}")
-        return value
-
-    return parse_checked
+def _positive(parse: Callable[[str], N]) -> Callable[[str], N]:
+    return _parser(parse, "is not greater than zero", lambda value: value > 0)
 
 
 @frozen
@@ -181,18 +164,33 @@ class TextForm:
     parse: Callable[[str], Any]
 
 
-DurationMs = Annotated[int, TextForm("time", _at_least(0, parse_duration_ms))]
-PositiveDurationMs = Annotated[int, TextForm("time > 0", _at_least(1, parse_duration_ms))]
+DurationMs = Annotated[int, TextForm("time", _not_negative(parse_duration_ms))]
+PositiveDurationMs = Annotated[int, TextForm("time > 0", _positive(parse_duration_ms))]
 #: A bare number is seconds, as in Spark's keys that count seconds.
-PositiveDurationS = Annotated[float, TextForm("time > 0", _parse_positive_s)]
-PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
-Count = Annotated[int, TextForm("integer >= 0", _at_least(0, _parse_int))]
-PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, _parse_int))]
-Port = Annotated[int, TextForm("port", _parse_port)]
+PositiveDurationS = Annotated[
+    float, TextForm("time > 0", _positive(lambda text: _quantity(text, _MS_PER_UNIT, "s") / 1000))
+]
+PositiveBytes = Annotated[int, TextForm("size > 0", _positive(parse_size_bytes))]
+Count = Annotated[int, TextForm("integer >= 0", _not_negative(_parse_int))]
+PositiveCount = Annotated[int, TextForm("integer > 0", _positive(_parse_int))]
+#: One that needs no privilege; 0 lets the system choose.
+Port = Annotated[
+    int,
+    TextForm(
+        "port",
+        _parser(_parse_int, "is neither 0 nor between 1024 and 65535", lambda port: port == 0 or 1024 <= port <= 65535),
+    ),
+]
 RatePerS = Annotated[float | None, TextForm("records/s", _parse_rate_per_s)]
 Names = Annotated[tuple[str, ...], TextForm("list", _split)]
-LogLevel = Annotated[str, TextForm("log level", _parse_level)]
-TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", _parse_time_zone)]
+LogLevel = Annotated[
+    str,
+    TextForm(
+        "log level",
+        _parser(lambda text: text.strip().upper(), f"is not one of {', '.join(_LEVELS)}", _LEVELS.__contains__),
+    ),
+]
+TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", _parser(_time_zone, "is not the name of a time zone"))]
 DiskLimit = Annotated[SizeLimit, TextForm("size or % of disk", parse_size_limit)]
 
 
@@ -233,8 +231,8 @@ def without(secret: object, text: str) -> str:
     for part in sorted({str(secret), *items} - {""}, key=len, reverse=True):
         text = text.replace(repr(part), "(hidden)")
         # A shorter one may be part of any word or number.
-        bound = r"\b" if len(part) < _SHORTEST_SECRET else ""
-        text = re.sub(f"{bound}{re.escape(part)}{bound}", "(hidden)", text)
+        pattern = re.escape(part) if len(part) >= _SHORTEST_SECRET else rf"(?<!\w){re.escape(part)}(?!\w)"
+        text = re.sub(pattern, "(hidden)", text)
     return text
 
 
@@ -262,15 +260,13 @@ def _to_choice(value: Any, option_type: Any) -> Any:
     return choice
 
 
-def _require_type(value: Any, *types: type) -> Any:
-    """Refuse values that a constructor would convert silently: a number given as text, a fraction as an integer."""
+def _to_number(value: Any, parse: Callable[[str], Any], *types: type) -> Any:
+    """Parse text; refuse values that a constructor would convert silently, such as a fraction as an integer."""
+    if isinstance(value, str):
+        return parse(value)
     if type(value) not in types:
         raise InvalidValueError(value, f"is not of type {types[0].__name__}")
     return value
-
-
-def _to_number(value: Any, parse: Callable[[str], Any], *types: type) -> Any:
-    return parse(value) if isinstance(value, str) else _require_type(value, *types)
 
 
 def _to_callable(value: Any, _type: Any) -> Any:
