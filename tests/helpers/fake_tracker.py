@@ -68,12 +68,11 @@ class FakeTracker:
         self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
     ) -> ReceiverTask:
         """The Spark task of a receiver that reports here."""
-        driver = Driver(self.location, self.token)
+        driver = Driver(self.location, self.token, "app-1")
         return ReceiverTask(
             receiver,
             STREAM_ID,
             EPOCH,
-            "app-1",
             driver,
             Settings.parse(conf or {}),
             log_directory=log_directory,

@@ -46,7 +46,7 @@ def test_each_receiver_is_launched(make_tracker: MakeTracker, silent: SilentClas
     assert [launch.started for launch in tracked.launches] == [True] * 3
     assert [(launch.task.stream_id, launch.task.epoch) for launch in tracked.launches] == [(0, 1), (1, 1), (2, 1)]
     task = tracked.launch().task
-    assert task.run_id.startswith("app-1-")
+    assert task.driver.run_id.startswith("app-1-")
     assert task.driver.location.startswith("grpc://127.0.0.1:")
     assert "spark.streaming.blockInterval" in repr(task.settings)
 

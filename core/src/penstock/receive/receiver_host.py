@@ -1,7 +1,4 @@
-"""``ReceiverHost``: runs one launch of a receiver, in its Spark task or in any other process.
-
-It owns the supervisor, notes what the receiver reports, and has a driver answer it: that of the program, or itself.
-"""
+"""``ReceiverHost``: runs a receiver in any process, without Spark. It is the receiver's driver, too."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
-    ReceiverDriver,
     Registered,
     RegisterReceiver,
     ReportError,
@@ -47,16 +43,6 @@ class BlockSink(ReceivedBlockHandler, Protocol):
         """Accept stored blocks: all, or none if it raises. One call at a time; a retry repeats the same blocks."""
 
 
-@frozen
-class DriverSink:
-    """The sink of a receiver's Spark task: a handler stores its blocks, and the driver accepts them."""
-
-    registration: RegisterReceiver
-    settings: Settings
-    blocks: ReceivedBlockHandler
-    driver: ReceiverDriver
-
-
 class ReceiverHost(Generic[T]):
     """Run a receiver and hand its blocks to a sink. Thread-safe.
 
@@ -72,8 +58,7 @@ class ReceiverHost(Generic[T]):
         receiver: a new instance for each host.
         sink: called with each block, in order, one at a time, on a thread that stores. The block is accepted when it
             returns. When it raises, the block is offered again, ``spark.penstock.receiver.storeRetries`` times; then
-            the store fails. Or a ``BlockSink``, which takes blocks in two steps. In a receiver's Spark task a
-            ``DriverSink``, which has the place of ``conf``, ``stream_id`` and ``epoch``.
+            the store fails. Or a ``BlockSink``, which takes blocks in two steps.
         conf: configuration by full key, such as ``spark.streaming.blockInterval``.
         stream_id: the receiver's ``streamId``.
         clock: the system's by default; a ``ManualClock`` for tests that depend on time.
@@ -88,7 +73,7 @@ class ReceiverHost(Generic[T]):
     def __init__(
         self,
         receiver: Receiver[T],
-        sink: Callable[[Block], object] | BlockSink | DriverSink,
+        sink: Callable[[Block], object] | BlockSink,
         conf: Mapping[str, str] | None = None,
         stream_id: int = 0,
         clock: Clock | None = None,
@@ -97,21 +82,19 @@ class ReceiverHost(Generic[T]):
         on_failure: Callable[[str], object] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
-        if not isinstance(sink, DriverSink):
-            blocks = sink if isinstance(sink, BlockSink) else _InMemory(sink)
-            registration = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
-            driver = _OwnDriver(blocks, lambda: self._desired)
-            sink = DriverSink(registration, Settings.parse(conf or {}), blocks, driver)
-        self._stop_timeout_ms = sink.settings.stop_timeout_ms
+        settings = Settings.parse(conf or {})
+        self._stop_timeout_ms = settings.stop_timeout_ms
+        self._sink = sink if isinstance(sink, BlockSink) else _InMemory(sink)
         self._on_failure = on_failure
         self._errors: deque[PastError] = deque(maxlen=_LAST)
         self._ends: deque[str] = deque(maxlen=_LAST)
         #: The number of starts, those of restarts included.
         self.starts = 0
-        noting = _Noting(self._note, sink.driver)
+        registration = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
+        self._name = f"{registration.receiver_type}-{stream_id}"
         #: The supervisor of the receiver.
         self.supervisor = ReceiverSupervisor(
-            receiver, sink.registration, sink.settings, noting, sink.blocks, self._clock
+            receiver, registration, settings, _OwnDriver(self._reply_to), self._sink, self._clock
         )
         # Guards the desired state, and whether the receiver has asked for it.
         self._lock = threading.Lock()
@@ -202,7 +185,7 @@ class ReceiverHost(Generic[T]):
         last = recent_errors[-1] if recent_errors else PastError(-1, "")
         return ReceiverInfo(
             self.supervisor.stream_id,
-            name=self.supervisor.name,
+            name=self._name,
             active=self.supervisor.state.is_started,
             location="",
             executorId="",
@@ -222,12 +205,15 @@ class ReceiverHost(Generic[T]):
         if is_registered:
             self.supervisor.take(desired)
 
-    def _note(self, message: object) -> None:
-        """Note what the receiver reports."""
+    def _reply_to(self, message: object) -> Reply:
+        """Answer the receiver, and note what it reports."""
         match message:
             case RegisterReceiver():
                 with self._lock:
                     self.starts += 1
+                    return Registered(desired=self._desired if self._desired.number else None)
+            case AddBlocks():
+                self._sink.accept(message.blocks)
             case ReportError():
                 self._errors.append(PastError(self._clock.now_ms(), message.message, message.error))
             case DeregisterReceiver():
@@ -237,6 +223,18 @@ class ReceiverHost(Generic[T]):
                     self._errors.append(PastError(self._clock.now_ms(), message.message, message.error))
                 if message.error and self._on_failure is not None:
                     self._on_failure(message.message)
+        return Reply()
+
+
+@frozen
+class _OwnDriver:
+    """The host as the driver of its receiver."""
+
+    answer: Callable[[object], Reply]
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        reply = self.answer(message)
+        return reply if isinstance(reply, reply_kind) else reply_kind()
 
 
 class _InMemory:
@@ -260,34 +258,3 @@ class _InMemory:
             if block.block_id in self._stored:
                 self._sink(self._stored[block.block_id])
                 del self._stored[block.block_id]
-
-
-@frozen
-class _Noting:
-    """The driver of a receiver, whose messages the host notes."""
-
-    note: Callable[[object], None]
-    driver: ReceiverDriver
-
-    def ask(self, message: object, reply_kind: type[R]) -> R:
-        self.note(message)
-        return self.driver.ask(message, reply_kind)
-
-
-class _OwnDriver:
-    """Answers a receiver where there is no other driver: the sink accepts its blocks."""
-
-    def __init__(self, blocks: BlockSink, desired: Callable[[], UpdateRateLimit]) -> None:
-        self._blocks = blocks
-        self._desired = desired
-        # One call of the sink at a time.
-        self._accepting = threading.Lock()
-
-    def ask(self, message: object, reply_kind: type[R]) -> R:
-        answer = Reply()
-        if isinstance(message, AddBlocks):
-            with self._accepting:
-                self._blocks.accept(message.blocks)
-        elif isinstance(message, RegisterReceiver) and (desired := self._desired()).number:
-            answer = Registered(desired=desired)
-        return answer if isinstance(answer, reply_kind) else reply_kind()

@@ -126,29 +126,27 @@ class _Transition:
         """Notice an ``onStart`` that exceeds a timeout. Only a stop cannot wait for one that stores."""
         state = self.receiver.state
         settings = self.receiver.settings
-        if isinstance(state, Interrupted) and self._now_ms >= state.deadline_ms:
-            what = not_returned("onStart", settings.stop_timeout_ms, after_stop=True)
-            self._abandon(f"{what}; it must only start what receives")
         start = state.start if isinstance(state, Interrupted) else state
-        if not isinstance(start, Starting) or start.is_overdue or not settings.start_timeout_ms:
+        if not isinstance(start, Starting):
             return
-        if self._now_ms - start.began_ms < settings.start_timeout_ms:
-            return
-        message = f"{not_returned('onStart', settings.start_timeout_ms)}; it must only start what receives"
-        if self.receiver.stored_records == start.stored_before:
-            self._abandon(message)
-        elif state is start:
-            # It receives in onStart: wrong, but no reason to lose what it receives.
-            self._become(evolve(start, is_overdue=True))
-            message = f"{message}: derive from ThreadReceiver, or start a thread"
-            self._do(events.OnThread("receiver watchdog", (events.Report(message),)))
+        if isinstance(state, Interrupted) and self._now_ms >= state.deadline_ms:
+            what = _not_returned("onStart", settings.stop_timeout_ms, after_stop=True)
+            self._abandon(f"{what}; it must only start what receives")
+        elif settings.start_timeout_ms and self._now_ms - start.began_ms >= settings.start_timeout_ms:
+            message = f"{_not_returned('onStart', settings.start_timeout_ms)}; it must only start what receives"
+            if self.receiver.stored_records == start.stored_before:
+                self._abandon(message)
+            elif state is start and not start.is_overdue:
+                # It receives in onStart: wrong, but no reason to lose what it receives.
+                self._become(evolve(start, is_overdue=True))
+                message = f"{message}: derive from ThreadReceiver, or start a thread"
+                self._do(events.OnThread("receiver watchdog", (events.Report(message),)))
 
     def _abandon(self, message: str) -> None:
         """End without ``onStop``: a thread is still in ``onStart``."""
-        if isinstance(self.receiver.state, Starting | Interrupted):
-            error = ReceiverStuckError(message)
-            self._become(Flushing(Stop(message, error, error), is_final=True, calls_on_drained=False))
-            self._do(events.OnThread("receiver watchdog", (events.Flush(is_final=True),)))
+        error = ReceiverStuckError(message)
+        self._become(Flushing(Stop(message, error, error), is_final=True, calls_on_drained=False))
+        self._do(events.OnThread("receiver watchdog", (events.Flush(is_final=True),)))
 
     # -- restart and stop --
 
@@ -159,8 +157,10 @@ class _Transition:
             return
         delay_ms = event.delay_ms
         if delay_ms is None:
-            delay_ms = restart_back_off_ms(self.receiver)
-            self._set(restarts=self.receiver.restarts + 1)
+            receiver, first_ms = self.receiver, self.receiver.settings.receiver_restart_delay_ms
+            jitter = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
+            delay_ms = delay_ms_after(receiver.restarts, first_ms, max(first_ms, LONGEST_DELAY_MS), jitter)
+            self._set(restarts=receiver.restarts + 1)
         restart = Restart(event.message, event.error, delay_ms)
         if isinstance(state, Starting):
             self._become(Interrupted(restart, state))
@@ -211,7 +211,7 @@ class _Transition:
                 self._do(events.Report("onStop failed", event.error))
             self._flush(then, calls_on_drained=True)
             return
-        what = not_returned("onStop", self.receiver.settings.stop_timeout_ms)
+        what = _not_returned("onStop", self.receiver.settings.stop_timeout_ms)
         stuck = ReceiverStuckError(f"{what}: does it wake what receives, and that end?")
         self._do(events.Report(str(stuck), stuck))
         # Its threads may still receive. Failing the task ends the worker process and with it these threads.
@@ -235,7 +235,7 @@ class _Transition:
 
     def _drained(self, state: Draining, event: events.CallReturned) -> None:
         if not event.in_time:
-            what = not_returned("on_drained", self.receiver.settings.stop_timeout_ms)
+            what = _not_returned("on_drained", self.receiver.settings.stop_timeout_ms)
             stuck = ReceiverStuckError(f"{what}: it must return promptly")
             self._do(events.Report(str(stuck), stuck))
         elif event.error is not None:
@@ -317,15 +317,7 @@ class _Transition:
         self._do(events.Log(level, event, context))
 
 
-def restart_back_off_ms(receiver: RunningReceiver) -> float:
-    """Return the delay before a restart: it doubles with each restart until a block is accepted."""
-    first_ms = receiver.settings.receiver_restart_delay_ms
-    jitter = random.Random(f"{receiver.jitter_seed}/{receiver.stream_id}/{receiver.restarts}")
-    return delay_ms_after(receiver.restarts, first_ms, max(first_ms, LONGEST_DELAY_MS), jitter)
-
-
-def not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
-    """Message for a method of the receiver that exceeded its timeout; names the key that sets it."""
+def _not_returned(name: str, timeout_ms: float, *, after_stop: bool = False) -> str:
     key = conf.key("start_timeout_ms" if name == "onStart" and not after_stop else "stop_timeout_ms")
     return f"{name} has not returned for {timeout_ms / 1000:g} s{' after a stop' * after_stop} ({key})"
 

@@ -61,7 +61,6 @@ class ReceiverSupervisor:
         self._clock = clock or SystemClock()
         self._log = log.bind(stream_id=launch.stream_id)
         self.stream_id = launch.stream_id
-        self.name = f"{launch.receiver_type}-{launch.stream_id}"
         self.block_interval_ms = settings.block_interval_ms
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms

@@ -25,7 +25,7 @@ from penstock.errors import summary_of
 from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_host import DriverSink, ReceiverHost
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.recent_lines import recording, redaction_of
 from penstock.runtime.log import configure, get_logger
 from penstock.runtime.redaction import Redaction
@@ -56,11 +56,13 @@ _TLS_ADVICE = (
 
 @frozen
 class Driver:
-    """The connection settings with which receivers reach the driver."""
+    """The driver of a run, as its receivers know it."""
 
     # ``grpc://host:port`` of the tracker's endpoint.
     location: str
     token: Token
+    # Names the directory of the run's blocks; differs between contexts.
+    run_id: str
     # The driver's process if it is on this machine.
     process: block_directories.Process | None = None
 
@@ -72,8 +74,6 @@ class ReceiverTask:
     receiver: Receiver[Any]
     stream_id: int
     epoch: int
-    # Names the directory of the run's blocks; differs between contexts.
-    run_id: str
     driver: Driver
     settings: Settings = field(repr=False)
     # Path or URI of the stream's write-ahead log; empty to store blocks on this executor.
@@ -108,7 +108,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """Owns what a launch has beside its host because it is a Spark task: plugins, the blocks' directory, endpoint."""
+    """Owns the supervisor of a launch, and what it has because it is a Spark task: plugins, blocks, endpoint."""
 
     def __init__(self, task: ReceiverTask) -> None:
         token = task.driver.token
@@ -139,7 +139,7 @@ class _Launch:
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Callers learn the endpoint from the registration: no command comes earlier.
-        self._host = ReceiverHost(task.receiver, DriverSink(registration, task.settings, handler, self._client))
+        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks.
@@ -147,7 +147,7 @@ class _Launch:
         Raises the error that stopped the receiver, so that the worker process ends with the task. Not an error of
         ``onStart`` that the driver knows, unless the receiver has left a thread running.
         """
-        threads, supervisor = set(threading.enumerate()), self._host.supervisor
+        threads, supervisor = set(threading.enumerate()), self._supervisor
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
@@ -177,7 +177,7 @@ class _Launch:
     def _handlers(self) -> dict[type, Handler]:
         def on_stop(message: StopReceiver) -> None:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
-            self._host.supervisor.stop_soon(message.message)
+            self._supervisor.stop_soon(message.message)
 
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
@@ -185,7 +185,7 @@ class _Launch:
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._host.supervisor.take(message),
+            UpdateRateLimit: lambda message: self._supervisor.take(message),
             CleanUpBlocks: on_clean_up,
         }
 
@@ -211,7 +211,7 @@ def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | Non
     if task.log_directory:
         handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
         return handler, None if is_remote(task.log_directory) else Path(task.log_directory)
-    directory = local_directory(task.run_id)
+    directory = local_directory(task.driver.run_id)
     block_directories.claim(directory, task.driver.process)
     return LocalBlockHandler(directory), directory
 

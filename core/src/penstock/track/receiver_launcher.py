@@ -55,7 +55,7 @@ class ReceiverJob:
         self._hosts = hosts
         self._on_end = on_end
         #: The job group.
-        self.group = f"penstock-receiver-{task.run_id}-{task.stream_id}-{task.epoch}"
+        self.group = f"penstock-receiver-{task.driver.run_id}-{task.stream_id}-{task.epoch}"
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)
 
     def start(self) -> None:
@@ -151,9 +151,9 @@ class ReceiverLauncher:
     ) -> ReceiverJob:
         """The job of a launch, not submitted yet."""
         process = Process.of(os.getpid()) if self.on_this_machine else None
-        driver = Driver(self.driver_location, self.token, process)
+        driver = Driver(self.driver_location, self.token, self.run_id, process)
         logs = "" if self.logs is None else self.logs.directory(stream_id)
-        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self.settings, logs)
+        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, driver, self.settings, logs)
         return ReceiverJob(self.sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
     def location_of(self, job: ReceiverJob, stopping: threading.Event) -> TaskLocation | None:
