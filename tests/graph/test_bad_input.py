@@ -48,7 +48,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)
-    context.graph.set_checkpoint_directory(None, str(tmp_path))
+    context.graph.state_home = str(tmp_path)
 
 
 BY_KEY: dict[str, Callable[..., Any]] = {

@@ -14,7 +14,7 @@ from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph, GraphRuntime
 from penstock.graph.outputs import Job
 from penstock.listen.events import BatchCompleted, Event
-from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
+from penstock.schedule.job_generator import JobGenerator, RecoveredBatches
 from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock_testing import ManualClock
 
@@ -165,8 +165,8 @@ class Engine:
 
     def start(
         self,
-        batch_input: ReceiverInput | None = None,
-        checkpoints: Checkpoints | None = None,
+        batch_input: Any = None,
+        checkpoints: Any = None,
         recovered: RecoveredBatches | None = None,
     ) -> JobGenerator:
         """Start the scheduler and a generator."""

@@ -141,11 +141,13 @@ class StreamingContext(StreamBuilder):
         self._set_checkpoints(directory, "directory of ssc.checkpoint")
 
     def _set_checkpoints(self, directory: str | None, setting: str) -> None:
-        self._graph.set_checkpoint_directory(None)
+        self._graph.checkpoint_directory = None
+        self._graph.state_home = ""
         self._recovery: Recovery | None = None
         if directory is not None:
             created = CheckpointDirectory.create(self._sc, self._settings, directory, setting)
-            self._graph.set_checkpoint_directory(directory, created.state_home)
+            self._graph.checkpoint_directory = directory
+            self._graph.state_home = created.state_home
             self._recovery = Recovery(self._program, created)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:

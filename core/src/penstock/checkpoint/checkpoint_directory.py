@@ -102,5 +102,5 @@ def use_directory_of_spark(program: Program) -> None:
     """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``; as in Spark the program is not recoverable."""
     if program.graph.checkpoint_directory is None and (folder := checkpoint_folder(program.sc)) is not None:
         # Another context may have used the same folder before.
-        state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
-        program.graph.set_checkpoint_directory(folder.uri, state_home)
+        program.graph.state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
+        program.graph.checkpoint_directory = folder.uri

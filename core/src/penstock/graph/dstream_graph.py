@@ -95,6 +95,7 @@ class DStreamGraph:
         self.outputs: list[ForEachDStream] = []
         self.num_streams = 0
         self.remember_ms: int | None = None
+        #: Directory for RDD checkpoints.
         self.checkpoint_directory: str | None = None
         #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
@@ -155,11 +156,6 @@ class DStreamGraph:
                 "duration"
             )
         self.remember_ms = duration_ms
-
-    def set_checkpoint_directory(self, directory: str | None, state_home: str = "") -> None:
-        """Set the directory for RDD checkpoints, and the location of this run's state store."""
-        self.checkpoint_directory = directory
-        self.state_home = state_home
 
     def restore(
         self, inputs: list[InputDStream], outputs: list[ForEachDStream], num_streams: int, remember_ms: int | None

@@ -47,6 +47,15 @@ def generation_backoff(batch_interval_ms: int) -> Backoff:
     return Backoff(batch_interval_ms * _FIRST_DELAY, _LONGEST_DELAY_MS)
 
 
+def output_failed(output: Job | ForEachDStream, time_ms: int, reason: str, error: BaseException) -> BatchFailedError:
+    """The error of a batch in which an output failed, with the Python traceback of its task."""
+    inner = failure.python_traceback(error)
+    return BatchFailedError(
+        f"output operation {output.output_op_id} ({output.call_site.short}) of batch {iso_time(time_ms)} failed: "
+        f"{reason}" + (f"\n{inner}" if inner else "")
+    )
+
+
 class ForEachDStream(Node):
     """An output operation, which calls a function of the program with the batch's datetime and every RDD of the parent.
 
@@ -150,12 +159,9 @@ class ForEachDStream(Node):
                 stop=graph.stopping,
             )
         except BaseException as error:
-            inner = failure.python_traceback(error)
-            raise BatchFailedError(
-                f"output operation {self.output_op_id} ({self.call_site.short}) of batch {iso_time(time_ms)} failed: "
-                f"its RDD could not be generated, {attempts} {'attempt' if attempts == 1 else 'attempts'}: "
-                f"{failure.reason(error)}" + (f"\n{inner}" if inner else "")
-            ) from error
+            number = f"{attempts} {'attempt' if attempts == 1 else 'attempts'}"
+            reason = f"its RDD could not be generated, {number}: {failure.reason(error)}"
+            raise output_failed(self, time_ms, reason, error) from error
         finally:
             with graph.lock:
                 graph.retrying[time_ms] -= 1

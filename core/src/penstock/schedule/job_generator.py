@@ -6,9 +6,9 @@ Its loop never runs a job and never blocks: a batch that has to wait stays among
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -26,36 +26,15 @@ from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock.spark import failure
 
+if TYPE_CHECKING:
+    from penstock.checkpoint.checkpointer import Checkpointer
+    from penstock.track.receiver_tracker import ReceiverTracker
+
 log = get_logger("job_generator")
 
 # Time for the loop's current event to finish during a stop.
 _LAST_EVENT_S = 5.0
 _THROTTLE_S = 60
-
-
-class ReceiverInput(Protocol):
-    """The blocks that receivers have stored, allocated to batches.
-
-    ``clean_up`` forgets the batches strictly older than a time, and with ``delete`` deletes their blocks. ``processed``
-    says that all batches up to a time are complete. ``last_allocated_ms`` is -1 before any batch got blocks.
-    """
-
-    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None: ...
-    def clean_up(self, before_ms: int, *, delete: bool) -> None: ...
-    def processed(self, until_ms: int) -> None: ...
-    def pause(self, paused: bool) -> None: ...
-
-    @property
-    def has_unallocated_blocks(self) -> bool: ...
-    @property
-    def last_allocated_ms(self) -> int: ...
-
-
-class Checkpoints(Protocol):
-    """The writer of checkpoints; no batch needs blocks of batches strictly older than ``needed_ms``."""
-
-    def begin(self, zero_time_ms: int) -> None: ...
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None: ...
 
 
 @frozen
@@ -82,19 +61,19 @@ class JobGenerator:
         clock: Clock,
         graph: DStreamGraph,
         scheduler: JobScheduler,
-        batch_input: ReceiverInput,
+        tracker: ReceiverTracker,
         on_error: Callable[[BaseException], None],
-        checkpoints: Checkpoints | None = None,
+        checkpointer: Checkpointer | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._graph = graph
         self._scheduler = scheduler
-        self._batch_input = batch_input
-        self._checkpoints = checkpoints
+        self._tracker = tracker
+        self._checkpointer = checkpointer
         self._on_error = on_error
         # With the write-ahead log on, a later run may read the blocks of this one.
-        self._retains_blocks = checkpoints is not None and settings.wal_enabled
+        self._retains_blocks = checkpointer is not None and settings.wal_enabled
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
         # The loop's events are calls; after every call the due batches are generated. The loop uses real time even
         # under a manual clock, because retries are short and nobody would advance the clock for them.
@@ -123,8 +102,8 @@ class JobGenerator:
         if recovered is None:
             zero_time_ms = start_ms - self._graph.batch_interval_ms
             self._graph.start(zero_time_ms)
-            if self._checkpoints is not None:
-                self._checkpoints.begin(zero_time_ms)
+            if self._checkpointer is not None:
+                self._checkpointer.begin(zero_time_ms)
             self._due.generated_ms = zero_time_ms
         else:
             start_ms = self._recover(recovered, start_ms)
@@ -153,7 +132,7 @@ class JobGenerator:
         skippable: set[int] = set()
         if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
             # A batch may have blocks although no checkpoint mentions it.
-            allocated_ms = self._batch_input.last_allocated_ms
+            allocated_ms = self._tracker.last_allocated_ms
             skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - recovered.pending
         self._due.add_late(due, start_ms - interval_ms, skippable)
         self._due.generated_ms = max([recovered.last_time_ms, *due])
@@ -178,7 +157,7 @@ class JobGenerator:
             if self._due.await_generated(last_ms, deadline) and not self._due.is_abandoned:
                 last_ms = self._tick_for_remaining_blocks(last_ms)
             all_generated = self._due.await_generated(last_ms, deadline)
-            all_generated = all_generated and not self._batch_input.has_unallocated_blocks
+            all_generated = all_generated and not self._tracker.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, on_progress) and all_generated
         # Later failures are a consequence of the stop, which cuts retries short.
         self._scheduler.abandon()
@@ -190,8 +169,8 @@ class JobGenerator:
         """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms."""
         # Such blocks exist if the clock was set back, or if the write-ahead log could not be written.
         interval_ms = self._graph.batch_interval_ms
-        until_ms = max(self._due.generated_ms, self._batch_input.last_allocated_ms)
-        if self._batch_input.has_unallocated_blocks:
+        until_ms = max(self._due.generated_ms, self._tracker.last_allocated_ms)
+        if self._tracker.has_unallocated_blocks:
             until_ms += interval_ms
         for last_ms in range(self._due.generated_ms + interval_ms, until_ms + 1, interval_ms):
             self._tick(last_ms)
@@ -203,7 +182,7 @@ class JobGenerator:
 
     def release_blocks(self, before_ms: int) -> None:
         """Delete blocks of batches strictly older than a time, which no checkpoint needs. Any thread."""
-        self._loop.post(partial(self._batch_input.clean_up, before_ms, delete=self._settings.unpersist))
+        self._loop.post(partial(self._tracker.clean_up, before_ms, delete=self._settings.unpersist))
 
     def _tick(self, time_ms: int) -> None:
         self._loop.post(partial(self._add_due, time_ms))
@@ -232,7 +211,7 @@ class JobGenerator:
 
     def _generate_due(self) -> None:
         while (time_ms := self._due.first) is not None and self._has_room() and not self._backing_off:
-            if self._due.is_first_skippable and not self._batch_input.has_unallocated_blocks:
+            if self._due.is_first_skippable and not self._tracker.has_unallocated_blocks:
                 log.info("empty batch of the downtime skipped", batch_time=self._due.skip_first())
                 continue
             error = self._allocate(time_ms)
@@ -256,12 +235,12 @@ class JobGenerator:
             log.warning("receivers paused: too many pending batches", pending=pending, key=key, throttle_s=_THROTTLE_S)
         else:
             log.warning("receivers resumed", pending=pending, throttle_s=_THROTTLE_S)
-        self._batch_input.pause(paused)
+        self._tracker.pause(paused)
 
     def _allocate(self, time_ms: int) -> BatchFailedError | None:
         """Allocate blocks to a batch; on failure post a retry, and return the error of the last retry."""
         try:
-            self._batch_input.allocate_blocks_to_batch(time_ms)
+            self._tracker.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             attempts = self._backoff.failures + 1
             if attempts <= self._graph.runtime.generation_retries:
@@ -317,11 +296,11 @@ class JobGenerator:
         # A batch may complete before an older one, which still needs its blocks and its parents' RDDs.
         self._completed_ms = max(self._completed_ms, time_ms)
         before_ms, done_ms = self._needed()
-        self._batch_input.processed(done_ms)
+        self._tracker.processed(done_ms)
         self._graph.clear_metadata(done_ms, unpersist=self._settings.unpersist)
         self._scheduler.input_info.clean_up(before_ms)
         if not self._retains_blocks:
-            self._batch_input.clean_up(before_ms, delete=self._settings.unpersist)
+            self._tracker.clean_up(before_ms, delete=self._settings.unpersist)
         self.save()
 
     def _needed(self) -> tuple[int, int]:
@@ -337,12 +316,12 @@ class JobGenerator:
 
     def save(self) -> None:
         """Queue a checkpoint; on the loop, or after its end. Without effect if the start failed."""
-        if self._checkpoints is None or self._due.generated_ms < 0:
+        if self._checkpointer is None or self._due.generated_ms < 0:
             return
         # A batch that is generated or completes between these steps counts with its previous state, which is harmless.
         last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
         pending = sorted({*self._due.late, *self._scheduler.pending_batches})
-        self._checkpoints.save(last_ms, pending, needed_ms)
+        self._checkpointer.save(last_ms, pending, needed_ms)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

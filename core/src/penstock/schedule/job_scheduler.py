@@ -19,7 +19,7 @@ from attrs import define, evolve, field
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
-from penstock.graph.outputs import Job
+from penstock.graph.outputs import Job, output_failed
 from penstock.listen.events import (
     BatchCompleted,
     BatchInfo,
@@ -350,9 +350,7 @@ def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException, reason: st
     """A job's error with batch and output operation; a BatchFailedError names them already."""
     if isinstance(error, BatchFailedError):
         return error
-    where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {iso_time(job_set.time_ms)}"
-    inner = failure.python_traceback(error)
     advice = _PICKLING_ADVICE if isinstance(error, pickle.PicklingError) else ""
-    failed = BatchFailedError(f"{where} failed: {reason}{advice}" + (f"\n{inner}" if inner else ""))
+    failed = output_failed(job, job_set.time_ms, reason + advice, error)
     failed.__cause__ = error
     return failed
