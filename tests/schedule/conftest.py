@@ -175,7 +175,7 @@ class Engine:
             self.clock,
             self.graph,
             self.scheduler,
-            batch_input or self.batch_input,
+            cast(Any, batch_input or self.batch_input),
             self.errors.append,
             checkpoints,
         )

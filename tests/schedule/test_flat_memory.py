@@ -140,7 +140,7 @@ class Engine:
         self._scheduler = JobScheduler(SETTINGS, self.clock, do_nothing, self._bus.post, self._note, self._note)
         graph.connect(GraphRuntime(generation_retries=2, report_input=self._scheduler.input_info.report))
         received = Received(self.blocks)
-        self.generator = JobGenerator(SETTINGS, self.clock, graph, self._scheduler, received, self._note)
+        self.generator = JobGenerator(SETTINGS, self.clock, graph, self._scheduler, cast(Any, received), self._note)
 
     def _every_other_fails(self, _rdd: RDD[Any]) -> None:
         self._calls += 1
