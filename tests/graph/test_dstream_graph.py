@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.helpers import run_in_background
 
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 from penstock.spi import ForEachDStream, Node
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput
 
     from penstock import DStream
-    from penstock.graph.dstream_graph import DStreamGraph
 
 MakeInput = Callable[..., "FakeInput"]
 
@@ -187,19 +185,6 @@ def test_graph_without_inputs_remembers_one_batch_interval(context: FakeContext)
 # -- nodes of plugins --
 
 
-def test_nodes_of_a_graph_share_what_was_made_first(context: FakeContext) -> None:
-    other = type(context)()
-    cache = context.graph.shared(Cache)
-    assert cache.graph is context.graph
-    assert context.graph.shared(Cache) is cache
-    assert other.graph.shared(Cache) is not cache
-
-
-def test_what_nodes_share_is_available_while_rdds_are_generated(context: FakeContext) -> None:
-    with context.graph.lock:
-        run_in_background(lambda: context.graph.shared(Cache)).result(timeout=10)
-
-
 def test_streams_that_an_output_reaches_are_prepared(make_input: MakeInput, context: FakeContext) -> None:
     source = make_input()
     streams = [PreparedNode(context.graph, (source.node,)) for _ in range(2)]
@@ -211,11 +196,6 @@ def test_streams_that_an_output_reaches_are_prepared(make_input: MakeInput, cont
 def test_every_node_has_a_role(make_input: MakeInput, context: FakeContext) -> None:
     make_input().map(str).foreachRDD(print)
     assert [stream.role for stream in context.graph.streams()] == ["input", "transformation", "output"]
-
-
-class Cache:
-    def __init__(self, graph: DStreamGraph) -> None:
-        self.graph = graph
 
 
 class PreparedNode(Node):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,13 +19,14 @@ from pyspark.serializers import (
     UTF8Deserializer,
 )
 from pyspark.sql import SparkSession
+from tests.helpers import run_in_background
 from tests.helpers.engine_parts import BlocksRDD
-from tests.helpers.fake_graph import FakeRDD
+from tests.helpers.fake_graph import FakeContext, FakeRDD
 from tests.test_architecture import doors
 
 import penstock_dataframes
 from penstock import ConfigurationError
-from penstock_dataframes.jvm_frames import Elements, has_function, pickled, session, unpiped
+from penstock_dataframes.jvm_frames import BatchFrames, Elements, has_function, pickled, session, unpiped
 
 PICKLE = CPickleSerializer()
 
@@ -81,6 +84,23 @@ def test_an_rdd_that_is_persisted_is_read_and_not_computed_again() -> None:
     )
     assert not has_function(persisted)
     assert unpiped(persisted) == Elements("persisted", is_grouped=True)
+
+
+def test_nodes_of_a_graph_share_the_creator_of_dataframes() -> None:
+    graph, other = FakeContext().graph, FakeContext().graph
+    frames = BatchFrames.of(graph)
+    # Available while RDDs are generated.
+    with graph.lock:
+        assert run_in_background(lambda: BatchFrames.of(graph)).result(timeout=10) is frames
+    assert BatchFrames.of(other) is not frames
+
+
+def test_the_creator_of_dataframes_ends_with_its_graph() -> None:
+    graph = FakeContext().graph
+    frames = weakref.ref(BatchFrames.of(graph))
+    del graph
+    gc.collect()
+    assert frames() is None
 
 
 def test_session_of_another_spark_context_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

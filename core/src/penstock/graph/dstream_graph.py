@@ -108,19 +108,9 @@ class DStreamGraph:
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
         self.placeholder_rdds = PlaceholderRdds(spark_context)
-        self._shared: dict[Callable[[DStreamGraph], Any], Any] = {}
-        self._shared_lock = threading.Lock()
         #: Number of task slots without receivers: the default number of partitions of a reduction.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._state_partitions: int | None = None
-
-    def shared(self, make: Callable[[DStreamGraph], T]) -> T:
-        """Return the result of the first call of ``make`` for this graph, for nodes that share a cache."""
-        # Not the graph's lock, which may be held for as long as an RDD is generated.
-        with self._shared_lock:
-            if make not in self._shared:
-                self._shared[make] = make(self)
-            return self._shared[make]  # type: ignore[no-any-return]  # by its key
 
     def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
         """The blocks of a batch from some receiver streams, packed into partitions; none for times before the start."""

@@ -26,14 +26,10 @@ if TYPE_CHECKING:
 
 
 class InputDStream(Node):
-    """A stream without parents.
-
-    Attributes:
-        id: number of the input stream, in the order in which the program creates them.
-        receiver: the receiver of a receiver stream, else ``None``.
-    """
+    """A stream without parents; its ``id`` counts the input streams in the order of their creation."""
 
     role = "input"
+    #: The receiver of a receiver stream.
     receiver: Any = None
     #: Whether a recovered run gets the records that this run has not processed.
     is_recoverable: ClassVar[bool] = True

@@ -84,13 +84,7 @@ class JvmShutdown:
 
 
 class StopRequests(StopSignals):
-    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM.
-
-    A signal to the whole process group reaches both, and is reported once.
-
-    Args:
-        on_signal: called with the number of each signal, on a thread of its own.
-    """
+    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM; once if a signal reaches both."""
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
         super().__init__(lambda number: self._receive(number, "process", "jvm"))

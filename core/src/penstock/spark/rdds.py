@@ -46,11 +46,7 @@ def remember_classes(sc: SparkContext) -> None:
 
 @frozen
 class LocatedPartition:
-    """A partition with one element.
-
-    Attributes:
-        hosts: preferred locations as Spark writes them; empty for none.
-    """
+    """A partition with one element, and its preferred locations as Spark writes them."""
 
     element: Any
     hosts: tuple[str, ...] = ()

@@ -100,7 +100,7 @@ class DataFrameDStream(Node):
 
     def prepare(self) -> None:
         schema = from_arrow(pa.schema([("value", pa.string())]))
-        self.graph.shared(BatchFrames).prepare(self.graph.free_slots(), ReadNothing(to_arrow(schema)), schema)
+        BatchFrames.of(self.graph).prepare(self.graph.free_slots(), ReadNothing(to_arrow(schema)), schema)
 
     def frame(self, time_ms: int) -> BatchFrame | None:
         """The DataFrame of a batch; ``None`` if the stream has none."""
@@ -159,7 +159,7 @@ class ToDataFrameDStream(DataFrameDStream):
         schema = self._schema(inputs)
         if schema is None:
             return None
-        frames = self.graph.shared(BatchFrames)
+        frames = BatchFrames.of(self.graph)
         present = [batch_input for batch_input in inputs if not _is_empty(batch_input)]
         read = [self._read(frames, schema, batch_input) for batch_input in self._combined(present)]
         return frames.united(read, schema.struct)

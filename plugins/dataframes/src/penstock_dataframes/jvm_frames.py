@@ -11,7 +11,8 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from attrs import frozen
@@ -119,11 +120,16 @@ def _is_grouped(serializer: Any) -> bool | None:
 
 
 class BatchFrames:
-    """Creates the DataFrames of one graph's batches. Any thread may call it.
+    """Creates the DataFrames of one graph's batches. Any thread may call it; ``of`` gives the graph's only instance."""
 
-    Args:
-        graph: the graph, whose nodes share this object.
-    """
+    _instances: ClassVar[WeakKeyDictionary[DStreamGraph, BatchFrames]] = WeakKeyDictionary()
+    _instances_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def of(cls, graph: DStreamGraph) -> BatchFrames:
+        """The instance that all nodes of a graph share."""
+        with cls._instances_lock:
+            return cls._instances.setdefault(graph, cls(graph))
 
     def __init__(self, graph: DStreamGraph) -> None:
         self._sc = graph.spark_context
