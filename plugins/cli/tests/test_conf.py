@@ -151,16 +151,8 @@ def test_unknown_key_is_refused_with_the_nearest(cli: Cli, name: str, near: str)
         ),
         ("spark.streaming.kafka.x=1", "warn", "ignored by Penstock\n      → Penstock has no direct Kafka stream"),
         ("spark.streaming.blockInterval soon", "fail", "spark.streaming.blockInterval=soon is not a whole number"),
-        ("spark.penstock.partition.minBytes 1g", "fail", "is larger than spark.penstock.partition.maxBytes"),
-        (
-            "spark.penstock.receiver.well.lid maybe",
-            "fail",
-            "spark.penstock.receiver.well.lid=maybe is neither true",
-        ),
         ("spark.penstock.receiver.well.key secret", "fail", "spark.penstock.receiver.well.key=(hidden) is not a whole"),
-        ("spark.penstock.receiver.well.dept 1", "warn", "did you mean spark.penstock.receiver.well.depth?"),
         ("spark.penstock.acme.every 101", "fail", "'spark.penstock.acme.every' must be <= 100: 101"),
-        ("spark.penstock.log.level.stats loud", "fail", "spark.penstock.log.level.stats=loud is not one of"),
         ("master local[4]", "warn", "master: Spark drops keys that do not begin with spark."),
     ],
 )

@@ -76,15 +76,6 @@ def test_old_python_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("version", ["3.5.1", None])
-def test_missing_or_old_pyspark_fails(cli: Cli, versions: Versions, version: str | None) -> None:
-    versions(pyspark=version, pyarrow="18.0.0", pandas="2.3.3")
-    result = cli("doctor")
-    assert finding(result, "PySpark 3.5.1 is too old" if version else "PySpark is not installed")[0] == "fail"
-    assert "pip install 'pyspark>=4.0'" in result.stdout
-    assert result.exit_code == 1
-
-
 def test_spark_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "spark-submit").touch()
@@ -98,14 +89,6 @@ def test_spark_home_without_spark_fails(cli: Cli, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     result = cli("doctor")
     assert finding(result, f"SPARK_HOME={tmp_path} has no bin/spark-submit")[0] == "fail"
-    assert result.exit_code == 1
-
-
-@pytest.mark.parametrize("version", ["17.0.0", None])
-def test_missing_or_old_pyarrow_fails(cli: Cli, versions: Versions, version: str | None) -> None:
-    versions(pyspark="4.3.0", pyarrow=version, pandas="2.3.3")
-    result = cli("doctor")
-    assert finding(result, f"pyarrow {version or 'is'}") == ("fail", "pip install 'pyarrow>=18'")
     assert result.exit_code == 1
 
 
@@ -139,16 +122,25 @@ def test_unusable_java_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"),
-    [(None, "penstock-dataframes"), ("2.1.4", "'pandas>=2.2,<3'"), ("3.0.0", "'pandas>=2.2,<3'")],
+    ("package", "version", "text", "level", "remedy"),
+    [
+        ("pyspark", "3.5.1", "PySpark 3.5.1 is too old", "fail", "pip install 'pyspark>=4.0'"),
+        ("pyspark", None, "PySpark is not installed", "fail", "pip install 'pyspark>=4.0'"),
+        ("pyspark", "4.0.1", "has no Unix domain sockets", "warn", "pip install 'pyspark>=4.1'"),
+        ("pyarrow", "17.0.0", "pyarrow 17.0.0", "fail", "pip install 'pyarrow>=18'"),
+        ("pyarrow", None, "pyarrow is", "fail", "pip install 'pyarrow>=18'"),
+        ("pandas", None, "pandas is", "warn", "pip install penstock-dataframes"),
+        ("pandas", "2.1.4", "pandas 2.1.4", "warn", "pip install 'pandas>=2.2,<3'"),
+        ("pandas", "3.0.0", "pandas 3.0.0", "warn", "pip install 'pandas>=2.2,<3'"),
+    ],
 )
-def test_missing_or_unsuitable_pandas_is_a_warning(
-    cli: Cli, versions: Versions, version: str | None, remedy: str
+def test_missing_or_unsuitable_package_has_a_remedy(
+    cli: Cli, versions: Versions, package: str, version: str | None, text: str, level: str, remedy: str
 ) -> None:
-    versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
+    versions(**{"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.3.3", package: version})
     result = cli("doctor")
-    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install {remedy}")
-    assert result.exit_code == 0
+    assert finding(result, text) == (level, remedy)
+    assert result.exit_code == (level == "fail")
 
 
 def test_package_that_is_not_installed_has_no_version() -> None:
@@ -180,11 +172,6 @@ def test_disabled_plugin_is_ok(cli: Cli, install: Install, monkeypatch: pytest.M
     result = cli("doctor")
     assert finding(result, "plugin broken (acme-broken 1.2) is disabled") == ("ok", "")
     assert result.exit_code == 0
-
-
-def test_pyspark_without_unix_domain_sockets_is_a_warning(cli: Cli, versions: Versions) -> None:
-    versions(pyspark="4.0.1", pyarrow="18.0.0", pandas="2.3.3")
-    assert finding(cli("doctor"), "has no Unix domain sockets") == ("warn", "pip install 'pyspark>=4.1'")
 
 
 def test_disabled_unix_domain_sockets_are_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
