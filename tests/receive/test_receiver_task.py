@@ -17,7 +17,6 @@ import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
 from tests.helpers.fake_tracker import FakeTracker
-from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
@@ -37,9 +36,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver_task import local_directory
 from penstock.version import __version__
-from penstock.wire.client import Client
 from penstock.wire.json_codec import Reply
-from penstock.wire.token import Token
 
 if TYPE_CHECKING:
     from tests.helpers import EventLog, Gate
@@ -266,39 +263,6 @@ def test_error_of_onStart_fails_the_task_if_a_thread_is_left_running(tracker: Fa
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Leaves())(0, []))
     gate.open()
-
-
-def test_stranger_cannot_stop_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:
-    def drive() -> str:
-        real = tracker.client()
-        stranger = Client(real.location, Token.generate(), 10_000)
-        with pytest.raises(Exception, match="refused StopReceiver"):
-            stranger.ask(StopReceiver("mine now"), Reply)
-        real.ask(StopReceiver("enough"), Reply)
-        return "stopped by the driver alone"
-
-    driven = background(drive)
-    list(tracker.task(Counting())(0, []))
-    assert driven.result(timeout=10)
-    assert [received.message for received in log.of(DeregisterReceiver)] == ["enough"]
-
-
-def test_garbage_at_the_port_is_harmless(tracker: FakeTracker, log: EventLog, background: Background) -> None:
-    def drive() -> list[Any]:
-        log.await_count(AddBlocks)
-        client = tracker.client()
-        pelt(log.of(RegisterReceiver)[0].port, tracker.token, "StopReceiver")
-        block = log.of(AddBlocks)[0].blocks[0]
-        reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
-        fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
-        client.ask(StopReceiver("enough"), Reply)
-        return fetched
-
-    driven = background(drive)
-    list(tracker.task(Counting())(0, []))
-    assert driven.result(timeout=10) == [1, 2, 3]
-    assert exploded == []
-    assert [received.message for received in log.of(DeregisterReceiver)] == ["enough"]
 
 
 def test_driver_of_another_version_is_an_error_that_names_both_versions(

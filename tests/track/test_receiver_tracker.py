@@ -17,11 +17,9 @@ import pytest
 from penstock import Receiver, ReceiverInfo
 from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
-from penstock.receive.messages import CleanUpBlocks, Registered, RegisterReceiver, StopReceiver, UpdateRateLimit
+from penstock.receive.messages import CleanUpBlocks, Registered, StopReceiver, UpdateRateLimit
 from penstock.spark import cluster
 from penstock.track import receiver_launcher, receiver_tracker
-from penstock.wire.client import Client
-from penstock.wire.token import Token
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -172,15 +170,6 @@ def test_slow_location_lookup_delays_no_other_receiver(
         monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.0)
         gate.set()
         assert registering.result(timeout=10).accepted
-
-
-def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
-
-    stranger = Client(tracked.launch().task.driver.location, Token.generate(), 10_000)
-    with pytest.raises(WireError, match="refused"):
-        stranger.ask(RegisterReceiver(0, 1, "Evil", 1), Registered)
-    stranger.close()
-    assert tracked.events.entries == []
 
 
 # -- blocks --

@@ -63,6 +63,7 @@ def test_attribute_with_a_default_may_be_missing() -> None:
     assert from_json(Registered, b'{"accepted": false}') == Registered(False, "", None)
 
 
+KINDS = [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRateLimit]
 GOOD: dict[str, Any] = {"stream_id": 1, "epoch": 2, "message": "m", "error": "e"}
 
 
@@ -97,6 +98,7 @@ def test_message_of_another_shape_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
+        *((kind, body) for kind in KINDS for body in (b"[]", b"[[]]", b"1", b'"text"', b"null", b"true")),
         (UpdateRateLimit, b'{"rate": "5"}'),
         (UpdateRateLimit, b'{"rate": true}'),
         (UpdateRateLimit, b'{"rate": null, "number": null}'),
@@ -109,8 +111,10 @@ def test_message_of_another_shape_is_refused(body: bytes) -> None:
         (AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [{}]}'),
         (AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [null]}'),
         (AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": null}'),
+        *((AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [' + block + b"]}") for block in (b"[]", b"1", b'"a"')),
+        *((Registered, b'{"accepted": true, "desired": ' + desired + b"}") for desired in (b"[5, 1]", b"1", b'"a"')),
+        *((CleanUpBlocks, b'{"block_ids": ' + ids + b"}") for ids in (b'"abc"', b'{"a": 1}', b'""', b"{}")),
     ],
-    ids=range(12),
 )
 def test_a_message_of_any_kind_with_a_wrong_attribute_is_refused(kind: type, body: bytes) -> None:
     with pytest.raises(WireError, match=f"not a {kind.__name__} message"):
