@@ -52,6 +52,10 @@ def fail_with_records(rdd: Any) -> None:
     assert rdd.isEmpty(), "there are records"
 
 
+def fail_with_bytes(_rdd: Any) -> None:
+    raise ValueError("caf\udce9")
+
+
 def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingContext], tmp_path: Path) -> None:
     conf = {
         "spark.penstock.ui.enabled": "true",
@@ -129,11 +133,19 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
 
 
 def test_silent_connections_at_the_dashboard_delay_neither_batches_nor_the_stop(
-    make_ssc: Callable[..., StreamingContext],
+    make_ssc: Callable[..., StreamingContext], tmp_path: Path
 ) -> None:
-    ssc = make_ssc(0.2, {"spark.penstock.ui.enabled": "true", "spark.penstock.ui.port": "0"})
+    conf = {
+        "spark.penstock.ui.enabled": "true",
+        "spark.penstock.ui.port": "0",
+        "spark.streaming.checkpoint.directory": str(tmp_path / "checkpoint"),
+        "spark.streaming.receiver.writeAheadLog.enable": "true",
+    }
+    ssc = make_ssc(0.2, conf)
     numbers, listener = ssc.receiverStream(Tens()), Completed()
+    # Both the name and the error hold bytes that are no UTF-8.
     numbers.setName("caf\udce9").foreachRDD(lambda rdd: rdd.count())
+    numbers.foreachRDD(fail_with_bytes)
     ssc.addStreamingListener(listener)
     ssc.start()
     parts = urlsplit(str(ssc.uiWebUrl))

@@ -174,6 +174,45 @@ def test_address_with_the_token_opens_every_page_and_leaves_the_token_nowhere(pl
     play(scenario)
 
 
+def test_a_page_that_nobody_sees_is_not_rendered_and_catches_up_later(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
+        state = State(snapshot(1, 20))
+        async with served(state, tab) as url:
+            await tab.open(f"{url}/")
+            see = "Object.defineProperty(document, 'hidden', { get: () => %s, configurable: true })"
+            changed = "document.dispatchEvent(new Event('visibilitychange'))"
+            await tab.value(f"{see % 'true'}; {changed}")
+            await asyncio.sleep(1.5)
+            updates = await tab.value("document.documentElement.dataset.updates")
+            state.now = snapshot(1, 40)
+            await asyncio.sleep(2.5)
+            assert await tab.value("document.documentElement.dataset.updates") == updates
+            await tab.value(f"{see % 'false'}; {changed}")
+            await tab.until(f"{NUMBERS % 'verdict'}.includes('(40 completed batches')")
+
+    play(scenario)
+
+
+def test_a_page_of_an_earlier_run_shows_where_the_new_token_is(play: Play) -> None:
+    async def scenario(tab: Tab) -> None:
+        state = State(snapshot(1, 20))
+        earlier = UIServer(state, port=0)
+        earlier.start()
+        port = int(earlier.url.rpartition(":")[2])
+        await tab.send("Page.navigate", url=earlier.address)
+        await tab.until(f"location.href === '{earlier.url}/' && document.documentElement.dataset.ready === 'true'")
+        await asyncio.to_thread(earlier.stop)
+        later = UIServer(state, port=port, retries=0)
+        later.start()
+        try:
+            await tab.until("document.body.innerText.includes('ssc.uiWebUrl')")
+            await tab.leave()
+        finally:
+            later.stop()
+
+    play(scenario)
+
+
 def test_policy_of_the_pages_forbids_inline_scripts(play: Play) -> None:
     async def scenario(tab: Tab) -> None:
         async with served(State(snapshot(1, 20)), tab) as url:

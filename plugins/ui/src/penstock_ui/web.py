@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from collections.abc import Callable
 from html import escape
 from socket import socket
 from typing import Any
@@ -110,10 +111,9 @@ class _Server(HTTPServer):
         super().handle_stream(stream, address)
 
     def used(self, stream: IOStream) -> None:
-        """A connection has sent a request that is answered."""
+        """Note that a connection has sent a request that is answered."""
         if stream in self._streams:
-            del self._streams[stream]
-            self._streams[stream] = None
+            self._streams[stream] = self._streams.pop(stream)
 
     def on_close(self, server_conn: Any) -> None:
         self._streams.pop(server_conn.stream, None)
@@ -144,7 +144,7 @@ class _Router(Router):
         )
         self._dashboard: Any = None
         #: Called with the connection of each request that is not refused.
-        self.on_accepted: Any = None
+        self.on_accepted: Callable[[Any], None] = lambda _stream: None
 
     def find_handler(self, request: httputil.HTTPServerRequest, **kwargs: Any) -> httputil.HTTPMessageDelegate | None:
         refusal = self._access.refusal(request)
@@ -152,8 +152,7 @@ class _Router(Router):
         without_token(request)
         if refusal is not None:
             return self._refused(request, refusal)
-        if (connection := request.connection) is not None:
-            self.on_accepted(getattr(connection, "stream", None))
+        self.on_accepted(getattr(request.connection, "stream", None))
         if is_entrance:
             cookie = (self._access.cookie_name, self._access.cookie(request))
             return self._own.get_handler_delegate(request, _EntranceHandler, {"cookie": cookie})

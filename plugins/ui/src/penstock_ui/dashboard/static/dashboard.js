@@ -96,7 +96,9 @@
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, 3000));
       try {
-        if ((await fetch("healthz", { cache: "no-store" })).ok) { location.reload(); return; }
+        const { ok, status } = await fetch("healthz", { cache: "no-store" });
+        // A new run has a new token: the server's answer says where to find it.
+        if (ok || status === 401) { location.reload(); return; }
       } catch { /* not yet */ }
     }
   }
