@@ -164,6 +164,24 @@ def test_web_socket_needs_the_token_of_a_page(serve: Serve, caplog: pytest.LogCa
     assert "Traceback" not in caplog.text
 
 
+def test_web_sockets_of_one_page_are_limited(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    own = bokeh_token(request(server, "/")[1])
+    monkeypatch.setattr(page_server, "MOST_PAGES", 3)
+
+    async def scenario() -> None:
+        accepted = []
+        with pytest.raises(HTTPClientError, match="503"):
+            for _ in range(20):
+                accepted.append(await opened(server, own))
+                await accepted[-1].read_message()
+        assert 1 <= len(accepted) <= 4
+        for connection in accepted:
+            await closed(connection)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     "frame",
     [

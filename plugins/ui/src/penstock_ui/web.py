@@ -39,7 +39,7 @@ _MOST_BYTES = 1 << 16
 _STOP_S = 5.0
 # Bokeh needs style elements; no script is inline. Web sockets to the same host and port count as 'self'.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
