@@ -40,10 +40,9 @@ _MAX_FAILURES = 3
 
 
 class Checkpointer:
-    """Writes the checkpoints of a run.
+    """Writes the checkpoints of a run, with the values that ``listeners`` return.
 
-    ``listeners`` are functions that return the values to save, by listener name. ``release_blocks`` is called on the
-    writer's thread with a time in ms: no retained checkpoint needs blocks of batches strictly older than it.
+    ``release_blocks`` is called with a time in ms: no retained checkpoint needs blocks of strictly older batches.
     """
 
     def __init__(

@@ -127,7 +127,7 @@ class NumberedEvent:
 
 @frozen
 class Segment:
-    """The content of a segment's file: the sound state records, and the sound events in file order.
+    """The sound records of a segment's file.
 
     ``run`` is ``None`` if the header cannot be read, and ``num_state`` if the segment has no state. ``damaged_at`` is
     the offset of the first byte that belongs to no sound record. ``truncated_bytes`` follow the last sound record.

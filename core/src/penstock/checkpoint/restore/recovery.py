@@ -118,10 +118,7 @@ class Recovery:
         self.checkpoint = _newest(self._store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
-        """Load the saved program of a checkpoint, and recover from that checkpoint.
-
-        Raises ``NotRecoverableError`` if an input of the program is a queue, otherwise ``CheckpointError``.
-        """
+        """Load the saved program of a checkpoint, and recover from that checkpoint."""
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
         load_program(self._store.read_program(checkpoint.program), self._program)
