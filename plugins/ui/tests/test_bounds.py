@@ -166,19 +166,19 @@ def test_web_socket_needs_the_token_of_a_page(serve: Serve, caplog: pytest.LogCa
 
 def test_web_sockets_of_one_page_are_limited(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve()
+    sockets: list[Any] = []
     own = bokeh_token(request(server, "/")[1])
     monkeypatch.setattr(page_server, "MOST_PAGES", 3)
 
     async def scenario() -> None:
         for _ in range(4):
-            accepted.append(await opened(server, own))
-            await accepted[-1].read_message()
+            sockets.append(await opened(server, own))
+            await sockets[-1].read_message()
         with pytest.raises(HTTPClientError, match="503"):
             await opened(server, own)
-        for connection in accepted:
+        for connection in sockets:
             await closed(connection)
 
-    accepted: list[Any] = []
     asyncio.run(scenario())
 
 
