@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -43,17 +42,14 @@ class CheckpointDirectory:
         """Create the directory if it is missing, and set it for RDD checkpoints; errors name the ``setting``."""
         require_checkpoint_directory(name, setting)
         location = location_of_hadoop(qualified(sc, name, setting))
-        if not is_remote(location):
-            # Otherwise Spark would create it readable by everybody. A failure is left to Spark, which reports it.
-            with suppress(OSError):
-                make_private(Path(location))
         try:
+            if not is_remote(location):
+                _make_writable(Path(location))
             sc.setCheckpointDir(name)
             folder = checkpoint_folder(sc)
         except Exception as error:
-            # For a local directory, Hadoop says only that the folder in it does not exist.
-            reason = "" if is_remote(location) else _why_not_writable(Path(location))
-            raise unusable(name, setting, reason or failure.reason(error)) from error
+            reason = str(error) if isinstance(error, OSError) else failure.reason(error)
+            raise unusable(name, setting, reason) from error
         assert folder is not None
         return cls(sc, settings, name, folder)
 
@@ -85,17 +81,15 @@ def require_checkpoint_directory(directory: object, setting: str) -> None:
         raise ConfigurationError(f"{setting} must be the path or URI of a checkpoint directory, not {shown(directory)}")
 
 
-def _why_not_writable(path: Path) -> str:
-    """The reason why a local directory cannot be written; empty if it can."""
-    try:
-        for folder in (path, *path.parents):
-            if folder.is_file():
-                return f"{folder} is a file"
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with TemporaryFile(dir=path):
-            return ""
-    except OSError as error:
-        return str(error)
+def _make_writable(path: Path) -> None:
+    """Create a local directory, or find out why it cannot be written: Hadoop says only that it does not exist."""
+    for folder in (path, *path.parents):
+        if folder.is_file():
+            raise NotADirectoryError(f"{folder} is a file")
+    # Spark would create it readable by everybody.
+    make_private(path)
+    with TemporaryFile(dir=path):
+        pass
 
 
 def use_directory_of_spark(program: Program) -> None:
