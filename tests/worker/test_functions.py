@@ -1,38 +1,35 @@
-"""The partition functions of operators on whole partitions."""
+"""The partition function of operators on whole partitions."""
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 
-from penstock.worker.functions import PartitionFunction, glom, map_partitions
+from penstock.worker.functions import PartitionFunction, map_partitions_with_index
 
 
 def run(function: PartitionFunction, records: Iterable[Any], index: int = 0) -> list[Any]:
     return list(function(index, records))
 
 
-def test_map_partitions_gives_the_function_an_iterator() -> None:
-    assert run(partial(map_partitions, lambda records: [next(iter(records)), "rest", *records]), [1, 2, 3]) == [
-        1,
-        "rest",
-        2,
-        3,
-    ]
-    assert run(partial(map_partitions, lambda records: [next(records)]), [1, 2]) == [1]
+def rest(index: int, records: Iterator[Any]) -> list[Any]:
+    return [index, next(records), "rest", *records]
+
+
+def test_the_function_gets_an_iterator() -> None:
+    assert run(partial(map_partitions_with_index, rest), [1, 2, 3], 7) == [7, 1, "rest", 2, 3]
 
 
 def test_error_of_a_user_function_is_raised_unchanged() -> None:
-    def fail(_value: Any) -> Any:
+    def fail(_index: int, _records: Any) -> Any:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        run(partial(map_partitions, fail), [1])
+        run(partial(map_partitions_with_index, fail), [1])
 
 
-@pytest.mark.parametrize("function", [partial(map_partitions, list), glom], ids=["mapPartitions", "glom"])
-def test_partition_functions_are_picklable(function: PartitionFunction) -> None:
-    records = [("a", 1), ("a", 2)]
+def test_partition_functions_are_picklable() -> None:
+    function, records = partial(map_partitions_with_index, rest), [("a", 1), ("a", 2)]
     assert run(pickle.loads(pickle.dumps(function)), records) == run(function, records)

@@ -16,7 +16,7 @@ from tests.helpers.examples import examples
 
 from penstock.worker import combine, fused
 from penstock.worker.combine import Combiner, CombineValues, CountRecords, CountValues
-from penstock.worker.functions import glom, map_partitions, map_partitions_with_index, same
+from penstock.worker.functions import map_partitions_with_index, same
 from penstock.worker.fused import CHECK_PAIRS, AnyStep, FusedChain, Step, TerminalStep
 
 SUM = Combiner(same, operator.add, operator.add, 1e9)
@@ -95,6 +95,8 @@ def nested(steps: Iterable[AnyStep], index: int, records: Iterable[Any]) -> Iter
     return records
 
 
+glom = partial(map_partitions_with_index, lambda _index, records: [list(records)])
+
 # All of them take and give pairs of a small number and a number or a text, so that every order of them works.
 STEPS: dict[str, AnyStep] = {
     "map": Step("map", lambda pair: (pair[1], pair[0])),
@@ -106,7 +108,7 @@ STEPS: dict[str, AnyStep] = {
     "mapValues": Step("mapValues", lambda value: (value + 1) % 5),
     "flatMapValues": Step("flatMapValues", range),
     "checkPairs": CHECK_PAIRS,
-    "mapPartitions": partial(map_partitions, lambda pairs: list(pairs)[1:]),
+    "mapPartitions": partial(map_partitions_with_index, lambda _index, pairs: list(pairs)[1:]),
     "mapPartitionsWithIndex": partial(
         map_partitions_with_index, lambda index, pairs: ((index, value) for _key, value in pairs)
     ),
@@ -241,7 +243,7 @@ def test_last_steps_read_nothing_until_they_are_read(last: TerminalStep) -> None
         (Step("map", stop), CountRecords()),
         (Step("flatMap", stop), CountRecords()),
         (Step("flatMap", stop), CountValues(1e9)),
-        (Step("filter", stop), partial(map_partitions, list)),
+        (Step("filter", stop), glom),
     ],
     ids=range(15),
 )

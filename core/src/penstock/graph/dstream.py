@@ -107,8 +107,8 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
         """Apply ``f`` to the records of every partition."""
-        function = partial(functions.map_partitions, require_callable("f", f))
-        return self._derive(MapPartitionsDStream(self._node, function, preservesPartitioning))
+        require_callable("f", f)
+        return self.mapPartitionsWithIndex(lambda _index, records: f(records), preservesPartitioning)
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
@@ -119,7 +119,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def glom(self) -> DStream[list[T]]:
         """Turn every partition into one list."""
-        return self._derive(MapPartitionsDStream(self._node, functions.glom, False))
+        return self.mapPartitions(lambda records: [list(records)])
 
     def reduce(self: DStream[U], func: Callable[[U, U], U]) -> DStream[U]:
         """Reduce every batch to one record; an empty batch has none."""

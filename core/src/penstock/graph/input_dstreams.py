@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class InputDStream(Node):
-    """A stream without parents; its ``id`` counts the input streams in the order of their creation."""
+    """A stream without parents. Its ``id`` counts the input streams in the order of their creation."""
 
     role = "input"
     #: The receiver of a receiver stream.

@@ -14,21 +14,11 @@ from penstock.errors import shown
 PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 
 
-def map_partitions(f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]) -> Iterator[Any]:
-    """``mapPartitions``."""
-    yield from f(iter(records))
-
-
 def map_partitions_with_index(
     f: Callable[[int, Any], Iterable[Any]], index: int, records: Iterable[Any]
 ) -> Iterator[Any]:
     """``mapPartitionsWithIndex``."""
     yield from f(index, iter(records))
-
-
-def glom(_index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
-    """``glom``."""
-    yield list(records)
 
 
 def same(value: Any) -> Any:
