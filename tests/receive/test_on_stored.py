@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.helpers import advance_until
 
-from penstock.errors import ReceiverStoppedError, StoreError
+from penstock.errors import ReceiverStoppedError, StoreError, summary_of
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
@@ -118,11 +119,12 @@ def test_on_stored_of_an_unpicklable_record_gets_its_error(
     assert isinstance(entries[1][1], TypeError)
 
 
+@pytest.mark.parametrize("raised", [KeyError("not mine"), asyncio.CancelledError("not mine")])
 def test_error_of_a_callback_is_reported_and_others_are_still_called(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog, raised: BaseException
 ) -> None:
     def fail(_error: object) -> None:
-        raise KeyError("not mine")
+        raise raised
 
     received = Callbacks()
     supervise(receiver).start()
@@ -131,7 +133,7 @@ def test_error_of_a_callback_is_reported_and_others_are_still_called(
     tick(clock)
     assert received.await_count(1) == [(2, None)]
     log.await_count(ReportError)
-    assert [each.message for each in log.of(ReportError)] == ["on_stored failed - KeyError: 'not mine'"]
+    assert [each.message for each in log.of(ReportError)] == [f"on_stored failed - {summary_of(raised)}"]
     receiver.store(3, received.of(3))
     tick(clock)
     assert received.await_count(2) == [(2, None), (3, None)]

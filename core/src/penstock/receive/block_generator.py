@@ -176,8 +176,8 @@ class BlockGenerator:
         for position, on_stored in block.callbacks:
             try:
                 on_stored(failure or left_out.get(position))
-            # The callback is the receiver's code.
-            except (Exception, SystemExit) as error:
+            # The callback is the receiver's code, which may raise anything.
+            except BaseException as error:
                 self._listener.on_error("on_stored failed", error, is_final=False)
         with self._room:
             self._pending_records -= len(block.records)

@@ -190,7 +190,8 @@ class BlockPusher(BlockGeneratorListener):
                 table = self._encoded(block.records, left_out)
                 if table is not None:
                     pushed.stored = self._stored(table, len(block.records) - len(left_out), None, block.arrival_ms)
-            except (Exception, SystemExit) as error:
+            # A plugin's code may raise anything: this thread has to continue, so that the receiver can stop.
+            except BaseException as error:
                 self._push_failure = error
                 pushed.failure = error
         self._pushed_blocks.put(pushed)
