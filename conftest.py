@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -186,3 +187,18 @@ def gate() -> Iterator[Gate]:
     gate = Gate()
     yield gate
     gate.open()
+
+
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a thread waits for the end of an engine thread."""
+    from penstock.runtime.threads import EngineThread
+
+    joining, finish = threading.Event(), EngineThread.finish
+
+    def announced(thread: EngineThread, timeout_s: float | None = None) -> bool:
+        joining.set()
+        return finish(thread, timeout_s)
+
+    monkeypatch.setattr(EngineThread, "finish", announced)
+    return joining

@@ -148,12 +148,3 @@ def test_a_function_that_raises_fails_its_batch_alone(
     with pytest.raises(Exception, match="two is not liked") as raised:
         ssc.awaitTerminationOrTimeout(1)
     assert "fail_on_two" in str(raised.value)
-
-
-def test_unknown_receivers_and_options_name_the_nearest(ssc: StreamingContext) -> None:
-    with pytest.raises(ConfigurationError, match=r"'soket'.*Did you mean 'socket'"):
-        ssc.receiverStream("soket")
-    with pytest.raises(ConfigurationError, match=r"'hots'.*Did you mean 'host'"):
-        ssc.receiverStream("socket", hots="x", port=1)
-    with pytest.raises(ConfigurationError, match="needs the option 'port'"):
-        ssc.receiverStream("socket", host="x")

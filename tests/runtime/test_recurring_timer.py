@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.runtime.recurring_timer import RecurringTimer
-from penstock.runtime.threads import EngineThread
 from penstock_testing import ManualClock
 
 
@@ -44,19 +43,6 @@ def ticks(clock: ManualClock) -> Iterator[Ticks]:
     ticks = Ticks(clock)
     yield ticks
     ticks.timer.stop(interrupt=True)
-
-
-@pytest.fixture
-def joining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once a thread waits for the end of an engine thread."""
-    joining, finish = threading.Event(), EngineThread.finish
-
-    def announced(thread: EngineThread, timeout_s: float | None = None) -> bool:
-        joining.set()
-        return finish(thread, timeout_s)
-
-    monkeypatch.setattr(EngineThread, "finish", announced)
-    return joining
 
 
 def test_timer_ticks_at_the_start_and_then_every_period(clock: ManualClock, ticks: Ticks) -> None:

@@ -14,7 +14,6 @@ from tests.helpers import do_nothing
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.listen.events import BatchCompleted, BatchSubmitted
-from penstock.runtime.threads import EngineThread
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
@@ -22,19 +21,6 @@ if TYPE_CHECKING:
     from tests.schedule.conftest import Engine
 
 MakeEngine = Callable[..., "Engine"]
-
-
-@pytest.fixture
-def joining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once somebody waits for the end of an engine's thread."""
-    joining, finish = threading.Event(), EngineThread.finish
-
-    def announced(thread: EngineThread, timeout_s: float | None = None) -> bool:
-        joining.set()
-        return finish(thread, timeout_s)
-
-    monkeypatch.setattr(EngineThread, "finish", announced)
-    return joining
 
 
 def test_first_batch_time_is_the_next_multiple_of_the_interval(engine: Engine, clock: ManualClock) -> None:

@@ -281,6 +281,19 @@ class Tracked:
         assert done.wait(10)
 
 
+class Prefers(Receiver[Any]):
+    """Prefers a host."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+    def preferredLocation(self) -> str:
+        return self.host
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(1_000_000)

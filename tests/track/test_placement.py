@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.track.conftest import Prefers
 
 from penstock import Receiver
 from penstock.receive.messages import StopReceiver
@@ -20,17 +21,6 @@ MakeTracker = Callable[..., "Tracked"]
 SilentClass = type[Receiver[Any]]
 ONE, TWO, THREE = (TaskLocation(f"host-{name}", str(number)) for number, name in enumerate("abc", start=1))
 MASTER = "spark://somewhere:7077"
-
-
-class Prefers(Receiver[Any]):
-    def __init__(self, host: str) -> None:
-        self.host = host
-
-    def onStart(self) -> None:
-        """Nothing to start."""
-
-    def preferredLocation(self) -> str:
-        return self.host
 
 
 def on(tracked: Tracked, number: int, place: TaskLocation) -> FakeProcess:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 from tests.helpers.waiting import wait_for
+from tests.track.conftest import Prefers
 
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
@@ -36,17 +37,6 @@ SilentClass = type[Receiver[Any]]
 MASTER = "spark://somewhere:7077"
 A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 A_ADDRESS, B_ADDRESS = "127.0.0.2", "127.0.0.3"
-
-
-class Prefers(Receiver[Any]):
-    def __init__(self, host: str) -> None:
-        self.host = host
-
-    def onStart(self) -> None:
-        """Nothing to start."""
-
-    def preferredLocation(self) -> str:
-        return self.host
 
 
 class Hosts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 
@@ -14,6 +16,17 @@ from penstock_testing import ReceiverHarness
 
 # No test waits that long unless it fails.
 DEADLINE_S = 20.0
+
+
+def framed(*bodies: bytes) -> bytes:
+    """Frames of these bodies."""
+    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """The pieces of data that is cut at these places."""
+    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 class Server:

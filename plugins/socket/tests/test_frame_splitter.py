@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
+from plugins.socket.tests.conftest import cut, framed
 from tests.helpers.examples import examples
 
 from penstock_socket.frame_splitter import FrameSplitter
-
-
-def framed(*bodies: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-
-
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
-    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def split(

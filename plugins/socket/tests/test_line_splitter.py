@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import subprocess
 import sys
 from collections import Counter
@@ -10,6 +9,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
+from plugins.socket.tests.conftest import cut
 from tests.helpers.examples import examples
 
 from penstock.spi import ErrorCounts, LineRules
@@ -63,11 +63,6 @@ def simple_split(data: bytes, max_line_bytes: int = ROOMY, refuse: bool = False)
             if not refuse:
                 lines.append(line.decode(errors="replace"))
     return lines, too_long, not_utf8
-
-
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
-    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 ATOMS = [

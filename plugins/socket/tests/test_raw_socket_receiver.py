@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plugins.socket.tests.conftest import framed
 
 from penstock_socket import RawSocketOptions, RawSocketReceiver
 
@@ -21,10 +22,6 @@ Launch = Callable[..., "ReceiverHarness"]
 
 def receiver(server: Server, **options: Any) -> RawSocketReceiver:
     return RawSocketReceiver(RawSocketOptions("127.0.0.1", server.port, **options))
-
-
-def framed(*bodies: bytes) -> bytes:
-    return b"".join(struct.pack(">i", len(body)) + body for body in bodies)
 
 
 def test_frame_longer_than_the_buffers_arrives(launch: Launch, server: Server) -> None:
