@@ -15,8 +15,8 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerial
 
 _Function = Callable[[int, Iterable[Any]], Iterable[Any]]
 
-# Number of elements per pickle; the elements of a checkpointed state are large groups.
-_BATCH = 10
+# Number of elements per pickled chunk of a checkpointed state; the elements are large groups.
+_CHUNK = 10
 # Number of sets of preferred locations whose RDDs are remembered.
 _MAX_PLACEHOLDERS = 64
 
@@ -165,14 +165,18 @@ def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
 
     The input is the number of a partition and a pickled chunk for it, alternately.
     """
-    bypassing: Any = chunks
-    bypassing._bypass_serializer = True
-    sc: Any = chunks.ctx
-    pairs = sc._jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
-    placed = pairs.partitionBy(sc._jvm.PythonPartitioner(num_partitions, id(portable_hash)))
-    result = _PlainRDD(sc._jvm.PythonRDD.valueOfPair(placed), sc, CPickleSerializer())
+    result = _PlainRDD(_placed(chunks, num_partitions, portable_hash), chunks.ctx, CPickleSerializer())
     result.partitioner = Partitioner(num_partitions, portable_hash)
     return result
+
+
+def _placed(chunks: RDD[bytes], num_partitions: int, partition_function: Callable[[Any], int]) -> Any:
+    """The RDD of the JVM with every chunk in the partition of the number before it."""
+    bypassing: Any = chunks
+    bypassing._bypass_serializer = True
+    jvm: Any = chunks.ctx._jvm
+    pairs = jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
+    return jvm.PythonRDD.valueOfPair(pairs.partitionBy(jvm.PythonPartitioner(num_partitions, id(partition_function))))
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
@@ -200,24 +204,15 @@ def checkpointed_state(
     Spark compares Python partitioners by the address of their function, which differs between processes. Therefore
     every partition is shuffled, as a whole, to the partition of its number.
     """
-    serializer = CPickleSerializer()
-    saved: RDD[Any] = sc._checkpointFile(path, BatchedSerializer(serializer))  # type: ignore[arg-type]
-    keyed: Any = saved.mapPartitionsWithIndex(_NumberPartition(serializer))
-    keyed._bypass_serializer = True
-    jvm: Any = sc._jvm
-    pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
-    placed = pairs.partitionBy(jvm.PythonPartitioner(num_partitions, id(partition_function)))
-    return RDD(jvm.PythonRDD.valueOfPair(placed), sc, BatchedSerializer(serializer))
+    serializer = BatchedSerializer(CPickleSerializer())
+    saved: RDD[Any] = sc._checkpointFile(path, serializer)  # type: ignore[arg-type]
+    chunks = saved.mapPartitionsWithIndex(_numbered_chunks)
+    return RDD(_placed(chunks, num_partitions, partition_function), sc, serializer)
 
 
-@frozen
-class _NumberPartition:
-    """Puts a partition's number before every batch of its elements: PySpark's input for a shuffle."""
-
-    serializer: CPickleSerializer
-
-    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[bytes]:
-        rest = iter(elements)
-        while batch := list(itertools.islice(rest, _BATCH)):
-            yield pack_long(index)
-            yield self.serializer.dumps(batch)
+def _numbered_chunks(index: int, elements: Iterable[Any]) -> Iterator[bytes]:
+    """The number of a partition and a pickled chunk of its elements, alternately."""
+    rest = iter(elements)
+    while chunk := list(itertools.islice(rest, _CHUNK)):
+        yield pack_long(index)
+        yield pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
