@@ -82,7 +82,9 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
 
     wait_for(lambda: sum(info.numRecords > 0 for info in list(listener.infos.values())) >= 3, "batches with records")
     last = max(listener.infos)
-    wait_for(lambda: any(each["batchId"] == last for each in get("batches?status=COMPLETED")), "the last in REST")
+    wait_for(
+        lambda: any(resource["batchId"] == last for resource in get("batches?status=COMPLETED")), "the last in REST"
+    )
     batches = {batch["batchId"]: batch for batch in get("batches?status=COMPLETED")}
     assert get("statistics")["numTotalCompletedBatches"] >= len(batches) >= 3
     for batch_time, batch in batches.items():
@@ -99,7 +101,7 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
         assert batch["numFailedOutputOps"] == len(failures) == (info.numRecords > 0)
         assert batch.get("firstFailureReason") == (failures[0] if failures else None)
         operations = get(f"batches/{batch_time}/operations")
-        assert [each["name"] for each in operations] == [
+        assert [resource["name"] for resource in operations] == [
             outputOperationInfo.name for outputOperationInfo in info.outputOperationInfos.values()
         ]
     (receiver,) = get("receivers")
@@ -112,7 +114,7 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     busy = next(batch_time for batch_time, batch in batches.items() if batch["inputSize"])
     described = f"Streaming job from [output operation 0, batch time {iso_time(busy)}] {url}/batch?id={busy}"
     assert described in descriptions
-    wait_for(lambda: all(each["jobIds"] for each in get(f"batches/{busy}/operations")), "the batch's jobs")
+    wait_for(lambda: all(resource["jobIds"] for resource in get(f"batches/{busy}/operations")), "the batch's jobs")
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert ssc.uiWebUrl is None
     history = read_history(str(tmp_path / "log")).snapshot()

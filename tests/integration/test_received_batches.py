@@ -132,8 +132,10 @@ def pretend_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     references = BlockLocations.references
 
     def without_files(locations: BlockLocations, blocks: Any) -> Any:
-        found = references(locations, blocks)
-        return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
+        located = references(locations, blocks)
+        return [
+            (host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in located
+        ]
 
     monkeypatch.setattr(BlockLocations, "references", without_files)
 

@@ -19,5 +19,5 @@ def test_three_streams_in_another_order_and_one_that_has_no_rdd(run_all: Any) ->
         without: DStream[Any] = right.transform(lambda _rdd: None)
         return left.context().transform([left, without], lambda rdds: rdds[0].union(rdds[1]))
 
-    found = run_all({"reordered": reordered, "one without": one_without}, [[1]], [[2]], [[3]], sort=False)
-    assert found == {"reordered": [[2, 3, 1]], "one without": [[1]]}
+    results = run_all({"reordered": reordered, "one without": one_without}, [[1]], [[2]], [[3]], sort=False)
+    assert results == {"reordered": [[2, 3, 1]], "one without": [[1]]}

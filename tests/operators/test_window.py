@@ -13,7 +13,7 @@ BATCHES = [[n] for n in range(6)]
 
 
 def test_windows_overlap_tumble_leave_gaps_and_empty_themselves(run_all: Any) -> None:
-    found = run_all(
+    results = run_all(
         {
             "2 every 2": lambda stream, _lists: stream.window(2, 2),
             "2 of 2": lambda stream, _lists: stream.window(2).window(2),
@@ -24,7 +24,7 @@ def test_windows_overlap_tumble_leave_gaps_and_empty_themselves(run_all: Any) ->
         [list(range(n)) for n in range(1, 6)],
         num_batches=8,
     )
-    assert found == {
+    assert results == {
         "2 every 2": [[0, 1], [2, 3], [4, 5], []],
         "2 of 2": [[0], [0, 0, 1], [0, 1, 1, 2], [1, 2, 2, 3], [2, 3, 3, 4], [3, 4, 4, 5], [4, 5, 5], [5]],
         "3, counted": [[1], [3], [6], [9], [12], [9], [5], [0]],

@@ -155,12 +155,12 @@ _NO_STOP_TIMEOUT = {"spark.penstock.receiver.stopTimeout": "0"}
 @pytest.fixture
 def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Iterator[Callable[..., ReceiverSupervisor]]:
     """Makes supervisors, under the manual clock unless another is given; stops them at the end."""
-    made: list[ReceiverSupervisor] = []
+    supervisors: list[ReceiverSupervisor] = []
 
     def supervise(
         receiver: Receiver[Any], conf: Mapping[str, str] | None = None, other_clock: Clock | None = None
     ) -> ReceiverSupervisor:
-        made.append(
+        supervisors.append(
             ReceiverSupervisor(
                 receiver,
                 RegisterReceiver(3, 7, type(receiver).__name__, port=4711),
@@ -170,10 +170,10 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
                 clock=other_clock or clock,
             )
         )
-        return made[-1]
+        return supervisors[-1]
 
     yield supervise
-    for supervisor in made:
+    for supervisor in supervisors:
         supervisor.stop("the test is over")
 
 

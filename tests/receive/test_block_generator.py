@@ -67,7 +67,7 @@ class Listener:
 
 @pytest.fixture
 def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
-    made: list[Listener] = []
+    listeners: list[Listener] = []
 
     def make(
         records: int = 100_000,
@@ -75,7 +75,7 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
         blocks: int = 10,
         other_clock: ManualClock | SystemClock | None = None,
     ) -> Listener:
-        made.append(
+        listeners.append(
             Listener(
                 other_clock or clock,
                 max_buffered_records=records,
@@ -83,11 +83,11 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Listener]]:
                 block_queue_size=blocks,
             )
         )
-        made[-1].generator.start()
-        return made[-1]
+        listeners[-1].generator.start()
+        return listeners[-1]
 
     yield make
-    for pushed in made:
+    for pushed in listeners:
         pushed.generator.stop()
 
 
@@ -274,9 +274,9 @@ def test_stop_fails_waiting_callers(make: Make, clock: ManualClock, gate: Gate, 
     clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)
     stopping = background(pushed.generator.stop)
-    for each in waiting:
+    for future in waiting:
         with pytest.raises(ReceiverStoppedError):
-            each.result(timeout=10)
+            future.result(timeout=10)
     assert not stopping.done()
     gate.open()
     stopping.result(timeout=10)

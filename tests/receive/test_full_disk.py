@@ -83,10 +83,10 @@ def test_no_record_is_accepted_during_a_restart(
     for _ in range(10):
         clock.advance(1000)
         threading.Event().wait(0.002)
-    assert not any(each.done() for each in (first, *others))
+    assert not any(future.done() for future in (first, *others))
     store.failures = 0
-    for each in (first, *others):
-        drive(each)
+    for future in (first, *others):
+        drive(future)
     assert [name for name in log.names if name == "ReportError"] == ["ReportError"]
     receiver.store(4)
     receiver.stop("enough")

@@ -119,8 +119,8 @@ def test_over_several_busy_and_idle_times_no_form_of_store_exceeds_it(
     clock.await_waiters(len(forms) + 1)
     supervisor.stop("the time is over")
     clock.advance(IDLE_MS)
-    for each in storing:
-        each.result(timeout=10)
+    for future in storing:
+        future.result(timeout=10)
     released = releases.released
     assert all(earlier <= later for (earlier, _), (later, _) in pairwise(released))
     assert most_above(released, RATE) <= RATE * BURST_MS / 1000 + 1e-6

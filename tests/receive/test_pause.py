@@ -190,5 +190,5 @@ def test_unlimited_limiter_passes_all_waiting_callers_on_resume(clock: ManualClo
         waiting = [pool.submit(limiter.acquire, count) for count in (1, 100_000)]
         clock.await_waiters(2)
         limiter.pause(False)
-        assert [each.result(timeout=10) for each in waiting] == [1, 100_000]
+        assert [future.result(timeout=10) for future in waiting] == [1, 100_000]
     assert limiter.acquire(7) == 7

@@ -122,13 +122,13 @@ def test_waiting_caller_passes_as_soon_as_permitted(rate: float, wanted: list[in
     clock = EventfulClock()
     limit = limiter(clock, rate)
     total = 0
-    for each in wanted:
-        left = each
+    for count in wanted:
+        left = count
         while left:
             left -= limit.acquire(left)
-        total += each
+        total += count
     # A millisecond a wait for the coarseness of clocks; a wait is for a full burst, or for the rest.
-    waits = sum(each / max(1.0, rate * 0.2) + 1 for each in wanted)
+    waits = sum(count / max(1.0, rate * 0.2) + 1 for count in wanted)
     assert clock.time_ms <= total / rate * 1000 + 2 * waits
 
 
@@ -225,9 +225,9 @@ def test_waiting_callers_respect_changing_rates(
         for time_ms, rate in sorted(changes)
     ]
     grants: list[tuple[float, int]] = []
-    for each in wanted:
-        passed = limiter.acquire(each)
-        assert 1 <= passed <= each
+    for count in wanted:
+        passed = limiter.acquire(count)
+        assert 1 <= passed <= count
         grants.append((clock.time_ms, passed))
     widest = max(burst_at(rate) for _, rate in rates)
     for first, (since_ms, _) in enumerate(grants):

@@ -144,7 +144,10 @@ def test_task_serves_and_deletes_blocks_of_other_launches_on_its_host(
         client = tracker.client()
         assert log.of(RegisterReceiver)[0].directory == str(blocks)
         references = [BlockReference(block_id, "/elsewhere", 1, client.location) for block_id in ids]
-        fetched = [next(arrow_form.records(fetch_block(each, each.source, tracker.token))) for each in references]
+        fetched = [
+            next(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
+            for reference in references
+        ]
         client.ask(CleanUpBlocks(ids), Reply)
         left = any((blocks / f"{block_id}.arrow").exists() for block_id in ids)
         client.ask(StopReceiver("enough"), Reply)

@@ -44,15 +44,15 @@ def _local_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def make_tracker(log: EventLog) -> Iterator[Callable[..., FakeTracker]]:
     """Makes trackers; stops them at the end."""
-    made: list[FakeTracker] = []
+    trackers: list[FakeTracker] = []
 
     def make(host: str = "127.0.0.1") -> FakeTracker:
-        made.append(FakeTracker(log, host))
-        return made[-1]
+        trackers.append(FakeTracker(log, host))
+        return trackers[-1]
 
     yield make
-    for each in made:
-        each.endpoint.stop()
+    for tracker in trackers:
+        tracker.endpoint.stop()
 
 
 @pytest.fixture

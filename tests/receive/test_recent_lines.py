@@ -94,8 +94,8 @@ def test_secrets_are_those_of_options_attributes_configuration_and_environment(m
         "spark.penstock.receiver.x.pin": "of-the-rule",
         "spark.redaction.regex": "(?i)PIN$",
     }
-    found = set(redaction_of(Login(), conf, "of-the-driver").values)
-    assert found >= {
+    secrets = set(redaction_of(Login(), conf, "of-the-driver").values)
+    assert secrets >= {
         "of-the-driver",
         "of-the-rule",
         "of-the-options",
@@ -105,7 +105,7 @@ def test_secrets_are_those_of_options_attributes_configuration_and_environment(m
         "of-the-environment",
         "of-the-conf",
     }
-    assert not found & {"the-host", "the-topic", "the-b"}
+    assert not secrets & {"the-host", "the-topic", "the-b"}
 
 
 def test_lines_are_recorded_only_inside_the_block(capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,7 @@ def test_decoded_records_equal_the_encoded_ones(records: list[Any], max_records:
         part = list(arrow_form.records(table.to_batches()))
         assert 1 <= len(part) == count <= max_records
         out += part
-    assert [(type(each), each) for each in out] == [(type(record), record) for record in records]
+    assert [(type(decoded), decoded) for decoded in out] == [(type(record), record) for record in records]
 
 
 def test_records_waiting_for_the_rate_limit_are_not_read_ahead(

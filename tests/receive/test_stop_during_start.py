@@ -85,8 +85,8 @@ def test_onStart_that_ignores_a_stop_is_abandoned(
     # The timer of the blocks and the deadline of the stop.
     clock.await_waiters(2)
     clock.advance(3000)
-    for each in stopping:
-        each.result(timeout=10)
+    for future in stopping:
+        future.result(timeout=10)
     with pytest.raises(
         ReceiverStuckError, match=r"^onStart has not returned for 3 s after a stop \(.*receiver\.stopTimeout\); it must"
     ):

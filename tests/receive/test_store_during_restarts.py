@@ -55,8 +55,8 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
         log.await_count("onStart", restarts + 1)
         log.await_count(AddBlocks, 3 * restarts)
     supervisor.stop("enough")
-    for each in storing:
-        each.result(timeout=10)
+    for future in storing:
+        future.result(timeout=10)
     stored = records()
     assert len(stored) == len(set(stored)) == supervisor.state.stored_records
     for thread in range(4):

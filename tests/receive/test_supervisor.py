@@ -75,8 +75,8 @@ def test_stop_is_idempotent(
     stopping = [background(lambda: supervisor.stop("first")) for _ in range(3)]
     assert gate.reached.wait(10)
     gate.open()
-    for each in stopping:
-        each.result(timeout=10)
+    for future in stopping:
+        future.result(timeout=10)
     supervisor.stop("again", RuntimeError("too late"))
     supervisor.await_termination()
     assert log.names.count("onStop") == 1

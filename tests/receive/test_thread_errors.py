@@ -121,8 +121,8 @@ def test_error_between_two_receivers_belongs_to_the_one_on_its_traceback(
 def test_hook_is_restored_after_the_last_receiver(supervise: Supervise, log: EventLog) -> None:
     before = threading.excepthook
     supervisors = [supervise(Starts(log)) for _ in range(2)]
-    for each in supervisors:
-        each.start()
+    for supervisor in supervisors:
+        supervisor.start()
     assert threading.excepthook is not before
     supervisors[0].stop("enough")
     assert threading.excepthook is not before

@@ -59,6 +59,6 @@ def test_invalid_stored_block_of_a_plugin_fails_alone(
     with pytest.raises(StoreError, match=f"for block input-3-7-.*{next(iter(wrong.values()))}"):
         background(lambda: receiver.store_all(["bad"])).result(timeout=10)
     gate.open()
-    for each in storing:
-        each.result(timeout=10)
+    for future in storing:
+        future.result(timeout=10)
     assert len(store.kept) == 2

@@ -221,14 +221,14 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make_engine(clock: ManualClock) -> Iterator[Callable[..., Engine]]:
-    made: list[Engine] = []
+    engines: list[Engine] = []
 
     def make(concurrent_jobs: int = 1, **options: Any) -> Engine:
-        made.append(Engine(clock, concurrent_jobs, **options))
-        return made[-1]
+        engines.append(Engine(clock, concurrent_jobs, **options))
+        return engines[-1]
 
     yield make
-    for engine in made:
+    for engine in engines:
         if engine.generator is not None:
             engine.generator.stop(None)
         engine.scheduler.stop(1)

@@ -112,7 +112,9 @@ def test_stop_ends_the_retries(make_engine: Callable[..., Engine], clock: Manual
     engine.log.await_count(("allocate", 100))
     generator.stop(None)
     # No thread is left that could retry.
-    wait_for(lambda: not any("JobGenerator" in each.name for each in threading.enumerate()), "generator's threads end")
+    wait_for(
+        lambda: not any("JobGenerator" in thread.name for thread in threading.enumerate()), "generator's threads end"
+    )
     assert engine.of("generate") == []
 
 

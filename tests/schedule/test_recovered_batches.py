@@ -93,17 +93,17 @@ class Recovering:
 
 @pytest.fixture
 def recovering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Recovering]]:
-    made: list[Recovering] = []
+    runs: list[Recovering] = []
 
     def make(now_ms: int, catch_up: str = "all", catch_up_batches: int = 10, **left: Any) -> Recovering:
         monkeypatch.setattr(due_batches, "_CATCH_UP_BATCHES", catch_up_batches)
         recovered = evolve(NOTHING_PENDING, **left)
-        made.append(Recovering(recovered, now_ms, catch_up=catch_up))
-        return made[-1]
+        runs.append(Recovering(recovered, now_ms, catch_up=catch_up))
+        return runs[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for run in runs:
+        run.close()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_late_batches_that_wait_are_saved_as_pending(recovering: Callable[..., R
     run.engine.graph.make = lambda _time_ms: [gate]
     run.start()
     run.log.await_count(Saved, 2)
-    assert [(each.last_time_ms, sorted(each.pending)) for each in run.saved] == [
+    assert [(saved.last_time_ms, sorted(saved.pending)) for saved in run.saved] == [
         (1000, [600, 700, 800, 900, 1000]),
         (1000, [600, 700, 800, 900, 1000]),
     ]
@@ -207,7 +207,7 @@ def test_blocks_of_late_batches_are_saved_as_needed(recovering: Callable[..., Re
     run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
     run.start()
     assert gate.reached.wait(10)
-    assert all(each.needed_ms <= 300 - INTERVAL_MS for each in run.saved)
+    assert all(saved.needed_ms <= 300 - INTERVAL_MS for saved in run.saved)
     gate.open()
     run.log.await_count(BatchCompleted, 5)
     for saved in run.saved:

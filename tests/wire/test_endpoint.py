@@ -140,10 +140,10 @@ def test_every_kind_of_call_needs_the_token(served: Served, caplog: pytest.LogCa
             lambda: client.do_put(descriptor, schema)[0].close(),
             lambda: client.do_exchange(descriptor)[1].read_all(),
         ]
-        for each in calls:
+        for attempt in calls:
             # An error of a stream that the caller writes to is an OSError.
             with pytest.raises((flight.FlightUnauthenticatedError, OSError), match="token only"):
-                each()
+                attempt()
     assert refusals(caplog) == ["call without the application's token refused"] * len(calls)
     assert works(served)
 

@@ -37,20 +37,20 @@ def damage_one(path: Path) -> None:
 
 
 def test_sound_directory_is_described_in_full(tmp_path: Path, run: Checkpoint) -> None:
-    found = inspect(str(tmp_path), verifies_blocks=True)
-    assert found.newest == run
-    assert [(checkpoint.name, checkpoint.damage) for checkpoint in found.checkpoints] == [
+    inspection = inspect(str(tmp_path), verifies_blocks=True)
+    assert inspection.newest == run
+    assert [(checkpoint.name, checkpoint.damage) for checkpoint in inspection.checkpoints] == [
         ("checkpoint-0000000001", ""),
         ("checkpoint-0000000002", ""),
     ]
-    (log,) = found.logs
+    (log,) = inspection.logs
     # The summary with which the log begins is an event, too.
     assert (log.name, log.events, log.lost) == ("receivedBlockMetadata", 4, 0)
     assert [name for name, _ in log.segments] == ["segment-0000000000"]
-    (blocks,) = found.blocks
+    (blocks,) = inspection.blocks
     assert (blocks.stream_id, blocks.blocks, blocks.records, blocks.unallocated) == (0, 2, 20, 10)
     assert (blocks.files, blocks.missing) == (2, 0)
-    assert (found.damage, found.verdict) == ([], "yes")
+    assert (inspection.damage, inspection.verdict) == ([], "yes")
 
 
 def test_inspection_changes_nothing(tmp_path: Path, run: Checkpoint) -> None:
@@ -64,24 +64,27 @@ def test_inspection_changes_nothing(tmp_path: Path, run: Checkpoint) -> None:
 
 def test_empty_directory_has_nothing_to_recover_from(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
-        found = inspect(str(path))
-        assert (found.verdict, found.newest, found.checkpoints) == ("nothing", None, [])
+        inspection = inspect(str(path))
+        assert (inspection.verdict, inspection.newest, inspection.checkpoints) == ("nothing", None, [])
 
 
 def test_older_checkpoint_is_used_when_the_newest_is_damaged(tmp_path: Path, run: Checkpoint) -> None:
     damage_one(tmp_path / "checkpoint-0000000002")
-    found = inspect(str(tmp_path))
-    assert found.newest is not None
-    assert found.newest.number == 1
-    assert found.damage == ["checkpoint-0000000002: it is truncated or damaged: its checksum does not match"]
-    assert (found.verdict, found.reason) == ("yes", "a program recovers from checkpoint 1; later batches run again")
+    inspection = inspect(str(tmp_path))
+    assert inspection.newest is not None
+    assert inspection.newest.number == 1
+    assert inspection.damage == ["checkpoint-0000000002: it is truncated or damaged: its checksum does not match"]
+    assert (inspection.verdict, inspection.reason) == (
+        "yes",
+        "a program recovers from checkpoint 1; later batches run again",
+    )
 
 
 def test_checkpoints_of_another_format_are_refused(tmp_path: Path) -> None:
     write_framed(tmp_path / "checkpoint-0000000001", b'{"format":0}')
-    found = inspect(str(tmp_path))
-    assert found.verdict == "refused"
-    assert "format version 0" in found.damage[0]
+    inspection = inspect(str(tmp_path))
+    assert inspection.verdict == "refused"
+    assert "format version 0" in inspection.damage[0]
 
 
 @pytest.mark.parametrize(
@@ -104,19 +107,19 @@ def test_damage_is_named_with_what_a_program_would_do(
     tmp_path: Path, run: Checkpoint, damages: Callable[[Path], None], verdict: str, words: str
 ) -> None:
     damages(tmp_path)
-    found = inspect(str(tmp_path), verifies_blocks=True)
-    assert any(words in each for each in found.damage), found.damage
-    assert found.verdict == verdict
-    assert found.reason != "a program can recover from here, and nothing is missing"
+    inspection = inspect(str(tmp_path), verifies_blocks=True)
+    assert any(words in text for text in inspection.damage), inspection.damage
+    assert inspection.verdict == verdict
+    assert inspection.reason != "a program can recover from here, and nothing is missing"
 
 
 def test_damage_of_log_and_blocks_is_answered_in_the_order_of_a_recovery(tmp_path: Path, run: Checkpoint) -> None:
     damage_one(tmp_path / "receivedBlockMetadata/segment-0000000000")
     for block in (tmp_path / "receivedData/0").iterdir():
         block.unlink()
-    found = inspect(str(tmp_path))
-    assert found.verdict == "skip"
-    assert found.reason.index("spark.penstock.checkpoint.onDamage=skip") < found.reason.index(
+    inspection = inspect(str(tmp_path))
+    assert inspection.verdict == "skip"
+    assert inspection.reason.index("spark.penstock.checkpoint.onDamage=skip") < inspection.reason.index(
         "Then batches that need the lost blocks fail; with spark.penstock.blocks.onLost=skip"
     )
 
@@ -124,32 +127,32 @@ def test_damage_of_log_and_blocks_is_answered_in_the_order_of_a_recovery(tmp_pat
 def test_log_of_completed_outputs_is_described(tmp_path: Path) -> None:
     log_completed_output(tmp_path)
     CheckpointStore(Directory.of(str(tmp_path))).write(FIRST)
-    found = inspect(str(tmp_path))
-    assert [(log.name, log.events, log.lost) for log in found.logs] == [("completedOutputs", 1, 0)]
-    assert (found.blocks, found.damage, found.verdict) == ([], [], "yes")
+    inspection = inspect(str(tmp_path))
+    assert [(log.name, log.events, log.lost) for log in inspection.logs] == [("completedOutputs", 1, 0)]
+    assert (inspection.blocks, inspection.damage, inspection.verdict) == ([], [], "yes")
 
 
 def test_block_that_a_plugin_has_stored_elsewhere_is_not_missed(tmp_path: Path) -> None:
     logged_events = log_blocks(tmp_path, evolve(stored(tmp_path, 0), path="/mirror/0"))
     (tmp_path / "receivedData/0/input-0-1-0.arrow").unlink()
     CheckpointStore(Directory.of(str(tmp_path))).write(evolve(FIRST, logged_events=logged_events))
-    found = inspect(str(tmp_path), verifies_blocks=True)
-    assert [(each.blocks, each.missing) for each in found.blocks] == [(1, 0)]
-    assert (found.damage, found.verdict) == ([], "yes")
+    inspection = inspect(str(tmp_path), verifies_blocks=True)
+    assert [(stream.blocks, stream.missing) for stream in inspection.blocks] == [(1, 0)]
+    assert (inspection.damage, inspection.verdict) == ([], "yes")
 
 
 def test_log_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
     write_framed(tmp_path / "receivedBlockMetadata/segment-0000000001", b'{"version":99}')
-    found = inspect(str(tmp_path))
-    assert found.verdict == "refused"
-    assert "was written by another version of Penstock" in found.damage[0]
+    inspection = inspect(str(tmp_path))
+    assert inspection.verdict == "refused"
+    assert "was written by another version of Penstock" in inspection.damage[0]
 
 
 def test_event_of_another_version_is_refused(tmp_path: Path, run: Checkpoint) -> None:
     log_blocks(tmp_path, state=OfTheFuture())
-    found = inspect(str(tmp_path))
-    assert found.verdict == "refused"
-    assert "unknown event of blocks: 'of the future'" in found.damage[0]
+    inspection = inspect(str(tmp_path))
+    assert inspection.verdict == "refused"
+    assert "unknown event of blocks: 'of the future'" in inspection.damage[0]
 
 
 def test_checkpointed_rdd_without_all_partitions_is_named(tmp_path: Path) -> None:

@@ -188,8 +188,8 @@ from penstock import RateEstimator, RateEstimatorSpec, hookimpl
 
 def spec(name, **members):
     members.setdefault("compute", lambda self, *batch: 5000.0)
-    made = type(name, (RateEstimator,), {"__init__": lambda self, options, interval: None, **members})
-    return RateEstimatorSpec(name, made)
+    kind = type(name, (RateEstimator,), {"__init__": lambda self, options, interval: None, **members})
+    return RateEstimatorSpec(name, kind)
 
 def raising(self, *batch):
     raise ZeroDivisionError("by records")

@@ -16,7 +16,7 @@ from penstock import BatchCompleted, BatchInfo
 from penstock.spi import Plugins
 
 (listener,) = [
-    each for each in Plugins().listeners(SimpleNamespace(batch_interval_ms=1000)) if "watch" in each.origin
+    listener for listener in Plugins().listeners(SimpleNamespace(batch_interval_ms=1000)) if "watch" in listener.origin
 ]
 print("before")
 listener.callbacks[BatchCompleted](BatchCompleted(BatchInfo(5000, {}, 5000, 5010, 5030, {})))

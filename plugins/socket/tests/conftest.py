@@ -51,8 +51,8 @@ class Server:
         return accepted
 
     def close(self) -> None:
-        for each in (*self._accepted, self.socket):
-            each.close()
+        for connection in (*self._accepted, self.socket):
+            connection.close()
 
 
 @pytest.fixture

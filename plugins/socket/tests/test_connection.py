@@ -23,14 +23,14 @@ Connect = Callable[..., Connection]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    made: list[Connection] = []
+    connections: list[Connection] = []
 
     def connect(port: int, host: str = "127.0.0.1", timeout_s: float = LONG_S) -> Connection:
-        made.append(Connection(host, port, timeout_s))
-        return made[-1]
+        connections.append(Connection(host, port, timeout_s))
+        return connections[-1]
 
     yield connect
-    for connection in made:
+    for connection in connections:
         connection.close()
 
 

@@ -113,7 +113,7 @@ def test_receiver_can_be_pickled_with_its_converter(launch: Launch, server: Serv
     def long_ones(file: BinaryIO) -> Iterable[bytes]:
         return (line for line in file if len(line) > least)
 
-    made = receiver(server, long_ones)
-    launched = launch(cloudpickle.loads(cloudpickle.dumps(made)))
+    original = receiver(server, long_ones)
+    launched = launch(cloudpickle.loads(cloudpickle.dumps(original)))
     server.accept().sendall(b"a\nbc\n")
     launched.until_records([b"bc\n"])
