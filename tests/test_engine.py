@@ -233,9 +233,9 @@ def test_logs_are_closed_after_everything_that_may_write_to_them(engine: Engine,
         "FinalStateCheckpoint.write",
         "JobGenerator.save",
         "Checkpointer.stop",
+        "ReceiverTracker.close",
         "ReceiverTracker.release",
         "ReceiverTracker.delete_files",
-        "ReceiverTracker.close",
         "ListenerBus.stop",
     ]
     assert parts.calls_of(*steps) == steps

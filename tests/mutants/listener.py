@@ -25,7 +25,7 @@ from penstock import (
 )
 from penstock_testing import Capabilities, ListenerProbe, MemoryBackend
 
-PHASES = ("receivers", "batches", "jobs", "checkpoint", "release", "files", "write-ahead log", "listeners")
+PHASES = ("receivers", "batches", "jobs", "checkpoint", "write-ahead log", "release", "files", "listeners")
 
 
 class Counts:

@@ -106,7 +106,9 @@ def test_order_of_a_restart() -> None:
     life = Life(*RUN, RESTART, *DRAINED, DELIVERED)
     assert life.calls[2:] == ["Report", "onStop", "Flush", "on_drained", "Deregister"]
     assert life.of(events.Flush) == [events.Flush(is_final=False)]
-    assert life.of(events.Deregister) == [events.Deregister("Restarting receiver with delay 100 ms: again", LOST)]
+    assert life.of(events.Deregister) == [
+        events.Deregister("Restarting receiver with delay 100 ms: again", LOST, restart_delay_ms=100)
+    ]
     assert (life.state, life.effects) == (AwaitingRestart(), (events.AwaitRestart(100),))
     assert (life.receiver.is_started, life.receiver.is_stopped) == (False, True)
     life.take(events.RestartDelayOver())

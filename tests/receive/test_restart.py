@@ -41,7 +41,7 @@ def test_a_restart_stops_waits_and_starts(
     assert log.names == ["RegisterReceiver", "onStart", *CYCLE]
     assert log.of(RegisterReceiver) == [RegisterReceiver(3, 7, "Noting", 4711)] * 2
     assert log.of(DeregisterReceiver) == [
-        DeregisterReceiver(3, 7, "Restarting receiver with delay 100 ms: restarting", "")
+        DeregisterReceiver(3, 7, "Restarting receiver with delay 100 ms: restarting", "", restart_delay_ms=100)
     ]
 
 

@@ -385,6 +385,24 @@ def test_receiver_may_register_again_after_a_restart() -> None:
     assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
 
 
+def test_stopped_receiver_whose_task_hangs_is_relaunched() -> None:
+    # Its delay has passed, and it does not register.
+    lifecycle = active().take(evolve(deregister("Restarting"), restart_delay_ms=100_000))
+    assert lifecycle.after(159_999).take(Tick()).of(CancelJob) == []
+    assert lifecycle.after(1).take(Tick()).of(CancelJob) == [CancelJob(1)]
+    assert "the task of receiver Silent-0 hangs" in lifecycle.record.last_end.message
+    # Once, and the end of the job is no second failure.
+    assert lifecycle.after(1_000_000).take(Tick()).effects == ()
+    failures = lifecycle.record.failures_ms
+    assert lifecycle.take(DIED).state == "BackingOff"
+    assert lifecycle.record.failures_ms == failures
+
+
+def test_receiver_whose_ended_task_hangs_is_relaunched() -> None:
+    lifecycle = active().take(deregister("failed", "Traceback", ended=True)).after(60_000).take(Tick())
+    assert lifecycle.of(CancelJob) == [CancelJob(1)]
+
+
 def test_receiver_that_is_given_up_names_the_error_that_it_reported() -> None:
     lifecycle = active(max_failures=0, on_failure="stop-stream")
     lifecycle.take(ReportError(0, 1, "Error connecting - OSError: refused", "Traceback: refused"))

@@ -152,6 +152,29 @@ def test_stop_waits_for_a_block_that_is_being_written(
     assert ids(blocks, 100) == ["input-0-1-0"]
 
 
+def test_hung_storage_does_not_hang_the_stop(
+    make_tracker: MakeTracker, make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, gate = make_log(), Gate(60)
+    tracked = make_tracker(write_ahead_log=log)
+    tracked.tracker.start()
+    process = tracked.registered()
+    monkeypatch.setattr(log, "_commit", gate)
+    monkeypatch.setattr(log.close.__func__, "__defaults__", (0.5,))
+    with ThreadPoolExecutor() as pool:
+        added = pool.submit(process.add, 0)
+        assert gate.reached.wait(10)
+        began = time.monotonic()
+        tracked.tracker.stop(began)
+        # In the order of the engine.
+        tracked.tracker.close()
+        tracked.tracker.release()
+        assert time.monotonic() - began < 8
+        with pytest.raises(WireError, match="whether it has this event is unknown"):
+            added.result(10)
+        gate.open()
+
+
 def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_log: MakeLog) -> None:
     tracked = make_tracker(write_ahead_log=make_log())
     tracked.tracker.start()

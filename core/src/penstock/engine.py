@@ -149,10 +149,11 @@ class Engine:
             ("batches", lambda: self._stop_generator(deadline)),
             ("jobs", lambda: self.scheduler.stop(2.0)),
             ("checkpoint", lambda: self._stop_checkpointer(end)),
+            # Before the endpoint closes, which waits for blocks that a hung file system is still adding.
+            ("write-ahead log", self.tracker.close),
             # After the batches, because the last batches read the receivers' blocks and report lost ones.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
-            ("write-ahead log", self.tracker.close),
         ]
         if self._run is not None and self._run.completed_outputs is not None:
             steps.append(("completed outputs", self._run.completed_outputs.close))

@@ -149,6 +149,7 @@ class Deregister:
     flushed: int = 0
     dropped: int = 0
     ended: bool = False
+    restart_delay_ms: float = 0.0
 
 
 @frozen

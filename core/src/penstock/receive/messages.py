@@ -95,6 +95,8 @@ class DeregisterReceiver:
     dropped: int = 0
     # It does not restart by itself, and every record that it took is stored or lost.
     ended: bool = False
+    # When it restarts by itself, after this delay.
+    restart_delay_ms: float = 0.0
     log_lines: list[str] = field(factory=list)
 
 

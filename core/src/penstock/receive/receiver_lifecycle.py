@@ -248,7 +248,8 @@ class _Transition:
     def _deregister(self, then: Restart | Stop, flushed: int, dropped: int) -> None:
         if isinstance(then, Restart):
             message = f"Restarting receiver with delay {then.delay_ms:.0f} ms: {then.message}"
-            self._become(Deregistering(then, is_final=False), events.Deregister(message, then.error))
+            deregister = events.Deregister(message, then.error, restart_delay_ms=then.delay_ms)
+            self._become(Deregistering(then, is_final=False), deregister)
             return
         message = with_error(then.message, then.error)
         if not self.receiver.is_registered:

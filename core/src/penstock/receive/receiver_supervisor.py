@@ -251,6 +251,7 @@ class ReceiverSupervisor:
             effect.flushed,
             effect.dropped,
             effect.ended,
+            effect.restart_delay_ms,
         )
         # A driver that never answered would cost another timeout.
         return events.Deregistered(self._notify(message))

@@ -54,7 +54,7 @@ _LAST_DELETIONS_S = 10.0
 _FLUSH_SHARE = 2 / 3
 # Interval at which a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
-# Maximum wait for the jobs of released receivers to end.
+# Maximum wait for the jobs of released receivers to end, and for calls in progress.
 _RELEASE_S = 5.0
 # Minimum time between two warnings of the backlog of one host, and between two errors of one receiver because of it.
 _REPORT_BACKLOG_S = 60
@@ -180,11 +180,14 @@ class ReceiverTracker:
                 job.cancel()
                 job.finish(_RELEASE_S)
         # The endpoint first: its calls are answered on the loop.
-        self._endpoint.stop()
+        self._endpoint.stop(_RELEASE_S)
         self._tracked.stop()
 
     def close(self) -> None:
-        """Close the write-ahead log, after the last batch was allocated or cleaned up. Can be repeated."""
+        """Close the write-ahead log, after the last batch was allocated or cleaned up. Can be repeated.
+
+        Blocks that are still being added fail.
+        """
         self.blocks.close()
 
     def delete_files(self) -> None:

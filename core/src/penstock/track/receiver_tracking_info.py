@@ -10,6 +10,7 @@ elsewhere then.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from attrs import field, frozen
@@ -101,11 +102,13 @@ class Moving:
 class Restarting:
     """The receiver has deregistered; its task still runs and either registers again or ends.
 
-    ``error`` is the traceback of the failure that stopped it, already counted; empty if it stopped without one.
+    ``error`` is the traceback of the failure that stopped it, already counted; empty if it stopped without one. A task
+    that hangs beyond the monotonic deadline is cancelled.
     """
 
     launch: Launch
     error: str = ""
+    deadline_ms: float = math.inf
 
 
 @frozen

@@ -31,6 +31,8 @@ from penstock.wire.json_codec import Reply
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
+# Maximum time, after its restart delay, in which a receiver that has stopped registers again or its task ends.
+_RESTART_TIMEOUT_MS = 60_000
 # The reason that a stop of the application gives to receivers.
 _APPLICATION_STOPS = "Stopped by driver"
 
@@ -211,7 +213,8 @@ class _Transition:
         elif isinstance(state, lifecycle.Stopping):
             self._set(state=lifecycle.Ending(launch, state.undelivered))
         elif isinstance(state, lifecycle.Active | lifecycle.Moving):
-            self._set(state=lifecycle.Restarting(launch, message.error))
+            deadline_ms = self._now_ms + message.restart_delay_ms + _RESTART_TIMEOUT_MS
+            self._set(state=lifecycle.Restarting(launch, message.error, deadline_ms))
         elif isinstance(state, lifecycle.GivenUp) and was_active:
             # Its supervisor may be about to restart it.
             self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
@@ -303,6 +306,15 @@ class _Transition:
             self._log("warning", "receiver healthy again")
         if isinstance(state, lifecycle.Scheduled):
             self._check_launch_timeout(state)
+        if isinstance(state, lifecycle.Restarting) and self._now_ms >= state.deadline_ms:
+            message = (
+                f"the task of receiver {self.record.name} hangs: it has neither registered again nor ended within "
+                f"{_RESTART_TIMEOUT_MS / 1000:g} s"
+            )
+            self._set(state=lifecycle.Restarting(state.launch, message))
+            self._log("error", "stopped receiver's task hangs, job cancelled", reason=message)
+            self._fail(state.launch, message)
+            self._do(lifecycle.CancelJob(state.launch.epoch))
 
     def _check_launch_timeout(self, state: lifecycle.Scheduled) -> None:
         timeout_ms = self.record.policy.launch_timeout_ms

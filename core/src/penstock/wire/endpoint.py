@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,9 @@ from attrs import frozen
 
 from penstock.errors import WireError
 from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 from penstock.version import __version__
+from penstock.wire.connection_guard import ConnectionGuard
 from penstock.wire.json_codec import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token
 
@@ -26,6 +29,8 @@ log = get_logger("wire")
 _MAX_MESSAGE_BYTES = 64 << 20
 # Minimum time between two log lines about refused calls: callers without the token must not fill the log.
 _THROTTLE_S = 10
+# Interval at which a stop disconnects peers without the token: gRPC may accept one while it stops.
+_DISCONNECT_S = 0.2
 
 Handler = Callable[[Any], object]
 #: Maps a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` for an unknown one.
@@ -106,6 +111,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._open_stream = open_stream
         # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
         self._decoding = threading.Lock()
+        self._stopping = threading.Lock()
         # Authenticated calls without a valid message for this endpoint.
         self._refused_messages = 0
         # The constructor below starts to answer. Flight's ``serve`` is never called: it ends the server at the first
@@ -119,16 +125,31 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
                 continue
             try:
                 super().__init__(token.location(host, port), **arguments)
-                return
             except pa.ArrowException as error:
                 reason = str(error)
+                continue
+            self._guard = ConnectionGuard(self.port)
+            self._shutdown = EngineThread(f"shutdown of port {self.port}", self.shutdown)
+            return
         raise WireError(f"cannot listen on {host}, port {ports}: {reason}. {ports.advice}".strip())
 
-    def stop(self) -> None:
-        """Refuse new calls, finish those in progress, free the port. Idempotent."""
-        self.shutdown()
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Refuse new calls, wait ``timeout_s`` for those in progress, disconnect every peer. Idempotent."""
+        deadline = time.monotonic() + timeout_s
+        self._guard.stop()
+        with self._stopping:
+            if not self._shutdown.ident:
+                self._shutdown.start()
+        while not self._shutdown.finish(min(_DISCONNECT_S, max(deadline - time.monotonic(), 0))):
+            if time.monotonic() >= deadline:
+                log.warning("calls in progress not ended in time, connections closed", timeout_s=timeout_s)
+                self._guard.disconnect_all()
+                self._shutdown.finish(_DISCONNECT_S)
+                return
+            self._guard.disconnect_strangers()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        self._guard.note_caller(context.peer())
         kind, handler = self._handlers.get(action.type, (None, None))
         try:
             if kind is None or handler is None:
@@ -145,6 +166,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         yield flight.Result(to_json(handler(message) or Reply()))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        self._guard.note_caller(context.peer())
         try:
             if self._open_stream is None:
                 raise WireError("this endpoint serves no streams")

@@ -30,7 +30,7 @@ from penstock.spi import Event
 
 START_MS = 1_700_000_000_000
 #: The phases of a stop, in order.
-PHASES = ("receivers", "batches", "jobs", "checkpoint", "release", "files", "write-ahead log", "listeners")
+PHASES = ("receivers", "batches", "jobs", "checkpoint", "write-ahead log", "release", "files", "listeners")
 _OUTPUTS = ("foreachRDD at app.py:12", "pprint at app.py:13")
 
 

@@ -1,0 +1,106 @@
+"""``ConnectionGuard``: disconnects peers of a port that make no authenticated call.
+
+gRPC has no limit for a peer that connects and sends nothing, or never ends a call, and its shutdown waits for such
+peers. The guard shuts down their sockets.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from urllib.parse import unquote
+
+import psutil
+
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
+
+log = get_logger("wire")
+
+# Maximum time for the first authenticated call of a connection, and maximum number of connections without one.
+_STRANGER_S = 10.0
+_MAX_STRANGERS = 100
+_CHECK_S = 5.0
+_THROTTLE_S = 10
+
+#: The address and port of a peer.
+Peer = tuple[str, int]
+
+
+class ConnectionGuard:
+    """Watches the connections of a port until ``stop``."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        # Peers that made an authenticated call, by gRPC's names. The endpoint's threads add them.
+        self._callers: dict[str, Peer] = {}
+        # When other peers were first seen, in monotonic seconds.
+        self._strangers: dict[Peer, float] = {}
+        self._closed = 0
+        self._stopping = threading.Event()
+        EngineThread(f"connections of port {port}", self._watch).start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopping.set()
+
+    def note_caller(self, peer: str) -> None:
+        """Note that a peer, named as gRPC does, made an authenticated call."""
+        if peer not in self._callers:
+            host, _colon, port = unquote(peer.partition(":")[2]).rpartition(":")
+            self._callers[peer] = _peer(host.strip("[]"), int(port))
+
+    def connections(self) -> dict[int, Peer]:
+        """The connections of the port: descriptor and peer."""
+        try:
+            found = psutil.Process().net_connections("tcp")
+        except (psutil.Error, OSError) as error:
+            log.warning("connections not listed", port=self._port, reason=str(error), throttle_s=_THROTTLE_S)
+            return {}
+        return {each.fd: _peer(*each.raddr) for each in found if each.raddr and each.laddr.port == self._port}
+
+    def disconnect_strangers(self) -> None:
+        """Disconnect all peers that made no authenticated call."""
+        callers = set(self._callers.values())
+        self._disconnect({peer for peer in self.connections().values() if peer not in callers})
+
+    def disconnect_all(self) -> None:
+        """Disconnect all peers."""
+        self._disconnect(set(self.connections().values()))
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_CHECK_S):
+            self._check()
+
+    def _check(self) -> None:
+        earlier, now = dict(self._callers), time.monotonic()
+        peers = set(self.connections().values())
+        # Callers that came after the list was made stay.
+        for name in [name for name, peer in earlier.items() if peer not in peers]:
+            del self._callers[name]
+        strangers = peers.difference(list(self._callers.values()))
+        self._strangers = {peer: self._strangers.get(peer, now) for peer in strangers}
+        by_age = sorted(self._strangers, key=self._strangers.__getitem__)
+        too_many = by_age[: max(len(by_age) - _MAX_STRANGERS, 0)]
+        self._disconnect({*too_many, *(peer for peer in by_age if now - self._strangers[peer] >= _STRANGER_S)})
+
+    def _disconnect(self, peers: set[Peer]) -> None:
+        if not peers:
+            return
+        for descriptor, peer in self.connections().items():
+            if peer in peers:
+                # The descriptor may have another owner by now: the copy shows whose connection it is.
+                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+                    if _peer(*connection.getpeername()[:2]) == peer:
+                        connection.shutdown(socket.SHUT_RDWR)
+                        self._closed += 1
+        log.warning("connections closed", port=self._port, closed=self._closed, throttle_s=_THROTTLE_S)
+
+
+def _peer(host: str, port: int) -> Peer:
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return str(getattr(address, "ipv4_mapped", None) or address), port
