@@ -117,6 +117,26 @@ def test_error_of_the_iterable_is_raised(started: Started, records: Records) -> 
     assert records() == [2]
 
 
+def test_complete_blocks_before_an_error_of_the_iterable_stay_stored(started: Started, records: Records) -> None:
+    receiver = started(conf={"spark.penstock.receiver.maxBufferedRecords": "10"})
+
+    def source() -> Iterator[int]:
+        yield from range(25)
+        raise KeyError("the source's own")
+
+    with pytest.raises(KeyError, match="the source's own"):
+        receiver.store_all(source())
+    assert records() == list(range(20))
+
+
+@pytest.mark.parametrize("value", ["abc", b"abc", bytearray(b"abc"), memoryview(b"abc"), {"a": 1}, {}, ""], ids=repr)
+def test_store_all_of_text_bytes_or_a_mapping_is_refused(started: Started, driver: FakeDriver, value: Any) -> None:
+    receiver = started()
+    with pytest.raises(TypeError, match=rf"collection of records, and {type(value).__name__} is none.*store_all\(\["):
+        receiver.store_all(value)
+    assert driver.blocks == []
+
+
 def test_one_column_is_stored_as_its_values_and_several_as_rows(started: Started, records: Records) -> None:
     receiver = started()
     receiver.store_arrow(pa.record_batch({"a": ["x", "y"]}))

@@ -11,7 +11,7 @@ import itertools
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,6 +120,11 @@ class BlockPusher(BlockGeneratorListener):
 
     def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
         """Store records and return when they are accepted."""
+        if isinstance(records, str | bytes | bytearray | memoryview | Mapping):
+            raise TypeError(
+                f"store_all takes a collection of records, and {type(records).__name__} is none here; for one record, "
+                "call store_all([record])"
+            )
         _check_json(metadata)
         marks_last, arrival_ms = metadata is not None, self._clock.now_ms()
         for table, count, is_last in sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last):

@@ -94,14 +94,16 @@ class Receiver(Generic[T]):
         """Store records reliably: return once they are stored and accepted by the driver. Rate-limited.
 
         Order is preserved. Records that exceed a burst of the rate limit, or the bounds of the buffer, become several
-        blocks. An iterator is read block by block.
+        blocks. An iterator is read block by block: if it raises, the complete blocks before stay stored, but not the
+        records read since then.
 
         Args:
-            records: any number, also none.
+            records: any number, also none; not text, bytes or a mapping.
             metadata: JSON values to save with the last block of the call. A receiver that finds them with a stored
                 block knows that all records of the call are stored.
 
         Raises:
+            TypeError: ``records`` is text, bytes or a mapping; nothing was stored.
             ReceiverStoppedError: the receiver is not running; some of the records may be stored.
             StoreError: the records could not be stored or were not accepted.
         """
