@@ -87,13 +87,16 @@ def test_faulty_plugin_is_left_out_and_logged_with_its_reason(driver: Ended, nam
     assert _line(driver.log, "plugin left out", origin)
 
 
-def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
-    assert (
-        driver.faults["aaa (bad-clash 2.5)"]
-        == "the name 'aaa' is taken by aaa (good-aaa 1.0): uninstall one of the two"
-    )
-    assert _line(driver.log, "plugin left out", "aaa (bad-clash 2.5)")
-    assert "clash" not in driver.uses
+def test_namesake_of_a_good_plugin_is_used_beside_it(driver: Ended) -> None:
+    assert driver.faults["aaa (namesake 2.5)"] == ""
+    assert (driver.uses["namesake"], driver.uses["aaa-receiver"]) == ("{}", "{}")
+
+
+def test_name_that_a_rival_offers_too_is_refused_and_logged(driver: Ended) -> None:
+    assert [driver.faults[origin] for origin in ("rival (rival 2.5)", "zzz (good-zzz 1.0)")] == ["", ""]
+    assert _line(driver.log, "name offered by several plugins", "rival (rival 2.5) and zzz (good-zzz 1.0)")
+    assert driver.uses["rival"] == "{}"
+    assert "zzz-receiver" not in driver.uses
 
 
 def test_plugin_that_was_left_out_is_not_registered(driver: Ended) -> None:
@@ -115,7 +118,7 @@ def test_factory_that_raises_concerns_its_own_receiver_only(driver: Ended, name:
 
 def test_good_plugins_are_offered_and_used(driver: Ended) -> None:
     assert [driver.faults[f"{name} (good-{name} 1.0)"] for name in ("aaa", "zzz")] == ["", ""]
-    assert [driver.uses[f"{name}-receiver"] for name in ("aaa", "zzz")] == ["{}", "{}"]
+    assert driver.uses["aaa-receiver"] == "{}"
     assert driver.heard == [10, 10]
     assert driver.faults["prints-on-import (bad-prints-on-import 2.5)"] == ""
 

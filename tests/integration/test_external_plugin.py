@@ -80,6 +80,6 @@ def test_a_plugin_runs_on_a_separate_executor_beside_every_bad_plugin(
     for log in (done.stderr, executors.read_text()):
         unnamed = [name for name in FAULTY if f"plugin='{name} (bad-{name} 2.5)'" not in log]
         assert unnamed == []
-        assert "aaa (bad-clash 2.5)" in log
+        assert "rival (rival 2.5) and zzz (good-zzz 1.0)" in log
     listeners = [name for name in LATE if name.startswith("listener")]
     assert [name for name in listeners if f"{name} (bad-{name} 2.5)" not in done.stderr] == []

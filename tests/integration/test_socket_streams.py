@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from tests.badplugins.zoo import Zoo
 
-from penstock import StreamingContext
+from penstock import DStream, StreamingContext
 from penstock.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
@@ -87,3 +90,32 @@ def test_a_disabled_socket_plugin_is_named_in_the_error(make_ssc: Callable[..., 
     reason = r"the plugin socket .* was left out: spark\.penstock\.plugins\.disable names it"
     with pytest.raises(ConfigurationError, match=f"{method} needs the receiver .*{reason}"):
         getattr(ssc, method)("127.0.0.1", 1, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("hook", "spec", "name", "method", "arguments"),
+    [
+        ("receivers", "ReceiverSpec", "socket", "socketTextStream", ("127.0.0.1", 1)),
+        ("input_streams", "InputStreamSpec", "text-file", "textFileStream", ("folder",)),
+    ],
+)
+def test_a_stream_whose_name_another_plugin_offers_too_is_refused(
+    make_ssc: Callable[..., StreamingContext],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    hook: str,
+    spec: str,
+    name: str,
+    method: str,
+    arguments: tuple[Any, ...],
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    zoo = Zoo(tmp_path)
+    zoo.add("acme", f"@hookimpl\ndef {hook}(): return [penstock.{spec}({name!r}, dict)]", distribution="acme-clash")
+    distribution = "penstock-socket" if hook == "receivers" else "penstock-file"
+    request.addfinalizer(lambda: [sys.modules.pop(module, None) for module in zoo.modules])
+    with pytest.raises(ConfigurationError, match=r"acme \(acme-clash 1\.0\) and .*plugins\.prefer to acme-clash or "):
+        getattr(make_ssc(), method)(*arguments)
+    ssc = make_ssc(conf={"spark.penstock.plugins.prefer": distribution})
+    assert isinstance(getattr(ssc, method)(*arguments), DStream)

@@ -42,20 +42,6 @@ def test_illegal_plugin_name_is_refused(zoo: Zoo, neighbours: Neighbours, name: 
     neighbours.check(plugins)
 
 
-def test_second_plugin_of_the_same_name_is_left_out(zoo: Zoo, neighbours: Neighbours) -> None:
-    zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r1', dict)]", distribution="dist-one")
-    zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r2', dict)]", distribution="dist-two")
-    plugins = zoo.load()
-    first, second = (record for record in plugins.loaded if record.name == "twin")
-    assert (first.fault, second.fault) == (
-        "",
-        "the name 'twin' is taken by twin (dist-one 1.0): uninstall one of the two",
-    )
-    assert "r1" in plugins.specs("receivers")
-    assert "r2" not in plugins.specs("receivers")
-    neighbours.check(plugins)
-
-
 def test_name_of_a_failed_plugin_can_be_reused(zoo: Zoo) -> None:
     zoo.add("twin", "raise RuntimeError", distribution="dist-one")
     zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r2', dict)]", distribution="dist-two")

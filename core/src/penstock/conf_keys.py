@@ -338,10 +338,16 @@ class ConfigurationKeys:
     plugins_strict: bool = _advanced(
         "spark.penstock.plugins.strict",
         "false",
-        "Refuse to start when a plugin fails to load, instead of leaving it out.",
+        "Refuse to start when a plugin fails to load, instead of leaving it out, or when two plugins offer one name.",
     )
     plugins_disable: Names = _advanced(
         "spark.penstock.plugins.disable", "", "Names of plugins (entry points) to skip, separated by commas."
+    )
+    plugins_prefer: Names = _advanced(
+        "spark.penstock.plugins.prefer",
+        "",
+        "Distributions, separated by commas. Of a name that several plugins offer, the one of the first distribution "
+        "listed here is used. Without one, such a name is refused when it is used.",
     )
     log_format: Literal["console", "json"] = _advanced(
         "spark.penstock.log.format",

@@ -86,7 +86,9 @@ class StreamingContext(StreamBuilder):
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
-        self._plugins = Plugins(settings.plugins_disable, strict=settings.plugins_strict)
+        self._plugins = Plugins(
+            settings.plugins_disable, strict=settings.plugins_strict, prefer=settings.plugins_prefer
+        )
         known_options = self._plugins.known_options() | {f"{key('log_level')}.": components()}
         for unused in keys_without_effect(settings, known_options):
             advice = {"advice": unused.advice} if unused.advice else {}

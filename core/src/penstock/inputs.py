@@ -255,7 +255,7 @@ class StreamBuilder:
         return self.input_stream(name, **options)
 
     def _check_offered(self, method: str, hook: str, name: str) -> None:
-        if name not in self._plugins.specs(hook):
+        if name not in self._plugins.offers(hook):
             raise ConfigurationError(
                 f"{method} needs the {Plugins.KINDS[hook].kind} {name!r}, which no plugin offers: "
                 f"{self._plugins.remedy(name)}"

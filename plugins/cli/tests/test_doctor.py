@@ -166,6 +166,18 @@ def test_plugin_left_out_fails(cli: Cli, install: Install) -> None:
     assert remedy == "pip install --upgrade acme-broken, or set spark.penstock.plugins.disable=broken"
 
 
+def test_name_that_two_plugins_offer_fails(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "import penstock\n@penstock.hookimpl\ndef receivers(): return [penstock.ReceiverSpec('well', dict)]"
+    install("one", source)
+    install("two", source)
+    result = cli("doctor")
+    clash = "the receiver 'well' is offered by one (acme-one 1.2) and two (acme-two 1.2)"
+    assert finding(result, clash) == ("fail", "set spark.penstock.plugins.prefer to acme-one or acme-two")
+    assert result.exit_code == 1
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.prefer=acme-two pyspark-shell")
+    assert cli("doctor").exit_code == 0
+
+
 def test_disabled_plugin_is_ok(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("broken", "1/0")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.disable=broken pyspark-shell")

@@ -64,6 +64,23 @@ def test_list_exits_with_1_only_if_a_plugin_was_left_out(cli: Cli, install: Inst
     assert "penstock: left out: broken; to find out why: penstock plugins check NAME\n" in result.stderr
 
 
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_list_shows_names_that_two_plugins_offer(
+    cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    install("well", WELL)
+    install("other", WELL)
+    result = cli("plugins", "list", *flags)
+    assert result.exit_code == 1
+    for name in ("receiver 'well'", "receiver 'spring'", "rate estimator 'bucket'"):
+        assert (
+            f"penstock: the {name} is offered by other (acme-other 1.2) and well (acme-well 1.2): "
+            "set spark.penstock.plugins.prefer to acme-other or acme-well\n" in result.stderr
+        )
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.prefer=acme-well pyspark-shell")
+    assert cli("plugins", "list", *flags).exit_code == 0
+
+
 def test_fault_is_shown_but_not_logged(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
     install("broken", BROKEN)
     for command in (["plugins", "list"], ["plugins", "show", "broken"], ["doctor"]):

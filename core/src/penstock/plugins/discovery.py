@@ -118,13 +118,16 @@ def installed() -> list[LoadedPlugin]:
 class Plugins:
     """The plugins of one process, but for the entry points in ``disable``; by default of all that are installed.
 
+    A name that several plugins offer is refused when it is used, unless ``prefer`` names the distribution of one; the
+    first that does decides. Everything else that those plugins offer can be used.
+
     Attributes:
         KINDS: hook that offers specs → their class.
         LEGAL_NAME: pattern of the names of entry points, and of the receivers, streams and estimators of plugins.
         additional_entry_points: plugins of this process besides the installed ones, such as the command line's.
 
     Raises:
-        PluginError: a plugin does not load and ``strict`` is set.
+        PluginError: ``strict`` is set, and a plugin does not load or several plugins offer one name.
     """
 
     KINDS: ClassVar[dict[str, type[Spec]]] = {
@@ -140,11 +143,13 @@ class Plugins:
         disable: Iterable[str] = (),
         *,
         strict: bool = False,
+        prefer: Sequence[str] = (),
         entry_points: Sequence[importlib.metadata.EntryPoint] | None = None,
     ) -> None:
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
         self.loaded: list[LoadedPlugin] = []
+        self._prefer = prefer
         skip = set(disable)
         if entry_points is None:
             entry_points = [*importlib.metadata.entry_points(group=GROUP), *self.additional_entry_points]
@@ -163,7 +168,7 @@ class Plugins:
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 # Under this name: another entry point may have registered the same object before.
-                if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
+                if record.plugin is not None and self.manager.get_plugin(record.origin) is record.plugin:
                     self.manager.unregister(record.plugin)
                 record.fault = str(error) if isinstance(error, PluginError) else summary_of(error)
                 if strict:
@@ -171,16 +176,25 @@ class Plugins:
                 log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
+        for name in sorted(set(prefer) - {record.distribution for record in self.loaded}):
+            log.warning("preferred distribution not installed", distribution=name, key="spark.penstock.plugins.prefer")
+        for clash in self.clashes():
+            if strict:
+                raise PluginError(clash)
+            log.warning("name offered by several plugins", reason=clash)
 
     def spec(self, hook: str, name: str, key: str = "") -> Any:
         """Find a spec by the hook that offers it and its name; ``key`` is the configuration key that has the name.
 
         Raises:
             UnknownNameError: no plugin offers it; names the nearest, or how to install one.
+            ConfigurationError: several plugins offer it; names them, and the key that decides.
         """
-        specs = self.specs(hook)
+        specs, rivals = self.specs(hook), self.offers(hook).get(name, [])
         if name in specs:
             return specs[name]
+        if rivals:
+            raise ConfigurationError(_clash(rivals))
         advice = [f"It is set by {key}."] * bool(key)
         if self._reason(name, left_out_only=True) or not get_close_matches(name, specs, cutoff=0.5):
             advice.append(f"No plugin offers it: {self.remedy(name)}")
@@ -196,8 +210,24 @@ class Plugins:
         return spec.factory() if spec.options is None else spec.factory(values)
 
     def specs(self, hook: str) -> dict[str, Any]:
-        """All specs that a hook offers, by name."""
-        return {spec.name: spec for record in self._working for spec in record.specs.get(hook, ())}
+        """The specs that a hook offers, by name, without those of names that several plugins offer."""
+        return {name: offers[0][1] for name, offers in self.offers(hook).items() if len(offers) == 1}
+
+    def offers(self, hook: str) -> dict[str, list[tuple[LoadedPlugin, Spec]]]:
+        """The plugins that offer something by a hook, each with its spec, by name: several where none is preferred."""
+        by_name: dict[str, list[tuple[LoadedPlugin, Spec]]] = {}
+        for record in self._working:
+            for spec in record.specs.get(hook, ()):
+                by_name.setdefault(spec.name, []).append((record, spec))
+        for name, offers in by_name.items():
+            preferred = ([offer for offer in offers if offer[0].distribution == each] for each in self._prefer)
+            by_name[name] = next(filter(None, preferred), offers)
+        return by_name
+
+    def clashes(self) -> list[str]:
+        """Messages for the names that several plugins offer, none of which is preferred."""
+        offered = (offers for hook in self.KINDS for offers in self.offers(hook).values())
+        return [_clash(offers) for offers in offered if len(offers) > 1]
 
     @property
     def _working(self) -> list[LoadedPlugin]:
@@ -234,9 +264,9 @@ class Plugins:
         A plugin that offers listeners and declares no options may have any: ``None`` for ``spark.penstock.<plugin>.``.
         """
         names: dict[str, list[str] | None] = {
-            spec.prefix: [option.name for option in Option.of(spec.options)]
+            offers[0][1].prefix: [option.name for _record, spec in offers for option in Option.of(spec.options)]
             for hook in self.KINDS
-            for spec in self.specs(hook).values()
+            for offers in self.offers(hook).values()
         }
         for record in self._working:
             for prefix, kind in record.options.items():
@@ -295,9 +325,6 @@ class Plugins:
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
         if not self.LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not {NAME_RULE}")
-        for other in self._working:
-            if other is not record and other.name == record.name:
-                raise PluginError(f"the name {record.name!r} is taken by {other.origin}: uninstall one of the two")
         if not entry_point.pattern.match(record.value):
             raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
         check_core_version(entry_point.dist)
@@ -310,7 +337,8 @@ class Plugins:
             )
         plugin = target() if isinstance(target, type) else target
         record.plugin = plugin
-        self.manager.register(plugin, name=record.name)
+        # Two distributions may give their plugins one name.
+        self.manager.register(plugin, name=record.origin)
         self._check_hooks(plugin)
         record.hooks = sorted(caller.name for caller in self.manager.get_hookcallers(plugin) or ())
         record.options = dict(getattr(target, "penstock_options", {}))
@@ -322,7 +350,6 @@ class Plugins:
 
     def _collect(self, record: LoadedPlugin, hook: str, spec_class: type[Spec]) -> list[Any]:
         kind, specs = spec_class.kind, list[Any]()
-        taken = {spec.name: other.origin for other in self._working for spec in other.specs.get(hook, ())}
         results = self._caller(record, hook)()
         if not results:
             raise PluginError(f"its hook {hook} returned nothing: return an empty list to offer none")
@@ -333,10 +360,8 @@ class Plugins:
                 _check_made_from_options(spec)
                 if not self.LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not {NAME_RULE}")
-                if owner := taken.get(spec.name):
-                    advice = "" if owner == record.origin else ": skip one with spark.penstock.plugins.disable"
-                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner} already{advice}")
-                taken[spec.name] = record.origin
+                if any(spec.name == other.name for other in specs):
+                    raise PluginError(f"its hook {hook} offers the {kind} {spec.name!r} twice")
                 specs.append(spec)
         return specs
 
@@ -347,6 +372,16 @@ class Plugins:
             if not caller.has_spec() and not all(impl.optionalhook for impl in own):
                 hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
                 raise UnknownNameError("hook", caller.name, hooks)
+
+
+def _clash(offers: Sequence[tuple[LoadedPlugin, Spec]]) -> str:
+    """Message for a name that several plugins offer."""
+    spec = offers[0][1]
+    origins = " and ".join(record.origin for record, _spec in offers)
+    distributions = " or ".join(record.distribution for record, _spec in offers)
+    return (
+        f"the {spec.kind} {spec.name!r} is offered by {origins}: set spark.penstock.plugins.prefer to {distributions}"
+    )
 
 
 def _check_made_from_options(spec: Spec) -> None:

@@ -74,9 +74,8 @@ class GuardedEstimator(RateEstimator):
             PluginError: the estimator cannot be created.
         """
         settings = Settings.parse(conf or {})
-        estimator = configured_estimator(
-            name, interval_ms, settings, plugins or Plugins(settings.plugins_disable), options
-        )
+        plugins = plugins or Plugins(settings.plugins_disable, prefer=settings.plugins_prefer)
+        estimator = configured_estimator(name, interval_ms, settings, plugins, options)
         if settings.first_rate_per_s is not None:
             estimator.begin_with(settings.first_rate_per_s)
         return estimator

@@ -210,8 +210,9 @@ def check_pandas() -> Iterator[Finding]:
 
 
 def check_plugins() -> Iterator[Finding]:
-    """The installed plugins, and those that fail to load."""
-    loaded = load_plugins(isolated=True).loaded
+    """The installed plugins, those that fail to load, and names that several of them offer."""
+    plugins = load_plugins(isolated=True)
+    loaded = plugins.loaded
     working = [plugin.name for plugin in loaded if plugin.is_working]
     if working:
         yield Finding("ok", f"plugins: {', '.join(working)}")
@@ -226,6 +227,9 @@ def check_plugins() -> Iterator[Finding]:
                 f"plugin {plugin.origin} was left out: {plugin.fault}",
                 f"pip install --upgrade {plugin.distribution}, or set spark.penstock.plugins.disable={plugin.name}",
             )
+    for clash in plugins.clashes():
+        text, _, remedy = clash.rpartition(": ")
+        yield Finding("fail", text, remedy)
 
 
 def check_uds() -> Iterator[Finding]:

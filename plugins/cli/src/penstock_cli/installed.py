@@ -35,9 +35,10 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
     Raises:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    # Read only this key: the program itself reports invalid values of other keys.
-    key = KEYS["plugins_disable"].name
-    disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
+    # Read only these keys: the program itself reports invalid values of other keys.
+    conf, keys = conf_here(), [KEYS[name].name for name in ("plugins_disable", "plugins_prefer")]
+    settings = Settings.parse({key: conf[key] for key in keys if key in conf})
+    disable = settings.plugins_disable
     candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *Plugins.additional_entry_points}, []
     for entry_point in sorted(candidates, key=lambda one: (one.name, one.value)) if isolated else ():
         plugin = LoadedPlugin.of(entry_point)
@@ -47,7 +48,7 @@ def load_plugins(*, isolated: bool = False) -> Plugins:
             candidates.remove(entry_point)
     # Standard output is for this command's result, not for what plugins print while they load.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
-        plugins = Plugins(disable, entry_points=list(candidates))
+        plugins = Plugins(disable, prefer=settings.plugins_prefer, entry_points=list(candidates))
     plugins.loaded = sorted([*plugins.loaded, *left_out], key=lambda plugin: (plugin.name, plugin.value))
     return plugins
 

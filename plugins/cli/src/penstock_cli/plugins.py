@@ -52,17 +52,23 @@ plugins.add_command(new)
 def list_plugins(as_json: bool) -> None:
     """List the installed plugins and what they offer.
 
-    A plugin that does not load is listed with the reason, and programs run without it. The exit code is then 1.
+    A plugin that does not load is listed with the reason, and programs run without it. A name that several plugins
+    offer is refused when a program uses it. In both cases the exit code is 1.
     """
-    descriptions = [describe(plugin) for plugin in load_plugins(isolated=True).loaded]
+    plugins = load_plugins(isolated=True)
+    descriptions = [describe(plugin) for plugin in plugins.loaded]
     if as_json:
         print_json(descriptions)
     elif descriptions:
         terminal().print(overview(descriptions))
     else:
         click.echo("No plugin is installed. Install Penstock's own with: pip install penstock-spark")
-    if left_out := [plugin["name"] for plugin in descriptions if plugin["fault"]]:
+    left_out, clashes = [plugin["name"] for plugin in descriptions if plugin["fault"]], plugins.clashes()
+    for clash in clashes:
+        click.echo(f"penstock: {clash}", err=True)
+    if left_out:
         click.echo(f"penstock: left out: {', '.join(left_out)}; to find out why: penstock plugins check NAME", err=True)
+    if left_out or clashes:
         raise click.exceptions.Exit(1)
 
 

@@ -103,7 +103,7 @@ class Source:
                 "the source 'penstock' needs the option 'receiver', the name of an installed receiver: "
                 '.option("receiver", "socket"); `penstock plugins list` shows them'
             )
-        spec: ReceiverSpec = Plugins(Settings.parse(conf).plugins_disable).spec("receivers", source["receiver"])
+        spec: ReceiverSpec = _plugins(Settings.parse(conf)).spec("receivers", source["receiver"])
         names = {option.name.lower(): option.name for option in _fields(spec)}
         section = f"spark.penstock.receiver.{spec.name}."
         known_keys |= {(section + option).lower(): section + option for option in names.values()}
@@ -144,12 +144,16 @@ class Source:
             ConfigurationError: an option is missing or its value is invalid.
         """
         name, settings = self.options.receiver, Settings.parse(self.conf)
-        receiver = Plugins(settings.plugins_disable).make("receivers", name, settings, self.receiver_options)
+        receiver = _plugins(settings).make("receivers", name, settings, self.receiver_options)
         if not isinstance(receiver, Receiver):
             raise ConfigurationError(
                 f"the factory of the receiver {name!r} returned {shown(receiver)}, not a penstock.Receiver"
             )
         return receiver
+
+
+def _plugins(settings: Settings) -> Plugins:
+    return Plugins(settings.plugins_disable, prefer=settings.plugins_prefer)
 
 
 def _fields(spec: ReceiverSpec) -> tuple[attrs.Attribute[Any], ...]:
