@@ -153,6 +153,9 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
             "atomic_write",
+            "make_private",
+            "own_directory",
+            "executor_directory",
             "absolute_location",
             "is_remote",
             "connect",

@@ -7,6 +7,7 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import BinaryIO
 
 from penstock.storage.directory import Appender, Directory, Durability
@@ -84,6 +85,9 @@ class MemoryDirectory(Directory):
         if name not in self.files:
             raise FileNotFoundError(name)
         return bytes(self.files[name])
+
+    def copy_to(self, name: str, path: Path) -> None:
+        path.write_bytes(self.read(name))
 
     def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
         raise AssertionError(f"a write-ahead log appends, and {name} was to be written as a whole")

@@ -327,7 +327,11 @@ def test_blocks_survive_the_executor_in_the_applications_directory(
     assert local_directory("app-1") == Path(home) / "penstock" / "app-1"
 
 
-def test_without_spark_blocks_go_to_the_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_blocks_go_to_the_users_own_temporary_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
-    monkeypatch.setattr("tempfile.gettempdir", lambda: "/somewhere")
-    assert local_directory("app-1") == Path("/somewhere/penstock/app-1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = tmp_path / f"penstock-{os.getuid()}"
+    assert local_directory("app-1") == own / "penstock" / "app-1"
+    assert own.stat().st_mode & 0o777 == 0o700

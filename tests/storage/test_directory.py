@@ -56,6 +56,16 @@ def test_file_is_written_read_replaced_and_deleted(folder: Directory) -> None:
     assert folder.names() == ["b.gz"]
 
 
+def test_file_is_copied_to_a_local_path(folder: Directory, tmp_path: Path) -> None:
+    folder.write("a", b"one")
+    folder.copy_to("a", tmp_path / "copy")
+    folder.write("a", b"another")
+    folder.copy_to("a", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"another"
+    with pytest.raises(FileNotFoundError):
+        folder.copy_to("nothing", tmp_path / "copy")
+
+
 def test_names_are_sorted_and_without_subdirectories(folder: Directory) -> None:
     folder.write("b", b"")
     folder.write("a", b"")

@@ -97,6 +97,11 @@ if TYPE_CHECKING:
     from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
     from penstock.runtime.pickle_value import pickle_value as pickle_value
+    from penstock.runtime.private_directories import (
+        executor_directory as executor_directory,
+        make_private as make_private,
+        own_directory as own_directory,
+    )
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
     from penstock.spark.rdds import known_partitions as known_partitions

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from tests.helpers.behind_arrow import directory_of
 from tests.helpers.examples import examples
 
-from penstock.spi import pickle_value
+from penstock.spi import Directory, pickle_value
 from penstock_state.state_store import StateGoneError, StateStore, StateVersion, StoredState
 
 # None removes.
@@ -34,8 +37,15 @@ CHANGES = st.dictionaries(KEYS, st.none() | st.text("xyz", max_size=2), max_size
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "local").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'local'},/other")
+    monkeypatch.setattr(Directory, "of", directory_of)
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    """The directory of the copies of remote files."""
+    return tmp_path / "local" / "penstock-state"
 
 
 @pytest.fixture(params=["local", "remote"])
@@ -82,8 +92,8 @@ class Store:
     @property
     def names(self) -> set[str]:
         """The files, without those that are being written."""
-        _, directory = self.store.remote or (None, str(self.store.directory))
-        return {path.name for path in Path(directory).iterdir()} if Path(directory).exists() else set()
+        local = Directory.of(str(self.store.directory))
+        return set((self.store.remote or local).all_names())
 
 
 SETTINGS = settings(
@@ -210,17 +220,83 @@ def test_missing_state_file_is_named_in_the_error(new_home: Callable[[], str], t
     assert list(tmp_path.rglob("*.db")) == []
 
 
-def test_host_without_a_copy_fetches_the_file(tmp_path: Path) -> None:
+def test_host_without_a_copy_fetches_the_file(tmp_path: Path, copies: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     store = Store(home.as_uri())
     version = store.commit(1, {"a": "x"})
     assert len(list((home / "3").iterdir())) == 1
-    copies = list((tmp_path / "temporary").rglob("*.db"))
-    assert len(copies) == 1
-    copies[0].unlink()
+    (copy,) = copies.rglob("*.db")
+    copy.unlink()
     assert store.states(version) == {"a": "x"}
-    assert copies[0].exists()
+    assert copy.exists()
+
+
+def test_copies_are_private_and_below_the_executors_directory(tmp_path: Path, copies: Path) -> None:
+    before = os.umask(0)
+    try:
+        Store((tmp_path / "home").as_uri()).commit(1, {"a": "x"})
+        Store(str(tmp_path / "state" / "0")).commit(1, {"a": "x"})
+    finally:
+        os.umask(before)
+    found = [*copies.rglob("*"), *(tmp_path / "state").rglob("*")]
+    assert len(found) == 5
+    assert {path.stat().st_mode & 0o777 for path in found if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in found if path.is_file()} == {0o600}
+    assert copies.stat().st_mode & 0o777 == 0o700
+
+
+def test_copies_are_not_read_from_a_directory_of_another_user(
+    tmp_path: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: copies.stat().st_uid + 1)
+    with pytest.raises(PermissionError, match=r"penstock-state belongs to another user: set SPARK_LOCAL_DIRS"):
+        Store((tmp_path / "home").as_uri())
+
+
+def test_link_is_no_directory_for_copies(tmp_path: Path, copies: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    copies.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        Store((tmp_path / "home").as_uri())
+
+
+def test_copies_of_a_partition_that_has_moved_are_deleted(tmp_path: Path, copies: Path) -> None:
+    homes = [tmp_path / name for name in ("moved", "ended", "here")]
+    moved, _ended, here = (Store(home.as_uri()) for home in homes)
+    for store in (moved, _ended, here):
+        store.commit(1, {"a": "x"})
+    assert len(list(copies.iterdir())) == 3
+    for path in copies.iterdir():
+        os.utime(path, (0, 0))
+    here.version = here.store.retire(here.version, 1)
+    assert list(copies.iterdir()) == [here.store.directory]
+    # The partition may come back.
+    assert moved.states(moved.version) == {"a": "x"}
+
+
+def test_file_of_a_killed_attempt_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store((tmp_path / "home").as_uri())
+    version = store.commit(1, {"a": "x"})
+    (name,) = store.names
+    published: list[bytes] = []
+    kind = type(directory_of("file:///"))
+    moves = kind.create
+
+    @contextmanager
+    def create(directory: Directory, name: str, *, sync: bool = False) -> Iterator[Any]:
+        with moves(directory, name, sync=sync) as file:
+            yield file
+            # The second attempt has written nearly all, and readers of the first file see it whole.
+            published.append((tmp_path / "home" / "3" / name).read_bytes())
+
+    whole = (tmp_path / "home" / "3" / name).read_bytes()
+    monkeypatch.setattr(kind, "create", create)
+    again = Store((tmp_path / "home").as_uri())
+    again.commit(1, {"a": "x"})
+    assert published == [whole]
+    assert again.states(version) == {"a": "x"}
 
 
 def test_copy_of_one_run_is_not_mistaken_for_the_file_of_another(
@@ -234,7 +310,7 @@ def test_copy_of_one_run_is_not_mistaken_for_the_file_of_another(
     # The run dies, and another recovers from batch 1 on another host: its batches have other records.
     (tmp_path / "other").mkdir()
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(tempfile, "tempdir", str(tmp_path / "other"))
+        elsewhere.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "other"))
         second = Store(home.as_uri())
         second.version, second.expected = left, dict.fromkeys("abcde", "x")
         second.commit(2, {"a": "z"})

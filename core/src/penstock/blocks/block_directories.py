@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from attrs import frozen
 from penstock.errors import WireError
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
+from penstock.runtime.private_directories import make_private, temporary_directory
 from penstock.wire.json_codec import from_json, to_json
 
 log = get_logger("block_directories")
@@ -78,11 +78,11 @@ def claim(directory: Path, driver: Process | None) -> None:
     """Note that a run uses a directory for its blocks; without ``driver`` on this machine the executor owns it."""
     try:
         owner = driver or executor_process()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
         with atomic_write(directory / _MARKER) as unfinished:
             unfinished.write_text(directory.name)
         note = _Note(str(directory), owner, grace_s=0.0 if driver else _GRACE_S)
-        with atomic_write(_notes_folder() / f"{directory.name}-{owner.pid}.json") as unfinished:
+        with atomic_write(temporary_directory() / f"{directory.name}-{owner.pid}.json") as unfinished:
             unfinished.write_bytes(to_json(note))
     except OSError as error:
         effect = "it remains if the run is killed"
@@ -95,7 +95,7 @@ def sweep() -> list[Path]:
     """Delete and return the block directories of runs that have ended. A failure is logged."""
     swept: list[Path] = []
     try:
-        by_path = {path: _read(path) for path in sorted(_notes_folder().glob("*.json"))}
+        by_path = {path: _read(path) for path in sorted(temporary_directory().glob("*.json"))}
         # Executors of one run on one host share a directory.
         in_use = {note.directory for note in by_path.values() if note is not None and note.owner.is_alive}
         for path, note in by_path.items():
@@ -112,14 +112,6 @@ def sweep() -> list[Path]:
     if swept:
         log.info("block directories of earlier runs deleted", directories=len(swept))
     return swept
-
-
-def _notes_folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user: set TMPDIR to a folder of your own")
-    return folder
 
 
 def _read(path: Path) -> _Note | None:

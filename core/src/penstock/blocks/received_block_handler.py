@@ -19,6 +19,7 @@ from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
+from penstock.runtime.private_directories import make_private
 from penstock.storage.directory import Directory, LocalDirectory
 from penstock.storage.uri import absolute_location
 
@@ -46,7 +47,7 @@ class LocalBlockHandler(ReceivedBlockHandler):
 
     @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
             arrow_form.write_table(block.table, sink)

@@ -12,7 +12,7 @@ from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
-from penstock.runtime.atomic_write import make_private
+from penstock.runtime.private_directories import make_private
 from penstock.spark import failure
 from penstock.spark.rdd_checkpoints import (
     RunFolder,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -28,6 +26,7 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.recent_lines import recording, redaction_of
 from penstock.runtime.log import configure, get_logger
+from penstock.runtime.private_directories import executor_directory
 from penstock.runtime.redaction import Redaction
 from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote
@@ -218,7 +217,7 @@ def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | Non
 
 def local_directory(run_id: str) -> Path:
     """Return where executors of this host store a run's blocks; Spark removes it with the application's local files."""
-    root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+    root = executor_directory()
     # An executor that ends in order deletes its own directory, in which there may be unprocessed blocks. The directory
     # above it, where a cluster makes one, is the application's: all its executors on this host share it until the end.
     if root.name.startswith("blockmgr-") and root.parent.name.startswith(_APPLICATION_DIRECTORIES):

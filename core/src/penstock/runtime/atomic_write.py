@@ -50,13 +50,6 @@ def private(path: str | Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def make_private(path: Path) -> None:
-    """Create a directory, and its missing parents, that only this user can enter. An existing directory is kept."""
-    if not path.parent.exists():
-        make_private(path.parent)
-    path.mkdir(mode=0o700, exist_ok=True)
-
-
 def partial_name(name: str) -> str:
     """A temporary name for a file that is written to replace ``name``."""
     return f".{name}.{secrets.token_hex(4)}.partial"

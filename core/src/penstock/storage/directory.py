@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -17,7 +18,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, partial_name, private
+from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, partial_name, private
+from penstock.runtime.private_directories import make_private
 from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 
@@ -122,6 +124,10 @@ class Directory(ABC):
         """Read a whole file."""
 
     @abstractmethod
+    def copy_to(self, name: str, path: Path) -> None:
+        """Copy a file to a local path, which it replaces."""
+
+    @abstractmethod
     def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
         """Write a whole file, which replaces one of the same name when the ``with`` block ends.
 
@@ -183,6 +189,9 @@ class LocalDirectory(Directory):
 
     def read(self, name: str) -> bytes:
         return (self._path / name).read_bytes()
+
+    def copy_to(self, name: str, path: Path) -> None:
+        shutil.copyfile(self._path / name, path)
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
@@ -265,6 +274,12 @@ class RemoteDirectory(Directory):
         with self._errors(name), self._filesystem.open_input_file(f"{self._path}/{name}") as file:
             data: bytes = file.read()
             return data
+
+    def copy_to(self, name: str, path: Path) -> None:
+        from pyarrow import fs
+
+        with self._errors(name):
+            fs.copy_files(f"{self._path}/{name}", str(path), source_filesystem=self._filesystem)
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from attrs import frozen
 
 from penstock import PenstockError
-from penstock.spi import atomic_write, get_logger
+from penstock.spi import atomic_write, get_logger, own_directory
 
 log = get_logger("java")
 
@@ -181,7 +181,7 @@ def _shim_home(java: Path) -> Path:
     """
     key = hashlib.sha256(os.fsencode(java)).hexdigest()[:16]
     try:
-        return _write_shim(_private(_private(_cache() / "penstock") / f"java-{os.getuid()}-{key}"), java)
+        return _write_shim(_own(_own(_cache() / "penstock") / f"java-{os.getuid()}-{key}"), java)
     except (OSError, RuntimeError) as error:
         log.info("Java shim written to temporary folder", reason=str(error))
     try:
@@ -200,16 +200,12 @@ def _cache() -> Path:
     return chosen if chosen.is_absolute() else Path("~/.cache").expanduser()
 
 
-def _private(folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to another user: set XDG_CACHE_HOME to a folder of your own")
-    folder.chmod(0o700)
-    return folder
+def _own(folder: Path) -> Path:
+    return own_directory(folder, "XDG_CACHE_HOME")
 
 
 def _write_shim(home: Path, java: Path) -> Path:
-    shim = _private(home / "bin") / "java"
+    shim = _own(home / "bin") / "java"
     script = os.fsencode(_SHIM.format(flag=_VECTOR, java=shlex.quote(str(java))))
     if not shim.is_file() or shim.read_bytes() != script:
         # Another process may be starting its JVM with it.

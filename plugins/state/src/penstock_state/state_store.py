@@ -10,27 +10,31 @@ import contextlib
 import hashlib
 import heapq
 import itertools
+import os
 import pickle
+import shutil
 import sqlite3
-import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve, frozen
 from pyspark.core.rdd import portable_hash
 
 from penstock import PenstockError
-from penstock.spi import atomic_write, connect, is_remote
-
-if TYPE_CHECKING:
-    from pyarrow import fs
+from penstock.spi import Directory, atomic_write, executor_directory, is_remote, make_private, own_directory
 
 # A segment is merged with the previous one unless the previous one is more than this many times larger.
 _RATIO = 3
 # Keys per query; SQLite accepts 32,766 parameters.
 _KEYS_PER_QUERY = 1_000
+# Folder of the copies of remote files, by store and partition.
+_COPIES = "penstock-state"
+# Copies are deleted after this time without a batch: the partition has moved, or its program has ended.
+_UNUSED_S = 600.0
+_COPY_BYTES = 1 << 20
 
 _Row = tuple[int, bytes, bytes | None, int]
 
@@ -71,21 +75,22 @@ class StoredState:
 
 @frozen
 class StateStore:
-    """The files of one partition in a local directory, or the local copies of remote files."""
+    """The files of one partition in a local directory, or private copies of the files in a remote one."""
 
     directory: Path
-    remote: tuple[fs.FileSystem, str] | None = None
+    remote: Directory | None = None
 
     @staticmethod
     def of(home: str, partition: int) -> StateStore:
-        """The store of a partition in the directory of all stores, a path or a URI."""
+        """The store of a partition in the directory of all stores, a path or a URI.
+
+        Raises ``PermissionError`` if another user created the directory of the copies.
+        """
         if not is_remote(home):
             return StateStore(Path(home) / str(partition))
-        system, path = connect(home)
-        copies = hashlib.sha256(home.encode()).hexdigest()[:16]
-        return StateStore(
-            Path(tempfile.gettempdir()) / f"penstock-state-{copies}" / str(partition), (system, f"{path}/{partition}")
-        )
+        copies = own_directory(executor_directory() / _COPIES, "SPARK_LOCAL_DIRS")
+        name = f"{hashlib.sha256(home.encode()).hexdigest()[:16]}-{partition}"
+        return StateStore(copies / name, Directory.of(home).child(str(partition)))
 
     def find(self, version: StateVersion, keys: Iterable[Any]) -> dict[Any, StoredState]:
         """Look up keys; the result omits keys that were never stored."""
@@ -156,10 +161,20 @@ class StateStore:
             if last_ms < before_ms:
                 (self.directory / name).unlink(missing_ok=True)
                 if self.remote is not None:
-                    system, home = self.remote
-                    with contextlib.suppress(FileNotFoundError):
-                        system.delete_file(f"{home}/{name}")
+                    self.remote.delete(name)
+        if self.remote is not None:
+            self._delete_unused_copies()
         return evolve(version, retired=tuple(old for old in version.retired if old[0] >= before_ms))
+
+    def _delete_unused_copies(self) -> None:
+        """Delete the copies of partitions that other hosts compute now, and of programs that have ended."""
+        make_private(self.directory)
+        os.utime(self.directory)
+        for copies in self.directory.parent.iterdir():
+            # Another task may be deleting it.
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - copies.stat().st_mtime > _UNUSED_S:
+                    shutil.rmtree(copies, ignore_errors=True)
 
     def _open(self, name: str) -> sqlite3.Connection:
         try:
@@ -173,17 +188,14 @@ class StateStore:
     def _uri(self, name: str) -> str:
         path = self.directory / name
         if self.remote is not None and not path.exists():
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            from pyarrow import fs  # 0.15 s, and only remote state needs it
-
-            system, home = self.remote
+            make_private(self.directory)
             with atomic_write(path) as unfinished:
-                fs.copy_files(f"{home}/{name}", str(unfinished), source_filesystem=system)
+                self.remote.copy_to(name, unfinished)
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
 
     def _write(self, name: str, fill: Callable[[sqlite3.Connection], None]) -> int:
         """Write a segment atomically; return its number of rows."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.directory)
         with atomic_write(self.directory / name) as unfinished:
             with closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as database:
                 database.executescript(_SCHEMA)
@@ -191,11 +203,8 @@ class StateStore:
                 database.execute("CREATE INDEX by_time ON state (updated)")
                 (num_rows,) = database.execute("SELECT count(*) FROM state").fetchone()
             if self.remote is not None:
-                from pyarrow import fs
-
-                system, home = self.remote
-                system.create_dir(home)
-                fs.copy_files(str(unfinished), f"{home}/{name}", destination_filesystem=system)
+                with unfinished.open("rb") as written, self.remote.create(name) as copy:
+                    shutil.copyfileobj(written, copy, _COPY_BYTES)
         return int(num_rows)
 
     def _merge(self, database: sqlite3.Connection, segments: list[Segment], *, whole: bool) -> None:

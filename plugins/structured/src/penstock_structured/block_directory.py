@@ -27,7 +27,7 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import Block, ConfigurationError, PenstockError, StoredBlock
-from penstock.spi import BlockReference, atomic_write, get_logger, open_block_file, write_block_file
+from penstock.spi import BlockReference, atomic_write, get_logger, make_private, open_block_file, write_block_file
 
 log = get_logger("structured")
 
@@ -117,7 +117,7 @@ class BlockDirectory:
         self._renamed: dict[str, NumberedBlock] = {}
         self._is_closed = False
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path)
             self._check(receiver)
             self._lock_file = _locked(path)
             try:
