@@ -25,3 +25,8 @@ def test_a_batch_missing_in_the_checkpoint_counts_as_begun_if_it_was_due() -> No
     # The second run dies before its second checkpoint.
     again = BatchAttempts.after(evolve(found, later_attempts=attempts.later), 12_000)
     assert [again.of(time_ms) for time_ms in (6000, 12_000, 13_000)] == [3, 3, 1]
+
+
+def test_every_later_batch_may_have_begun_if_the_clock_was_set_back() -> None:
+    attempts = BatchAttempts.after(evolve(FIRST, last_time_ms=5000), 2000)
+    assert [attempts.of(time_ms) for time_ms in (5000, 6000, 9_999_000)] == [1, 2, 2]

@@ -38,8 +38,8 @@ class EventfulClock:
     def monotonic_ms(self) -> float:
         return self.time_ms
 
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        self.wait_for(time_ms - self.time_ms, cancelled)
+    def elapsed_ms(self) -> float:
+        return self.time_ms
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         self.waits += 1
@@ -328,8 +328,8 @@ class BusyClock:
     def monotonic_ms(self) -> float:
         return self.time_ms
 
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        self.wait_for(time_ms - self.time_ms, cancelled)
+    def elapsed_ms(self) -> float:
+        return self.time_ms
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         if self._nested:

@@ -48,13 +48,6 @@ def test_monotonic_time_never_goes_back(clock: Clock) -> None:
     assert times == sorted(times)
 
 
-def test_system_clock_waits_until_the_time(never: threading.Event) -> None:
-    clock = SystemClock()
-    moment = clock.now_ms() + 30
-    clock.wait_until(moment, never)
-    assert clock.now_ms() >= moment
-
-
 def test_system_clock_waits_for_the_duration(never: threading.Event) -> None:
     clock = SystemClock()
     before = clock.monotonic_ms()
@@ -63,10 +56,8 @@ def test_system_clock_waits_for_the_duration(never: threading.Event) -> None:
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock(1000)], ids=["system", "manual"])
-def test_time_in_the_past_is_not_waited_for(clock: Clock) -> None:
+def test_duration_that_is_over_is_not_waited_for(clock: Clock) -> None:
     never = RecordingEvent()
-    clock.wait_until(clock.now_ms(), never)
-    clock.wait_until(clock.now_ms() - 100, never)
     clock.wait_for(0, never)
     clock.wait_for(-5, never)
     assert set(never.timeouts) <= {0}
@@ -74,20 +65,18 @@ def test_time_in_the_past_is_not_waited_for(clock: Clock) -> None:
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock()], ids=["system", "manual"])
 def test_cancelled_wait_ends(clock: Clock, run: Run) -> None:
-    for wait in (clock.wait_until, clock.wait_for):
-        cancelled = threading.Event()
-        waiting = run(lambda wait=wait, cancelled=cancelled: wait(clock.now_ms() + 3_600_000, cancelled))  # type: ignore[misc]
-        if isinstance(clock, ManualClock):
-            clock.await_waiters()
-        cancelled.set()
-        clock.wake()
-        waiting.result(timeout=10)
+    cancelled = threading.Event()
+    waiting = run(lambda: clock.wait_for(3_600_000, cancelled))
+    if isinstance(clock, ManualClock):
+        clock.await_waiters()
+    cancelled.set()
+    clock.wake()
+    waiting.result(timeout=10)
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), ManualClock()], ids=["system", "manual"])
 def test_wait_with_a_set_event_returns_at_once(clock: Clock, never: threading.Event) -> None:
     never.set()
-    clock.wait_until(clock.now_ms() + 3_600_000, never)
     clock.wait_for(3_600_000, never)
 
 
@@ -106,9 +95,27 @@ def test_manual_clock_cannot_go_back() -> None:
     assert clock.now_ms() == 10
 
 
+@pytest.mark.parametrize("step_ms", [-50, 50])
+def test_manual_step_moves_the_wall_clock_only(step_ms: int) -> None:
+    clock = ManualClock(100)
+    clock.step(step_ms)
+    assert (clock.now_ms(), clock.monotonic_ms(), clock.elapsed_ms()) == (100 + step_ms, 100.0, 100.0)
+
+
+def test_step_ends_no_wait(run: Run, never: threading.Event) -> None:
+    clock = ManualClock()
+    waiting = run(lambda: clock.wait_for(100, never))
+    clock.await_waiters()
+    clock.step(3_600_000)
+    clock.advance(99)
+    assert not waiting.done()
+    clock.advance(1)
+    waiting.result(timeout=10)
+
+
 def test_advance_wakes_exactly_the_waits_that_are_due(run: Run, never: threading.Event) -> None:
     clock = ManualClock()
-    early, late = run(lambda: clock.wait_until(100, never)), run(lambda: clock.wait_for(200, never))
+    early, late = run(lambda: clock.wait_for(100, never)), run(lambda: clock.wait_for(200, never))
     clock.await_waiters(2)
     clock.advance(99)
     assert not early.done()
@@ -126,7 +133,7 @@ def test_await_waiters_times_out() -> None:
 
 def test_await_waiters_counts_waiting_threads(run: Run, never: threading.Event) -> None:
     clock = ManualClock()
-    waiting = [run(lambda: clock.wait_until(10, never)) for _ in range(3)]
+    waiting = [run(lambda: clock.wait_for(10, never)) for _ in range(3)]
     clock.await_waiters(3)
     with pytest.raises(TimeoutError, match="3 threads"):
         clock.await_waiters(4, timeout_s=0.01)

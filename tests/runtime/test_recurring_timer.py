@@ -78,11 +78,6 @@ def test_stop_without_interrupt_returns_after_its_timeout(clock: ManualClock, ti
     assert ticks.fired == [0]
 
 
-def test_stop_does_not_wait_when_the_clock_was_set_back(clock: ManualClock, ticks: Ticks) -> None:
-    ticks.timer.start(1000)
-    assert ticks.timer.stop(interrupt=False, timeout_s=600) == -1
-
-
 def test_late_ticks_fire_back_to_back(clock: ManualClock, ticks: Ticks) -> None:
     clock.advance(1_050)
     ticks.timer.start(0)

@@ -139,16 +139,17 @@ def test_without_late_batches_the_first_tick_is_the_next_one(recovering: Callabl
     assert run.generated == [600]
 
 
-def test_first_tick_waits_for_a_clock_that_was_set_back(
+def test_batch_times_continue_at_once_although_the_clock_was_set_back(
     recovering: Callable[..., Recovering], caplog: pytest.LogCaptureFixture
 ) -> None:
     run = recovering(now_ms=250, pending=frozenset({500})).start()
     run.log.await_count(BatchCompleted)
-    for _ in range(5):
+    for _ in range(2):
         run.tick()
     run.log.await_count(BatchCompleted, 3)
     assert run.generated == [500, 600, 700]
-    assert "clock set back, next batch delayed" in caplog.text
+    assert "wall clock behind last batch" in caplog.text
+    assert caplog.text.count("ahead of the wall clock") == 1
 
 
 def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[..., Recovering]) -> None:
@@ -258,34 +259,39 @@ def test_graceful_stop_waits_for_late_batches(recovering: Callable[..., Recoveri
     assert run.engine.scheduler.pending_batches == []
 
 
-def test_graceful_stop_processes_remaining_blocks_although_the_clock_was_set_back(
-    recovering: Callable[..., Recovering],
-) -> None:
+def test_allocated_batches_are_late_although_the_clock_was_set_back(recovering: Callable[..., Recovering]) -> None:
     run = recovering(now_ms=100)
     # The driver died between the allocation to a batch and its checkpoint.
     run.last_allocated_ms = 700
-    run.unallocated = lambda: run.generated != [600, 700, 800]
-    generator = run.start().engine.generator
-    assert generator is not None
-    assert generator.stop(time.monotonic() + 30)
+    run.start()
+    run.log.await_count(BatchCompleted, 2)
+    run.tick()
+    run.log.await_count(BatchCompleted, 3)
     assert run.generated == run.engine.completed == [600, 700, 800]
 
 
-def test_graceful_stop_does_not_wait_for_a_clock_that_was_set_back(
-    recovering: Callable[..., Recovering],
+def test_graceful_stop_processes_remaining_blocks_although_the_timer_is_cut_short(
+    recovering: Callable[..., Recovering], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = recovering(now_ms=100)
+    run = recovering(now_ms=550)
+    run.unallocated = lambda: run.generated != [600]
     generator = run.start().engine.generator
     assert generator is not None
+    # Holds the race open: the timer ends before its last tick.
+    monkeypatch.setattr(generator._timer, "stop", lambda **_options: -1)
     assert generator.stop(time.monotonic() + 30)
-    assert run.generated == []
+    assert run.generated == run.engine.completed == [600]
 
 
-def test_graceful_stop_reports_remaining_blocks(recovering: Callable[..., Recovering]) -> None:
-    run = recovering(now_ms=100)
+def test_graceful_stop_reports_remaining_blocks(
+    recovering: Callable[..., Recovering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = recovering(now_ms=550)
     run.unallocated = lambda: True
     generator = run.start().engine.generator
     assert generator is not None
+    # Holds the race open: the timer ends before its last tick.
+    monkeypatch.setattr(generator._timer, "stop", lambda **_options: -1)
     assert not generator.stop(time.monotonic() + 30)
     assert run.generated == [600]
 

@@ -30,6 +30,7 @@ from penstock.inputs import StreamBuilder
 from penstock.listen.events import StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
+from penstock.runtime.batch_clock import BatchClock, log_step
 from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.threads import EngineThread, on_engine_thread
@@ -95,7 +96,7 @@ class StreamingContext(StreamBuilder):
             log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self._settings.listener_queue_size)
-        self._clock: Clock = clock or SystemClock()
+        self._clock = BatchClock(clock or SystemClock(), log_step)
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()

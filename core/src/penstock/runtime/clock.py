@@ -13,6 +13,9 @@ from typing import Protocol
 
 from penstock.errors import ConfigurationError, shown
 
+# Of Linux; other systems have one monotonic clock.
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 
 def milliseconds(seconds: float) -> int:
     """Convert the public API's seconds to the engine's whole milliseconds."""
@@ -42,8 +45,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary moment; never goes back when the wall clock is set."""
 
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Wait until ``now_ms() >= time_ms`` or ``cancelled`` is set."""
+    def elapsed_ms(self) -> float:
+        """Like ``monotonic_ms``, and includes the time in which the machine was asleep, as the wall clock does."""
+        return self.monotonic_ms()
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         """Wait until ``duration_ms`` have passed on the monotonic clock or ``cancelled`` is set."""
@@ -61,10 +65,8 @@ class SystemClock(Clock):
     def monotonic_ms(self) -> float:
         return time.monotonic_ns() / 1e6
 
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        # At most a second at a time, so that a change of the wall clock soon takes effect.
-        while not cancelled.is_set() and (left_ms := time_ms - time.time_ns() / 1e6) > 0:
-            cancelled.wait(min(left_ms / 1000, 1.0))
+    def elapsed_ms(self) -> float:
+        return time.clock_gettime_ns(_ELAPSED) / 1e6
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         cancelled.wait(max(duration_ms, 0) / 1000)

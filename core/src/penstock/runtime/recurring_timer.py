@@ -8,12 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from penstock.runtime.batch_clock import BatchClock
 from penstock.runtime.clock import Clock
 from penstock.runtime.threads import EngineThread, contain_errors
+
+# The longest wait between two looks at the clock, which may jump. A sleeping machine ends a wait late, too.
+_LONGEST_WAIT_MS = 1000
 
 
 class RecurringTimer:
     """Calls ``callback(tick_ms)`` with the nominal time of each tick, ms since the epoch.
+
+    Ticks that a jump of the clock passes over never fire: they were never due.
 
     Args:
         on_error: called with the error of a callback.
@@ -32,7 +38,7 @@ class RecurringTimer:
         skip_missed: bool = False,
         on_missed: Callable[[int], None] = lambda _count: None,
     ) -> None:
-        self._clock = clock
+        self._clock = BatchClock.of(clock)
         self._period_ms = period_ms
         self._callback = callback
         self._on_error = on_error
@@ -44,26 +50,29 @@ class RecurringTimer:
         self._next_ms = 0
         self._previous_ms = -1
         self._is_behind = False
+        # The last look at the clock.
+        self._seen_ms = 0
+        self._jumped_ms = 0
 
     def start_time_ms(self) -> int:
         """The first multiple of the period after now."""
-        return (self._clock.now_ms() // self._period_ms + 1) * self._period_ms
+        return self._first_after(self._clock.now_ms())
 
     def start(self, start_ms: int) -> None:
         """Start the thread; the first tick is ``start_ms``."""
         self._next_ms = start_ms
+        self._seen_ms = self._clock.now_ms()
+        self._jumped_ms = self._clock.jumped_ms
         self._thread.start()
 
     def stop(self, *, interrupt: bool, timeout_s: float | None = None) -> int:
         """Stop the timer, wait for its thread, and return the last tick that fired, -1 for none.
 
         Without ``interrupt`` the tick that the timer waits for still fires, and so does the next one: a whole period
-        passes after this call, as Spark's RecurringTimerSuite requires. The wait is cut short after ``timeout_s``, and
-        at once if the clock was set back, so that the next tick is more than a period away.
+        passes after this call, as Spark's RecurringTimerSuite requires. The wait is cut short after ``timeout_s``.
         """
         self._stopped = True
-        is_far = self._next_ms - self._clock.now_ms() > self._period_ms
-        if interrupt or is_far or not self._thread.finish(timeout_s):
+        if interrupt or not self._thread.finish(timeout_s):
             self.interrupt()
             self._thread.finish()
         return self._previous_ms
@@ -80,13 +89,26 @@ class RecurringTimer:
         self._tick()
 
     def _tick(self) -> None:
-        self._clock.wait_until(self._next_ms, self._cancelled)
+        while not self._cancelled.is_set() and (left_ms := self._left_ms()) > 0:
+            self._clock.wait_for(min(left_ms, _LONGEST_WAIT_MS), self._cancelled)
         if self._cancelled.is_set():
             return
         self._catch_up()
         contain_errors(lambda: self._callback(self._next_ms), self._on_error)
         self._previous_ms = self._next_ms
         self._next_ms = self._next_ms + self._period_ms
+
+    def _left_ms(self) -> int:
+        """The time until the next tick, which is the first one after a jump of the clock."""
+        now_ms, jumped_ms = self._clock.now_ms(), self._clock.jumped_ms
+        if jumped_ms > self._jumped_ms:
+            self._next_ms = max(self._next_ms, self._first_after(self._seen_ms + jumped_ms - self._jumped_ms))
+        self._seen_ms = now_ms
+        self._jumped_ms = jumped_ms
+        return self._next_ms - now_ms
+
+    def _first_after(self, time_ms: int) -> int:
+        return (time_ms // self._period_ms + 1) * self._period_ms
 
     def _catch_up(self) -> None:
         missed = max(self._clock.now_ms() - self._next_ms, 0) // self._period_ms

@@ -17,6 +17,7 @@ from penstock.conf import Settings
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.outputs import Job, generation_backoff
+from penstock.runtime.batch_clock import BatchClock
 from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
@@ -66,7 +67,7 @@ class JobGenerator:
         checkpointer: Checkpointer | None = None,
     ) -> None:
         self._settings = settings
-        self._clock = clock
+        self._clock = BatchClock.of(clock)
         self._graph = graph
         self._scheduler = scheduler
         self._tracker = tracker
@@ -79,7 +80,7 @@ class JobGenerator:
         # under a manual clock, because retries are short and nobody would advance the clock for them.
         self._loop: EventLoop[Callable[[], None]] = EventLoop("JobGenerator", self._handle, on_error)
         self._timer = RecurringTimer(
-            clock,
+            self._clock,
             graph.batch_interval_ms,
             self._tick,
             "JobGenerator",
@@ -115,13 +116,18 @@ class JobGenerator:
     def _recover(self, recovered: RecoveredBatches, start_ms: int) -> int:
         """Add the late batches; return the time of the first tick in ms."""
         interval_ms = self._graph.batch_interval_ms
-        if start_ms <= recovered.last_time_ms:
+        # The driver may have died between the allocation to a batch and its checkpoint.
+        last_ms = max(recovered.last_time_ms, self._tracker.last_allocated_ms)
+        if start_ms <= last_ms:
+            behind_ms = last_ms + interval_ms - start_ms
             log.warning(
-                "clock set back, next batch delayed",
-                last_batch=recovered.last_time_ms,
-                behind_s=(recovered.last_time_ms - start_ms) / 1000,
+                "wall clock behind last batch",
+                last_batch=last_ms,
+                behind_s=behind_ms / 1000,
+                effect="batch times continue in sequence, ahead of the wall clock",
             )
-            start_ms = recovered.last_time_ms + interval_ms
+            self._clock.run_ahead(behind_ms)
+            start_ms += behind_ms
         self._graph.start(recovered.zero_time_ms)
         due = recovered.due(start_ms, interval_ms)
         if recovered.state_ms is not None:
@@ -167,7 +173,7 @@ class JobGenerator:
 
     def _tick_for_remaining_blocks(self, last_ms: int) -> int:
         """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms."""
-        # Such blocks exist if the clock was set back, or if the write-ahead log could not be written.
+        # Such blocks exist if the write-ahead log could not be written.
         interval_ms = self._graph.batch_interval_ms
         until_ms = max(self._due.generated_ms, self._tracker.last_allocated_ms)
         if self._tracker.has_unallocated_blocks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Mapping, Sequence
 from platform import python_version
 from typing import Any
@@ -55,7 +56,9 @@ class BatchAttempts:
     def after(cls, checkpoint: Checkpoint, now_ms: int) -> BatchAttempts:
         """The attempts of a run that starts now and recovers from a checkpoint."""
         pending = {time_ms: count + 1 for time_ms, count in checkpoint.pending.items()}
-        return cls(pending, checkpoint.last_time_ms, now_ms, checkpoint.later_attempts + 1)
+        # With the clock set back, nothing bounds the batches of the earlier run.
+        until_ms = now_ms if now_ms > checkpoint.last_time_ms else sys.maxsize
+        return cls(pending, checkpoint.last_time_ms, until_ms, checkpoint.later_attempts + 1)
 
     def of(self, time_ms: int) -> int:
         """The number of runs that have begun a batch."""
