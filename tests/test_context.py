@@ -6,12 +6,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
 from pyspark import SparkConf, SparkContext
 from tests import helpers
 from tests.helpers import graph_of
+from tests.helpers.gate import Gate
 
 from penstock import Receiver, StreamingContext, StreamingContextState, context as context_module
 from penstock.conf import Settings
@@ -350,6 +352,69 @@ def test_first_error_is_raised_by_await_termination(context: StreamingContext, m
         context._on_error(error)  # as the engine does, which is fake here
     with pytest.raises(ValueError, match="first"):
         context.awaitTermination(10)
+
+
+def test_error_is_raised_once_and_a_further_call_waits_for_the_next(
+    context: StreamingContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
+    first, second, third = (RuntimeError(str(number)) for number in range(3))
+    context._on_error(first)
+    with pytest.raises(RuntimeError) as caught:
+        context.awaitTermination(10)
+    assert caught.value is first
+    # A loop that catches the error and waits again does not spin.
+    assert context.awaitTerminationOrTimeout(0.01) is False
+    context._on_error(second)
+    context._on_error(third)
+    with pytest.raises(RuntimeError) as caught:
+        context.awaitTermination(10)
+    assert caught.value is third
+    context.stop()
+    assert context.awaitTermination(10) is True
+
+
+def test_each_thread_gets_an_error(context: StreamingContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
+    context._on_error(RuntimeError("lost"))
+    with pytest.raises(RuntimeError):
+        context.awaitTermination(10)
+    with ThreadPoolExecutor() as pool, pytest.raises(RuntimeError, match="lost"):
+        pool.submit(context.awaitTermination, 10).result(10)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_stop_does_not_wait_for_a_start_and_follows_it(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    gate = Gate()
+
+    def start(_engine: FakeEngine, _values: object) -> None:
+        gate()
+        if fails:
+            raise OSError("no network")
+
+    monkeypatch.setattr(FakeEngine, "start", start)
+    monkeypatch.setattr(context_module, "Engine", FakeEngine)
+    context = StreamingContext(spark, 1.0)
+    monkeypatch.setattr(graph_of(context), "validate", lambda: None)
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(context.start)
+        assert gate.reached.wait(10)
+        # It may be repeated, and another start is ignored.
+        context.stop(stopSparkContext=True, stopGraceFully=True)
+        context.stop(stopGraceFully=True)
+        context.start()
+        assert (starting.done(), context.getState()) == (False, StreamingContextState.INITIALIZED)
+        gate.open()
+        if fails:
+            with pytest.raises(OSError, match="no network"):
+                starting.result(10)
+        else:
+            starting.result(10)
+        assert context.awaitTermination(10) is True
+    assert (context.getState(), spark.stops) == (StreamingContextState.STOPPED, 1)
+    assert [deadline is None for deadline in cast(FakeEngine, context._engine).deadlines] == [fails]
 
 
 def test_reason_for_giving_up_is_raised_only_after_the_stop(context: StreamingContext) -> None:

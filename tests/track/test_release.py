@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers.waiting import wait_for
 
 from penstock.blocks.block_transfer import BlocksLost, LostBlock
 from penstock.listen.events import ReceiverError
@@ -160,3 +161,17 @@ def test_release_is_harmless_when_repeated_and_without_a_start(make_tracker: Mak
     tracked = make_tracker()
     tracked.tracker.release()
     tracked.tracker.release()
+
+
+def test_messages_that_cannot_be_delivered_have_one_line_in_the_log(
+    tracked: Tracked, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = tracked.registered()
+    connection = tracked.connection()
+    process.endpoint.stop()
+    lost: list[object] = []
+    connection._undelivered = lambda _connection, message: lost.append(message)
+    for _ in range(5):
+        connection.send(StopReceiver("Stopped by driver"), urgent=True)
+    wait_for(lambda: len(lost) == 5, "all have failed")
+    assert caplog.text.count("message not delivered to receiver") == 1

@@ -160,7 +160,7 @@ def test_hung_storage_does_not_hang_the_stop(
     tracked.tracker.start()
     process = tracked.registered()
     monkeypatch.setattr(log, "_commit", gate)
-    monkeypatch.setattr(log.close.__func__, "__defaults__", (0.5,))
+    monkeypatch.setattr(WriteAheadLog.close, "__defaults__", (0.5,))
     with ThreadPoolExecutor() as pool:
         added = pool.submit(process.add, 0)
         assert gate.reached.wait(10)

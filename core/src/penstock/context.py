@@ -99,6 +99,7 @@ class StreamingContext(StreamBuilder):
         self._clock = BatchClock(clock or SystemClock(), log_step)
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED
+        self._is_starting = False
         self._lock = threading.RLock()
         self._signals = StopRequests(self._on_signal)
         self._termination = Termination()
@@ -268,10 +269,10 @@ class StreamingContext(StreamBuilder):
                 receiver that cannot be pickled. The context is stopped then.
         """
         with self._lock:
-            if self._state is StreamingContextState.ACTIVE:
+            if self._state is StreamingContextState.ACTIVE or self._is_starting:
                 log.warning("start ignored: context already active")
                 return
-            if self._state is StreamingContextState.STOPPED:
+            if self._state is StreamingContextState.STOPPED or self._stop_thread is not None:
                 raise StreamingStateError("the context was stopped; create a new one")
             with StreamingContext._active_lock:
                 if StreamingContext._active is not None:
@@ -279,13 +280,9 @@ class StreamingContext(StreamBuilder):
                         "only one StreamingContext can be active in a process; stop the other first"
                     )
                 StreamingContext._active = self
-            try:
-                self._start_engine()
-            except BaseException:
-                if self._engine is not None:
-                    self._engine.stop(None)
-                self._ended_now()
-                raise
+            self._is_starting = True
+        try:
+            self._start_engine()
             self._state = StreamingContextState.ACTIVE
             if self._settings.stop_gracefully_on_shutdown:
                 self._signals.install_all(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
@@ -293,6 +290,16 @@ class StreamingContext(StreamBuilder):
                 self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
+        except BaseException:
+            if self._engine is not None:
+                self._engine.stop(None)
+            self._ended_now()
+            raise
+        finally:
+            with self._lock:
+                self._is_starting = False
+                if self._stop_thread is not None and not self._stop_thread.ident:
+                    self._stop_thread.start()
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
         """Wait until the context stops, at most ``timeout`` seconds; as ``awaitTerminationOrTimeout``."""
@@ -303,8 +310,9 @@ class StreamingContext(StreamBuilder):
 
         Raises:
             BatchFailedError: a batch failed; has the first failure's cause and traceback. The context keeps running.
-                With ``spark.penstock.maxFailedBatches`` it is raised after that many consecutive failures, when the
-                context has stopped.
+                It is raised once in each thread: a further call waits for the end or the next failure, and raises the
+                last one if there were several meanwhile. With ``spark.penstock.maxFailedBatches`` it is raised after
+                that many consecutive failures, when the context has stopped, and again by each call.
             ReceiverFailedError: a receiver used up its failure budget, and ``spark.penstock.receiver.onFailure`` is
                 ``fail-application``.
         """
@@ -317,7 +325,10 @@ class StreamingContext(StreamBuilder):
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
     ) -> None:
-        """Stop; may be repeated. On a thread of the engine, such as a listener's, it returns before the stop.
+        """Stop; may be repeated.
+
+        On a thread of the engine, such as a listener's, it returns before the stop. So it does while another thread is
+        in ``start``: the context stops as soon as it has started. ``awaitTermination`` waits for the stop.
 
         Args:
             stopSparkContext: stop the SparkContext too.
@@ -327,7 +338,8 @@ class StreamingContext(StreamBuilder):
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
         stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
         if not on_engine_thread():
-            if stopping is not threading.current_thread():  # as it is in an atexit function after `_on_exit`
+            # Not started while another thread starts the context; this thread in an atexit function after `_on_exit`.
+            if stopping.ident and stopping is not threading.current_thread():
                 stopping.join()
             self._signals.restore()
         self._stop_spark()
@@ -338,9 +350,13 @@ class StreamingContext(StreamBuilder):
             self._stops_spark = self._stops_spark or stop_spark
             if self._stop_thread is None:
                 self._stops_gracefully = graceful
-                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful))
-                self._stop_thread.start()
-            escalates = self._stops_gracefully and not graceful and self._state is not StreamingContextState.STOPPED
+                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(self._stops_gracefully))
+                if self._is_starting:
+                    log.info("stop requested during start: the context stops as soon as it has started")
+                else:
+                    self._stop_thread.start()
+            is_running = not self._is_starting and self._state is not StreamingContextState.STOPPED
+            escalates = self._stops_gracefully and not graceful and is_running
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
             log.warning("graceful stop ended: stopping at once")

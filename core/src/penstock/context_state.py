@@ -21,31 +21,45 @@ class Termination:
         self._changed = threading.Condition()
         #: Whether the context has ended.
         self.has_ended = False
-        # `wait` raises the first at once, and the second at the end, unless there is a first.
-        self._error: BaseException | None = None
+        # The first and the last error, and their number; `wait` raises them at once.
+        self._first: BaseException | None = None
+        self._last: BaseException | None = None
+        self._count = 0
+        # How many of them `wait` has raised, or passed over, in each thread.
+        self._raised = threading.local()
         self._final_error: BaseException | None = None
 
     def fail(self, error: BaseException, *, overrides: bool = False) -> None:
-        """Have ``wait`` raise an error at once: the first reported error, unless a later one overrides it."""
+        """Have ``wait`` raise an error at once: the first reported error, unless a later one overrides it.
+
+        Each thread gets an error once. A later call raises the last one of those reported since, or waits for one.
+        """
         with self._changed:
-            self._error = error if overrides else self._error or error
+            self._first = error if overrides else self._first or error
+            self._last = error
+            self._count += 1
             self._changed.notify_all()
 
     def fail_at_end(self, error: BaseException) -> None:
-        """Have ``wait`` raise an error once the context has ended."""
+        """Have every ``wait`` raise an error once the context has ended."""
         self._final_error = error
 
     def end(self) -> None:
         """Report that the context has ended."""
         with self._changed:
             self.has_ended = True
-            self._error = self._error or self._final_error
             self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end or an error, and raise the error; return whether the context has ended in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self.has_ended or self._error is not None, timeout_s)
-            if self._error is not None:
-                raise self._error
+            raised: int = getattr(self._raised, "count", 0)
+            self._changed.wait_for(lambda: self.has_ended or self._count > raised, timeout_s)
+            self._raised.count = self._count
+            if self._count > raised:
+                error = self._last if raised else self._first
+            else:
+                error = self._final_error if self.has_ended else None
+            if error is not None:
+                raise error
             return self.has_ended

@@ -21,6 +21,9 @@ from penstock.wire.json_codec import Reply
 
 log = get_logger("receiver_connection")
 
+# Minimum time between two log lines about one receiver: a stop is sent again every half second.
+_THROTTLE_S = 30
+
 
 class ReceiverConnection:
     """Send messages to one launch. ``undelivered`` is called on a sending thread with lost messages."""
@@ -86,8 +89,8 @@ class ReceiverConnection:
         except WireError as error:
             # The task may be ending by itself, and then needs no release.
             write = log.info if isinstance(message, ReleaseReceiver) else log.warning
-            name = type(message).__name__
-            write("message not delivered to receiver", stream_id=self.stream_id, message=name, reason=str(error))
+            fields = {"stream_id": self.stream_id, "message": type(message).__name__, "reason": str(error)}
+            write("message not delivered to receiver", **fields, throttle_s=_THROTTLE_S)
             self._undelivered(self, message)
 
     def _on_error(self, error: BaseException) -> None:
