@@ -359,14 +359,15 @@ def test_error_is_raised_once_and_a_further_call_waits_for_the_next(
 ) -> None:
     monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
     first, second, third = (RuntimeError(str(number)) for number in range(3))
-    context._on_error(first)
+    fail = context._on_error  # as the engine does, which is fake here
+    fail(first)
     with pytest.raises(RuntimeError) as caught:
         context.awaitTermination(10)
     assert caught.value is first
     # A loop that catches the error and waits again does not spin.
     assert context.awaitTerminationOrTimeout(0.01) is False
-    context._on_error(second)
-    context._on_error(third)
+    fail(second)
+    fail(third)
     with pytest.raises(RuntimeError) as caught:
         context.awaitTermination(10)
     assert caught.value is third
@@ -376,7 +377,7 @@ def test_error_is_raised_once_and_a_further_call_waits_for_the_next(
 
 def test_each_thread_gets_an_error(context: StreamingContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
-    context._on_error(RuntimeError("lost"))
+    context._on_error(RuntimeError("lost"))  # as the engine does, which is fake here
     with pytest.raises(RuntimeError):
         context.awaitTermination(10)
     with ThreadPoolExecutor() as pool, pytest.raises(RuntimeError, match="lost"):
@@ -414,7 +415,7 @@ def test_stop_does_not_wait_for_a_start_and_follows_it(
             starting.result(10)
         assert context.awaitTermination(10) is True
     assert (context.getState(), spark.stops) == (StreamingContextState.STOPPED, 1)
-    assert [deadline is None for deadline in cast(FakeEngine, context._engine).deadlines] == [fails]
+    assert [deadline is None for deadline in engine_of(context).deadlines] == [fails]
 
 
 def test_reason_for_giving_up_is_raised_only_after_the_stop(context: StreamingContext) -> None:

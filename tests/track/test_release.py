@@ -170,6 +170,7 @@ def test_messages_that_cannot_be_delivered_have_one_line_in_the_log(
     connection = tracked.connection()
     process.endpoint.stop()
     lost: list[object] = []
+    # The tracker would send a stop again.
     connection._undelivered = lambda _connection, message: lost.append(message)
     for _ in range(5):
         connection.send(StopReceiver("Stopped by driver"), urgent=True)

@@ -106,7 +106,7 @@ def test_strangers_are_disconnected_after_their_time_and_callers_stay(
     held = [strangers.enter_context(Stranger(endpoint.port, calls=calls)) for calls in (True, False)]
     assert all(stranger.closed.wait(10) for stranger in held)
     assert time.monotonic() - began > 0.8
-    # The connection of the caller is the one that it had.
+    # The connection of the caller is the one that it had; no public name lists connections.
     wait_for(lambda: len(endpoint._guard.connections()) == 1, "gRPC has closed the others")
     assert client.ask(UPDATE, Reply) == Reply()
     client.close()

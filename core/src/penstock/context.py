@@ -99,7 +99,6 @@ class StreamingContext(StreamBuilder):
         self._clock = BatchClock(clock or SystemClock(), log_step)
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED
-        self._is_starting = False
         self._lock = threading.RLock()
         self._signals = StopRequests(self._on_signal)
         self._termination = Termination()
@@ -268,28 +267,25 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: the program cannot run: it has no outputs, too few cores, an unknown rate estimator, a
                 receiver that cannot be pickled. The context is stopped then.
         """
-        with self._lock:
-            if self._state is StreamingContextState.ACTIVE or self._is_starting:
+        with self._lock, StreamingContext._active_lock:
+            if StreamingContext._active is self:
                 log.warning("start ignored: context already active")
                 return
             if self._state is StreamingContextState.STOPPED or self._stop_thread is not None:
                 raise StreamingStateError("the context was stopped; create a new one")
-            with StreamingContext._active_lock:
-                if StreamingContext._active is not None:
-                    raise StreamingStateError(
-                        "only one StreamingContext can be active in a process; stop the other first"
-                    )
-                StreamingContext._active = self
-            self._is_starting = True
+            if StreamingContext._active is not None:
+                raise StreamingStateError("only one StreamingContext can be active in a process; stop the other first")
+            StreamingContext._active = self
         try:
             self._start_engine()
-            self._state = StreamingContextState.ACTIVE
             if self._settings.stop_gracefully_on_shutdown:
                 self._signals.install_all(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
             else:
                 self._signals.override_pysparks_interrupt()
-            self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
+            with self._lock:
+                self._state = StreamingContextState.ACTIVE
+                self._bus.post(StreamingStarted(self._clock.now_ms()))
         except BaseException:
             if self._engine is not None:
                 self._engine.stop(None)
@@ -297,7 +293,6 @@ class StreamingContext(StreamBuilder):
             raise
         finally:
             with self._lock:
-                self._is_starting = False
                 if self._stop_thread is not None and not self._stop_thread.ident:
                     self._stop_thread.start()
 
@@ -309,10 +304,8 @@ class StreamingContext(StreamBuilder):
         """Wait until the context stops; return whether it did within ``timeout`` seconds.
 
         Raises:
-            BatchFailedError: a batch failed; has the first failure's cause and traceback. The context keeps running.
-                It is raised once in each thread: a further call waits for the end or the next failure, and raises the
-                last one if there were several meanwhile. With ``spark.penstock.maxFailedBatches`` it is raised after
-                that many consecutive failures, when the context has stopped, and again by each call.
+            BatchFailedError: a batch failed; raised once in each thread, while the context keeps running. With
+                ``spark.penstock.maxFailedBatches`` every call raises it, after that many consecutive failures.
             ReceiverFailedError: a receiver used up its failure budget, and ``spark.penstock.receiver.onFailure`` is
                 ``fail-application``.
         """
@@ -325,10 +318,7 @@ class StreamingContext(StreamBuilder):
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
     ) -> None:
-        """Stop; may be repeated.
-
-        On a thread of the engine, such as a listener's, it returns before the stop. So it does while another thread is
-        in ``start``: the context stops as soon as it has started. ``awaitTermination`` waits for the stop.
+        """Stop. It returns before the stop on a thread of the engine, and while another thread is in ``start``.
 
         Args:
             stopSparkContext: stop the SparkContext too.
@@ -338,7 +328,7 @@ class StreamingContext(StreamBuilder):
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
         stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
         if not on_engine_thread():
-            # Not started while another thread starts the context; this thread in an atexit function after `_on_exit`.
+            # It has no ident before the end of `start`, and is this thread in an atexit function after `_on_exit`.
             if stopping.ident and stopping is not threading.current_thread():
                 stopping.join()
             self._signals.restore()
@@ -351,12 +341,10 @@ class StreamingContext(StreamBuilder):
             if self._stop_thread is None:
                 self._stops_gracefully = graceful
                 self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(self._stops_gracefully))
-                if self._is_starting:
-                    log.info("stop requested during start: the context stops as soon as it has started")
-                else:
+                # Otherwise `start` is in progress, and starts it at its end.
+                if self._state is not StreamingContextState.INITIALIZED or StreamingContext._active is not self:
                     self._stop_thread.start()
-            is_running = not self._is_starting and self._state is not StreamingContextState.STOPPED
-            escalates = self._stops_gracefully and not graceful and is_running
+            escalates = self._stops_gracefully and not graceful and self._state is StreamingContextState.ACTIVE
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
             log.warning("graceful stop ended: stopping at once")

@@ -142,7 +142,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
                 self._shutdown.start()
         while not self._shutdown.finish(min(_DISCONNECT_S, max(deadline - time.monotonic(), 0))):
             if time.monotonic() >= deadline:
-                log.warning("calls in progress not ended in time, connections closed", timeout_s=timeout_s)
+                log.warning("calls not ended in time, connections closed", timeout_s=timeout_s)
                 self._guard.disconnect_all()
                 self._shutdown.finish(_DISCONNECT_S)
                 return
