@@ -9,7 +9,12 @@ from tests.helpers.fake_graph import FakeContext, FakeInput
 from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock import DStream
-from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput as SavedInput, SavedState as SavedState
+from penstock.checkpoint.checkpoint_format import (
+    Checkpoint,
+    LateBatches as LateBatches,
+    SavedInput as SavedInput,
+    SavedState as SavedState,
+)
 from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.spark.rdd_checkpoints import RunFolder

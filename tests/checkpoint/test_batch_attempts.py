@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from tests.checkpoint.samples import FIRST
 
+from penstock.checkpoint.checkpoint_format import LateBatches
 from penstock.checkpoint.restore.recovery import BatchAttempts
 
 
@@ -30,3 +31,9 @@ def test_a_batch_missing_in_the_checkpoint_counts_as_begun_if_it_was_due() -> No
 def test_every_later_batch_may_have_begun_if_the_clock_was_set_back() -> None:
     attempts = BatchAttempts.after(evolve(FIRST, last_time_ms=5000), 2000)
     assert [attempts.of(time_ms) for time_ms in (5000, 6000, 9_999_000)] == [1, 2, 2]
+
+
+def test_late_batches_of_an_earlier_run_have_one_more_attempt() -> None:
+    late = [LateBatches(2000, 4000, 1), LateBatches(5000, 8000, 3)]
+    attempts = BatchAttempts.after(evolve(FIRST, last_time_ms=8000, pending={1000: 2}, late=late), 9000)
+    assert [attempts.of(time_ms) for time_ms in (1000, 2000, 4000, 5000, 8000, 9000)] == [3, 2, 2, 4, 4, 2]

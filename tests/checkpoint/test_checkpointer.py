@@ -12,7 +12,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers import Gate
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
+from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, SavedInput
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.program import Program
@@ -235,6 +235,14 @@ def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writi
     assert (newest.last_time_ms, newest.pending, newest.needed_ms) == (3000, {2000: 3, 3000: 1}, 2000)
     assert newest.states[0].files == {2000: "now/rdd-1"}
     assert (newest.inputs[0].stream_id, newest.inputs[0].rate) == (0, 5.0)
+
+
+def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.checkpointer.save(86_400_000, (), 0, [range(4000, 86_401_000, 1000)])
+    writing.checkpointer.stop(10)
+    assert writing.newest.late == [LateBatches(4000, 86_400_000, 1)]
+    assert writing.newest.next_ms == 4000
 
 
 def test_rdd_is_deleted_when_no_retained_checkpoint_mentions_it(make: Callable[..., Writing]) -> None:

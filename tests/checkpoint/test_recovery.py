@@ -13,7 +13,7 @@ from tests.checkpoint.samples import FakeProgram
 from tests.helpers import do_nothing
 
 from penstock.checkpoint import checkpoint_directory as directory_module
-from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.restore import recovery as recovery_module
@@ -83,12 +83,13 @@ def test_first_checkpoint_of_a_recovered_run_contains_pending_batches_with_one_m
 
 @pytest.mark.usefixtures("deleted")
 def test_attempts_are_counted_over_runs_that_end_before_their_second_checkpoint(tmp_path: Path) -> None:
-    left(tmp_path, last_time_ms=10_000, pending={9000: 1, 10_000: 2})
+    left(tmp_path, last_time_ms=10_000, pending={7000: 1, 8000: 2}, late=[LateBatches(9000, 10_000, 1)])
     for runs in (1, 2):
         begin(*rebuilt(tmp_path))
         first = newest(tmp_path)
         assert (first.number, first.last_time_ms) == (1 + runs, 10_000)
-        assert first.pending == {9000: 1 + runs, 10_000: 2 + runs}
+        assert first.pending == {7000: 1 + runs, 8000: 2 + runs}
+        assert first.late == [LateBatches(9000, 10_000, 1 + runs)]
         assert first.later_attempts == 1 + runs
 
 

@@ -9,7 +9,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.checkpoint.checkpoint_format import Checkpoint
+from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
 from penstock.graph import stateful
 
 
@@ -44,6 +44,13 @@ def test_rdd_younger_than_a_pending_batch_is_not_used() -> None:
     checkpoint = with_files(program, {"a": [10, 20]}, last_time_ms=21_000, pending={19_000: 1, 20_000: 1, 21_000: 1})
     assert program.restore(checkpoint) == 10_000
     assert chosen(program) == {"a": [10]}
+
+
+def test_rdd_younger_than_a_late_batch_is_not_used() -> None:
+    program = FakeProgram()
+    program.state("a")
+    late = [LateBatches(12_000, 21_000, 1)]
+    assert program.restore(with_files(program, {"a": [10, 20]}, last_time_ms=21_000, late=late)) == 10_000
 
 
 def test_rdd_of_a_pending_batch_is_used() -> None:

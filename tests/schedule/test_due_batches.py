@@ -11,14 +11,14 @@ from penstock.schedule.due_batches import DueBatches
 
 def with_late() -> DueBatches:
     due = DueBatches()
-    due.add_late([100, 200, 300], until_ms=300, skippable=[200])
+    due.add_late([range(100, 101), range(200, 301, 100)], until_ms=300, skippable_after_ms=100)
     due.add(400)
     return due
 
 
 def test_late_batches_come_first() -> None:
     due = with_late()
-    assert (due.first, due.late) == (100, [100, 200, 300])
+    assert (due.first, due.late) == (100, [range(100, 101), range(200, 301, 100)])
 
 
 def test_limit_of_pending_batches_holds_for_late_batches_only() -> None:
@@ -38,6 +38,15 @@ def test_only_skippable_late_batches_may_be_skipped() -> None:
     assert due.is_first_skippable
     assert due.skip_first() == 200
     assert due.generated_ms == 100
+
+
+def test_a_day_of_late_batches_is_one_range() -> None:
+    due = DueBatches()
+    due.add_late([range(1000, 86_401_000, 1000)], until_ms=86_400_000)
+    due.first_generated()
+    assert due.late == [range(2000, 86_401_000, 1000)]
+    due.add(86_401_000)
+    assert len(due.late) == 1
 
 
 def test_youngest_generated_batch_does_not_go_back() -> None:

@@ -26,6 +26,7 @@ class Saved:
     last_time_ms: int
     pending: tuple[int, ...]
     needed_ms: int
+    late: tuple[range, ...] = ()
 
 
 class RecordingCheckpoints:
@@ -37,8 +38,8 @@ class RecordingCheckpoints:
     def begin(self, zero_time_ms: int) -> None:
         self._log.add(("begin", zero_time_ms))
 
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms))
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range]) -> None:
+        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms, tuple(late)))
 
 
 class Recovering:
@@ -110,14 +111,14 @@ def recovering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Recove
     ("pending", "last", "start", "due"),
     [
         ((), 500, 600, []),
-        ((500,), 500, 600, [500]),
-        ((), 500, 900, [600, 700, 800]),
-        ((500, 300), 500, 700, [300, 500, 600]),
+        ((500,), 500, 600, [range(500, 501)]),
+        ((), 500, 900, [range(600, 900, 100)]),
+        ((500, 300), 500, 700, [range(300, 301), range(500, 501), range(600, 700, 100)]),
         ((), 500, 300, []),
     ],
 )
 def test_pending_batches_and_those_of_the_downtime_are_due(
-    pending: tuple[int, ...], last: int, start: int, due: list[int]
+    pending: tuple[int, ...], last: int, start: int, due: list[range]
 ) -> None:
     assert evolve(NOTHING_PENDING, last_time_ms=last, pending=frozenset(pending)).due(start, INTERVAL_MS) == due
 
@@ -168,19 +169,35 @@ def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[
     assert max(pending) <= 3
 
 
-def test_late_batches_that_wait_are_saved_as_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:
-    run = recovering(now_ms=1040, catch_up_batches=2)
+def test_late_batches_that_wait_are_saved_as_one_range(recovering: Callable[..., Recovering], gate: Gate) -> None:
+    run = recovering(now_ms=86_400_040, pending=frozenset({500}), catch_up_batches=3)
     run.engine.graph.make = lambda _time_ms: [gate]
     run.start()
-    run.log.await_count(Saved, 2)
-    assert [(saved.last_time_ms, sorted(saved.pending)) for saved in run.saved] == [
-        (1000, [600, 700, 800, 900, 1000]),
-        (1000, [600, 700, 800, 900, 1000]),
+    run.log.await_count(Saved, 3)
+    assert [(saved.last_time_ms, saved.pending, saved.late) for saved in run.saved] == [
+        (86_400_000, (500,), (range(600, 86_400_100, 100),)),
+        (86_400_000, (500, 600), (range(700, 86_400_100, 100),)),
+        (86_400_000, (500, 600, 700), (range(800, 86_400_100, 100),)),
     ]
+
+
+def test_pending_batches_that_wait_stay_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:
+    # The earlier run has begun them: their data must not go to another batch.
+    run = recovering(now_ms=840, pending=frozenset({300, 500}), catch_up_batches=1)
+    run.engine.graph.make = lambda _time_ms: [gate]
+    run.start()
+    run.log.await_count(Saved)
+    assert (run.saved[0].pending, run.saved[0].late) == ((300, 500), (range(600, 900, 100),))
     gate.open()
     run.log.await_count(BatchCompleted, 5)
     run.engine.settle()
-    assert run.saved[-1].pending == ()
+    assert (run.saved[-1].pending, run.saved[-1].late) == ((), ())
+
+
+def test_late_batches_of_an_earlier_run_are_generated(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=840, pending=frozenset({300}), late=[range(400, 600, 100)]).start()
+    run.log.await_count(BatchCompleted, 6)
+    assert run.generated == [300, 400, 500, 600, 700, 800]
 
 
 def test_late_batch_being_generated_during_a_stop_is_saved_as_pending(
@@ -199,7 +216,8 @@ def test_late_batch_being_generated_during_a_stop_is_saved_as_pending(
     assert gate.reached.wait(10)
     assert not generator.stop(None)
     generator.save()
-    assert (run.saved[-1].last_time_ms, run.saved[-1].pending) == (700, (300, 600, 700))
+    assert (run.saved[-1].last_time_ms, run.saved[-1].pending) == (700, (300,))
+    assert run.saved[-1].late == (range(600, 800, 100),)
     assert run.saved[-1].needed_ms <= 300 - INTERVAL_MS
 
 
@@ -212,7 +230,7 @@ def test_blocks_of_late_batches_are_saved_as_needed(recovering: Callable[..., Re
     gate.open()
     run.log.await_count(BatchCompleted, 5)
     for saved in run.saved:
-        assert saved.needed_ms <= min([saved.last_time_ms, *saved.pending]) - INTERVAL_MS
+        assert saved.needed_ms <= min([saved.last_time_ms, *saved.pending, *map(min, saved.late)]) - INTERVAL_MS
 
 
 @pytest.mark.parametrize(("spans_batches", "made"), [(False, [500, 800, 900]), (True, [500, 600, 700, 800, 900])])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from click.testing import Result
-from tests.checkpoint.samples import FIRST, SavedInput, SavedState
+from tests.checkpoint.samples import FIRST, LateBatches, SavedInput, SavedState
 
 from penstock.spi import CheckpointStore, Directory
 from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
@@ -43,7 +43,7 @@ def test_directory_is_described(cli: Cli, directory: Path) -> None:
     assert lines[0] == str(directory)
     for expected in (
         "application 'store', run run",
-        "written 1970-01-01T00:00:00.000Z, format 3, by penstock 1",
+        "written 1970-01-01T00:00:00.000Z, format 4, by penstock 1",
         "program not saved: its own code rebuilds it (spark.penstock.checkpoint.rebuild)",
         "batches every 1 s from 1970-01-01T00:00:00.000Z, the last generated is 1970-01-01T00:00:03.000Z",
         "pending 2: 1970-01-01T00:00:02.000Z (begun by 2 runs), 1970-01-01T00:00:03.000Z (begun by 1 run)",
@@ -62,7 +62,12 @@ def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatc
     inspection = Inspection(
         "/c",
         [CheckpointFile("checkpoint-0000000001", 200_000, "")],
-        evolve(FIRST, pending={1000 * number: 1 for number in range(5)}, program="program-0a-7"),
+        evolve(
+            FIRST,
+            pending={1000 * number: 1 for number in range(5)},
+            late=[LateBatches(5000, 86_400_000, 1)],
+            program="program-0a-7",
+        ),
         [SavedLog("receivedBlockMetadata", (("segment-0000000000", 2_000_000),), 4, lost=1)],
         [StreamBlocks(0, 2, 2_000, 1_500, 10, 1, missing=1)],
     )
@@ -82,6 +87,7 @@ def test_logs_blocks_and_many_pending_batches_are_described(cli: Cli, monkeypatc
         "program program-0a-7",
         "checkpoints 1 sound of 1, 0.2 MB, the newest sound one is number 1",
         f"pending 5: {begun}, and 2 more",
+        "late 86,396 of a downtime, from 1970-01-01T00:00:05.000Z to 1970-01-02T00:00:00.000Z",
         "log receivedBlockMetadata: 1 segment, 2.0 MB, 4 events, 1 lost",
         "blocks stream 0: 2 blocks, 2,000 records, 1,500 bytes; 10 records in no batch yet; 1 file, 1 missing or "
         "damaged",
@@ -100,7 +106,7 @@ def test_run_without_a_batch_is_described_as_such(cli: Cli, tmp_path: Path) -> N
 def test_json_has_the_same_without_values_that_may_be_secret(cli: Cli, directory: Path) -> None:
     report = json.loads(cli("checkpoint", "inspect", str(directory), "--json").stdout)
     assert (report["verdict"], report["damage"]) == ("yes", [])
-    assert report["newest"]["format"] == 3
+    assert report["newest"]["format"] == 4
     assert report["newest"]["pending"] == {"2000": 2, "3000": 1}
     assert report["newest"]["listeners"] == ["rates"]
     assert "conf" not in report["newest"]

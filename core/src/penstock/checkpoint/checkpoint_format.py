@@ -48,6 +48,22 @@ class SavedInput:
     position: dict[str, Any] | None = None
 
 
+@frozen
+class LateBatches:
+    """Consecutive batches that were due during a downtime, from the first to the last batch time in ms.
+
+    ``runs`` is the number of runs that may have begun each; no checkpoint mentions it as generated.
+    """
+
+    first_ms: int
+    last_ms: int
+    runs: int
+
+    def times(self, interval_ms: int) -> range:
+        """The batch times."""
+        return range(self.first_ms, self.last_ms + 1, interval_ms)
+
+
 @frozen(kw_only=True)
 class Checkpoint:
     """A run at one moment.
@@ -57,7 +73,8 @@ class Checkpoint:
         run: id of the run; a recovered run keeps it.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
         zero_time_ms: the graph's zero time; -1 before it is known.
-        last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
+        last_time_ms: the youngest generated or late batch; zero time before the first, -1 before zero time is known.
+        late: batches of downtimes that are not generated yet.
         pending: generated batches that are not complete, and the number of runs that have begun each.
         needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches.
         states: one entry per stateful stream.
@@ -72,7 +89,7 @@ class Checkpoint:
     """
 
     #: Version of the JSON format; every other version is refused.
-    format: ClassVar[int] = 3
+    format: ClassVar[int] = 4
 
     number: int
     written_ms: int
@@ -84,6 +101,7 @@ class Checkpoint:
     zero_time_ms: int = -1
     last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
+    late: list[LateBatches] = field(factory=list)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)
     inputs: list[SavedInput] = field(factory=list)
@@ -95,6 +113,11 @@ class Checkpoint:
     later_attempts: int = 1
     logged_events: int = 0
     launched_as: str = ""
+
+    @property
+    def next_ms(self) -> int:
+        """The oldest batch that is not generated yet."""
+        return min([self.last_time_ms + self.batch_interval_ms, *(batches.first_ms for batches in self.late)])
 
     def lost_allocations(self) -> Event:
         """The event that stands for the allocations of the batches if they are missing from the write-ahead log."""

@@ -17,7 +17,7 @@ from typing import Any
 from attrs import evolve
 from pyspark import SparkContext
 
-from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, LateBatches, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.restore.restore_streams import restore_points
@@ -112,11 +112,11 @@ class Checkpointer:
         """Write a checkpoint with zero time, before the first batch is generated; on the calling thread."""
         self._store.write(self._collected(zero_time_ms, zero_time_ms, (), -1))
 
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range] = ()) -> None:
         """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
-            collected: Checkpoint | Exception = self._collected(zero_time_ms, last_time_ms, pending, needed_ms)
+            collected: Checkpoint | Exception = self._collected(zero_time_ms, last_time_ms, pending, needed_ms, late)
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
             collected = error
@@ -135,7 +135,9 @@ class Checkpointer:
 
     # -- collecting, on the generator's loop --
 
-    def _collected(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
+    def _collected(
+        self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range] = ()
+    ) -> Checkpoint:
         with self._changed:
             self._number += 1
             number = self._number
@@ -146,12 +148,13 @@ class Checkpointer:
             zero_time_ms=zero_time_ms,
             last_time_ms=last_time_ms,
             pending={time_ms: self._run.attempts.of(time_ms) for time_ms in pending},
+            late=[LateBatches(times[0], times[-1], self._run.attempts.of(times[0])) for times in late],
             needed_ms=needed_ms,
             states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),
             listeners=self._saved_listener_values(),
             folders=list(self._folders),
-            # Only this run: every batch that was due before it started is in ``pending``.
+            # Only this run: every batch that was due before it started is in ``pending`` or ``late``.
             later_attempts=1,
             logged_events=self._run.logged_events(),
         )
@@ -261,7 +264,7 @@ class Checkpointer:
             self._directory.delete_rdd(path)
         self._delete_old_folders()
         if self._run.completed_outputs is not None:
-            self._run.completed_outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
+            self._run.completed_outputs.clean_up(min([*oldest.pending, oldest.last_time_ms, oldest.next_ms]))
         self._release_blocks(needed_ms)
 
     def _delete_old_folders(self) -> None:

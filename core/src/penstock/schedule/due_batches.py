@@ -19,56 +19,66 @@ class DueBatches:
     """
 
     def __init__(self) -> None:
-        # The first batch stays in the queue while it is being generated.
-        self._due: deque[int] = deque()
+        # Ranges of batch times. The first batch stays in the queue while it is being generated.
+        self._due: deque[range] = deque()
         self._changed = threading.Condition()
         self.is_abandoned = False
         self._late_until_ms = -1
-        self._skippable: frozenset[int] = frozenset()
+        self._skippable_after_ms: int | None = None
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
         self.generated_ms = -1
 
     def add(self, time_ms: int) -> None:
         """Add a batch that is due now."""
-        self._due.append(time_ms)
+        self._due.append(range(time_ms, time_ms + 1))
 
-    def add_late(self, times_ms: Iterable[int], until_ms: int, skippable: Iterable[int]) -> None:
-        """Add the late batches of a recovered run, oldest first, up to a time; skippable ones need not be generated."""
-        self._due.extend(times_ms)
+    def add_late(self, batches: Iterable[range], until_ms: int, skippable_after_ms: int | None = None) -> None:
+        """Add the late batches of a recovered run, oldest first, up to a time.
+
+        Those after ``skippable_after_ms`` need not be generated if they have no data, unless it is ``None``.
+        """
+        self._due.extend(batches)
         self._late_until_ms = until_ms
-        self._skippable = frozenset(skippable)
+        self._skippable_after_ms = skippable_after_ms
 
     @property
     def first(self) -> int | None:
         """The oldest due batch; ``None`` if none is due. Any thread."""
         try:
-            return self._due[0]
+            return self._due[0][0]
         except IndexError:
             return None
 
     @property
-    def late(self) -> list[int]:
+    def late(self) -> list[range]:
         """The late batches in the queue. Any thread."""
-        return [time_ms for time_ms in list(self._due) if time_ms <= self._late_until_ms]
+        return [batches for batches in list(self._due) if batches[0] <= self._late_until_ms]
 
     @property
     def max_pending(self) -> int:
         """Limit of pending batches for the generation of the first due batch; 0 for none."""
-        return _CATCH_UP_BATCHES if self._due and self._due[0] <= self._late_until_ms else 0
+        first = self.first
+        return _CATCH_UP_BATCHES if first is not None and first <= self._late_until_ms else 0
 
     @property
     def is_first_skippable(self) -> bool:
         """Whether the oldest due batch may be skipped if it has no data."""
-        return self.first in self._skippable
+        first, after_ms = self.first, self._skippable_after_ms
+        return first is not None and after_ms is not None and after_ms < first <= self._late_until_ms
 
     def skip_first(self) -> int:
         """Remove the oldest due batch without generating it; return its time in ms."""
-        return self._due.popleft()
+        batches = self._due[0]
+        if len(batches) > 1:
+            self._due[0] = batches[1:]
+        else:
+            self._due.popleft()
+        return batches[0]
 
     def first_generated(self) -> None:
         """Remove the oldest due batch, whose jobs are submitted."""
         with self._changed:
-            self.generated_ms = max(self.generated_ms, self._due.popleft())
+            self.generated_ms = max(self.generated_ms, self.skip_first())
             self._changed.notify_all()
 
     def are_generated(self, last_ms: int) -> bool:

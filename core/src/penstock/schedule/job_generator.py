@@ -6,7 +6,7 @@ Its loop never runs a job and never blocks: a batch that has to wait stays among
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,17 +40,23 @@ _THROTTLE_S = 60
 
 @frozen
 class RecoveredBatches:
-    """The batches in a checkpoint. States are recomputed for all batches after ``state_ms``; ``None`` without state."""
+    """The batches in a checkpoint.
+
+    ``late`` are batches that no run has generated. States are recomputed for all batches after ``state_ms``; ``None``
+    without state.
+    """
 
     zero_time_ms: int
     last_time_ms: int
     pending: frozenset[int]
     state_ms: int | None
+    late: Sequence[range] = ()
 
-    def due(self, start_ms: int, interval_ms: int) -> list[int]:
-        """The batches to generate before ``start_ms``: pending ones and those of the downtime, oldest first."""
+    def due(self, start_ms: int, interval_ms: int) -> list[range]:
+        """The batches to generate before ``start_ms``: pending ones and those of all downtimes, oldest first."""
         downtime = range(self.last_time_ms + interval_ms, start_ms, interval_ms)
-        return sorted({*self.pending, *downtime})
+        pending = [range(time_ms, time_ms + 1) for time_ms in self.pending]
+        return sorted(filter(None, [*pending, *self.late, downtime]), key=lambda batches: batches.start)
 
 
 class JobGenerator:
@@ -93,6 +99,8 @@ class JobGenerator:
         self._backing_off = False
         self._paused = False
         self._completed_ms = -1
+        # The pending batches of an earlier run.
+        self._begun: frozenset[int] = frozenset()
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
@@ -130,18 +138,18 @@ class JobGenerator:
             start_ms += behind_ms
         self._graph.start(recovered.zero_time_ms)
         due = recovered.due(start_ms, interval_ms)
+        self._begun = recovered.pending
         if recovered.state_ms is not None:
             # State must also be recomputed for the completed batches after the checkpointed RDD.
-            until_ms = due[0] if due else start_ms
+            until_ms = due[0][0] if due else start_ms
             self._graph.advance_state(range(recovered.state_ms + interval_ms, until_ms, interval_ms))
-        log.info("batches recovered", due=len(due), pending=len(recovered.pending), first_tick=start_ms)
-        skippable: set[int] = set()
+        log.info("batches recovered", due=sum(map(len, due)), pending=len(recovered.pending), first_tick=start_ms)
+        skippable_after_ms = None
         if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
             # A batch may have blocks although no checkpoint mentions it.
-            allocated_ms = self._tracker.last_allocated_ms
-            skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - recovered.pending
-        self._due.add_late(due, start_ms - interval_ms, skippable)
-        self._due.generated_ms = max([recovered.last_time_ms, *due])
+            skippable_after_ms = max([self._tracker.last_allocated_ms, *recovered.pending])
+        self._due.add_late(due, start_ms - interval_ms, skippable_after_ms)
+        self._due.generated_ms = start_ms - interval_ms
         return start_ms
 
     def abandon(self) -> None:
@@ -326,8 +334,14 @@ class JobGenerator:
             return
         # A batch that is generated or completes between these steps counts with its previous state, which is harmless.
         last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
-        pending = sorted({*self._due.late, *self._scheduler.pending_batches})
-        self._checkpointer.save(last_ms, pending, needed_ms)
+        due = self._due.late
+        late = [batches for batches in due if batches[0] not in self._begun]
+        begun = {batches[0] for batches in due} & self._begun
+        # A late batch is among the pending ones, too, while it is being submitted.
+        submitted = (
+            time_ms for time_ms in self._scheduler.pending_batches if not any(time_ms in times for times in late)
+        )
+        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

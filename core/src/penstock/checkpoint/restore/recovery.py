@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
-from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint, LateBatches
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
@@ -51,6 +51,7 @@ class BatchAttempts:
     after_ms: int = -1
     until_ms: int = -1
     later: int = 1
+    late: Sequence[LateBatches] = ()
 
     @classmethod
     def after(cls, checkpoint: Checkpoint, now_ms: int) -> BatchAttempts:
@@ -58,11 +59,16 @@ class BatchAttempts:
         pending = {time_ms: count + 1 for time_ms, count in checkpoint.pending.items()}
         # With the clock set back, nothing bounds the batches of the earlier run.
         until_ms = now_ms if now_ms > checkpoint.last_time_ms else sys.maxsize
-        return cls(pending, checkpoint.last_time_ms, until_ms, checkpoint.later_attempts + 1)
+        late = [evolve(batches, runs=batches.runs + 1) for batches in checkpoint.late]
+        return cls(pending, checkpoint.last_time_ms, until_ms, checkpoint.later_attempts + 1, late)
 
     def of(self, time_ms: int) -> int:
         """The number of runs that have begun a batch."""
-        return self.pending.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)
+        if time_ms in self.pending:
+            return self.pending[time_ms]
+        if self.after_ms < time_ms <= self.until_ms:
+            return self.later
+        return next((batches.runs for batches in self.late if batches.first_ms <= time_ms <= batches.last_ms), 1)
 
 
 @frozen
@@ -169,7 +175,11 @@ class Recovery:
             # Otherwise the earlier run ended before its first batch.
             if checkpoint.zero_time_ms >= 0:
                 batches = RecoveredBatches(
-                    checkpoint.zero_time_ms, checkpoint.last_time_ms, frozenset(checkpoint.pending), points.oldest_ms
+                    checkpoint.zero_time_ms,
+                    checkpoint.last_time_ms,
+                    frozenset(checkpoint.pending),
+                    points.oldest_ms,
+                    [batches.times(checkpoint.batch_interval_ms) for batches in checkpoint.late],
                 )
         elif replaces:
             self._log_replaced(earlier)
@@ -237,7 +247,8 @@ class Recovery:
         replaced: dict[str, Any] = {"checkpoints": "none is sound"}
         if earlier is not None:
             states = [state.name for state in earlier.states]
-            pending = len(earlier.pending)
+            late = sum(len(batches.times(earlier.batch_interval_ms)) for batches in earlier.late)
+            pending = len(earlier.pending) + late
             replaced = {"last_batch": earlier.last_time_ms, "incomplete_batches": pending, "states": states}
         log.warning(
             "starting fresh, earlier run discarded",
@@ -276,7 +287,13 @@ class Recovery:
             "folders": [*folders, own_folder],
         }
         if self.checkpoint is not None:
-            return evolve(self.checkpoint, **own, pending=dict(attempts.pending), later_attempts=attempts.later)
+            return evolve(
+                self.checkpoint,
+                **own,
+                pending=dict(attempts.pending),
+                late=list(attempts.late),
+                later_attempts=attempts.later,
+            )
         return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 

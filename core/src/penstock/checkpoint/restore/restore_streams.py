@@ -135,7 +135,7 @@ class RestorePoints:
 def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping[str, Node]) -> RestorePoints:
     """Choose the restore points of a checkpoint for a program's stateful streams, by stream name."""
     saved = {streams[state.name].number: state for state in checkpoint.states if state.name in streams}
-    first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
+    first_ms = min([checkpoint.next_ms, *checkpoint.pending])
     required_ms: dict[int, int] = {}
     files: dict[str, Mapping[int, str]] = {}
     restored_ms: list[int] = []
