@@ -26,7 +26,7 @@ def test_errors_of_a_state_are_raised_once_after_a_job(
     (states,) = node_of(make_input(lambda _time_ms: [[("a", 1)]]).updateStateByKey(fail)).parents
     states.initialize(0)
     states.get_or_compute(100)
-    with pytest.raises(StateUpdateError, match="first that of key 'a': ValueError: mine"):
+    with pytest.raises(StateUpdateError, match="First error: key 'a': ValueError: mine"):
         states.check_job()
     states.check_job()
 

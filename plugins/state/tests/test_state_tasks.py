@@ -129,9 +129,28 @@ def test_errors_of_the_state_function_name_their_keys() -> None:
     with pytest.raises(StateUpdateError) as raised:
         list(select_updated(0, made))
     message = str(raised.value)
-    assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
+    assert message.startswith(
+        "the state function failed for 12 keys, and their states were not updated; all others were. "
+        "First error: key ('key', 0): ValueError: mine\n"
+    )
     assert "in updated" in message
     assert message.endswith("... and 2 more")
+
+
+def test_changes_in_place_remain_when_the_state_function_fails() -> None:
+    def appended(values: list[int], state: list[int]) -> list[int]:
+        state.extend(values)
+        if 0 in values:
+            raise ValueError("a zero")
+        return state
+
+    states = to_state_pairs(0, 0, [("a", [1]), ("b", [1])])
+    elements = list(UpdateState(1, appended, AMPLE, NOTED)(0, [*states, ("a", 2), ("b", 0)]))
+    assert pairs_of(elements) == {"a": [1, 2], "b": [1, 0]}
+    with pytest.raises(
+        StateUpdateError, match=r"failed for 1 key, and its state was not updated; .*: key 'b': ValueError"
+    ):
+        list(select_updated(0, elements))
 
 
 # -- mapWithState --
@@ -315,9 +334,7 @@ def test_failed_call_leaves_an_initial_state_unchanged(new_home: Homes) -> None:
     partition.made[0] = list(to_state_pairs(0, 2, [("a", "A")]))
     made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
     assert partition.states(made) == {"a": "A", "c": "x"}
-    with pytest.raises(
-        StateUpdateError, match=r"the state of 2 key\(s\) was not updated, first that of key 'a': ValueError: mine"
-    ):
+    with pytest.raises(StateUpdateError, match=r"failed for 2 keys, .*First error: key 'a': ValueError: mine"):
         partition.returned(made)
     with pytest.raises(StateUpdateError):
         list(select_states(2, made))

@@ -8,7 +8,7 @@ from penstock import State
 
 S = TypeVar("S")
 
-#: Stands for a state that does not exist: an initial state may be ``None``.
+#: Marks a key without a state. ``None`` cannot mark it, because an initial state may be ``None``.
 MISSING: Any = object()
 
 

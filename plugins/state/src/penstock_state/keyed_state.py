@@ -105,7 +105,10 @@ class StateDStream(KeyedStateDStream):
 
 
 class InternalMapWithStateDStream(KeyedStateDStream):
-    """Per partition, a handle of the states, which stay in the state store, and the records of the mapping function."""
+    """The states and mapped records of ``mapWithState``.
+
+    A partition contains the mapped records and a handle: the location of its states in the state store.
+    """
 
     def __init__(self, parent: Node, options: StateOptions) -> None:
         super().__init__(parent, options)

@@ -1,4 +1,4 @@
-"""``PartitionErrors``: the errors of a state function in one partition, on their way to the driver.
+"""``PartitionErrors``: the errors of a state function in one partition, as reported to the driver.
 
 Checkpoints pickle the class by its module and name.
 """
@@ -22,12 +22,15 @@ _LONGEST = 1000
 
 
 class StateUpdateError(PenstockError):
-    """A state function failed for some keys. Their state is unchanged; the state of all other keys is updated."""
+    """A state function failed for some keys. Their states were not updated; all other states were."""
 
 
 @define
 class PartitionErrors:
-    """The errors of a state function in one partition: an element, so that the states of other keys are updated."""
+    """The errors of a state function in one partition.
+
+    Tasks return them as an element instead of raising them, so that other keys' states are updated.
+    """
 
     count: int = 0
     messages: list[str] = field(factory=list)
@@ -51,9 +54,11 @@ class PartitionErrors:
         first = self.messages[0].splitlines()[0]
         more = f"... and {self.count - len(self.messages)} more" if self.count > len(self.messages) else ""
         messages = "".join(self.messages)
+        keys = "1 key" if self.count == 1 else f"{self.count} keys"
+        whose = "its state was" if self.count == 1 else "their states were"
         return StateUpdateError(
-            f"the state of {self.count} key(s) was not updated, first that of {first}; these states are as they were "
-            f"before, all others were updated\n{messages}{more}".rstrip()
+            f"the state function failed for {keys}, and {whose} not updated; all others were. First error: {first}\n"
+            f"{messages}{more}".rstrip()
         )
 
 

@@ -1,7 +1,7 @@
 """``StateStore``: the states of one partition's keys, in a few immutable files.
 
-A version of the states is a list of segments, SQLite files of states and removals. Every batch adds one with its
-changes, and segments of similar size are merged, so a batch costs its changes times the logarithm of all states.
+A version of the states is a list of segments, SQLite files of states and removals. Every batch adds a segment with its
+changes, and merges segments of similar size. The cost per change grows with the logarithm of the number of states.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Row = tuple[int, bytes, bytes | None, int]
 
 
 class StateGoneError(PenstockError):
-    """A file of the state store of ``mapWithState`` is missing."""
+    """A file of the state store of ``mapWithState`` cannot be read."""
 
 
 @frozen
@@ -122,7 +122,10 @@ class StateStore:
                 database.close()
 
     def older_than(self, version: StateVersion, before_ms: int) -> Iterator[Any]:
-        """Keys stored before a time, not before ``version.timed_out_ms``; also those that a newer segment overrides."""
+        """Yield the keys updated from ``version.timed_out_ms`` up to, but excluding, ``before_ms``.
+
+        A key may have a newer update in a later segment; the caller must check.
+        """
         since_ms = -1 if version.timed_out_ms is None else version.timed_out_ms
         for segment in version.segments:
             with closing(self._open(segment.name)) as database:
@@ -136,7 +139,8 @@ class StateStore:
     def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, StoredState]]) -> StateVersion:
         """Add a batch's changes to the version before the batch, and return the version after it.
 
-        File names are derived from the contents: a recomputed batch writes the same files, from other records others.
+        File names contain a hash of the contents. A recomputed batch rewrites the same files if its records are the
+        same, and new files otherwise.
         """
         rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
         segments = [*version.segments]
@@ -180,9 +184,10 @@ class StateStore:
         try:
             return sqlite3.connect(self._uri(name), uri=True)
         except (OSError, sqlite3.OperationalError) as error:
+            location = self.directory / name if self.remote is None else self.remote.location(name)
             raise StateGoneError(
-                f"{name}, a file of the keyed state in {self.directory}, cannot be read: {error}. Only Penstock may "
-                "delete files there"
+                f"state file {location} cannot be read: {error}. Restore the file, or start fresh in another "
+                "checkpoint directory"
             ) from error
 
     def _uri(self, name: str) -> str:

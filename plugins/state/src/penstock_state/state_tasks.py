@@ -27,7 +27,8 @@ _STATE, _VALUES = range(2)
 class UpdateState:
     """Partition function from the previous states and new pairs to the new states, followed by the errors.
 
-    When the function fails, its key keeps its state, with the changes that the function has made in place.
+    If the function fails for a key, the key keeps its previous state. Changes that the function made in place are not
+    undone.
     """
 
     time_ms: int
@@ -231,7 +232,8 @@ class _Partition:
         except Exception as error:
             self.errors.add(entry.key, error)
             entry.read()
-            # A state that failed to time out must time out later, so it is stored like a new one.
+            # Store the state again to restart its timeout. Otherwise later batches would skip it, because they look
+            # only for states updated since `timed_out_ms`.
             entry.has_failed = True
             entry.is_changed = self.spec.timeout_ms is not None or entry.is_changed
             return

@@ -35,6 +35,6 @@ def test_a_state_function_failure_in_an_unread_partition_fails_the_batch(run_out
         )
         states.foreachRDD(lambda rdd: counted.append(len(rdd.take(1))))
 
-    with pytest.raises(BatchFailedError, match="first that of key 'z': ValueError: unlucky"):
+    with pytest.raises(BatchFailedError, match="First error: key 'z': ValueError: unlucky"):
         run_outputs(program, [[("a", 1), ("b", 1), ("z", 13)]])
     assert counted == [1]
