@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock import DStream, StreamingContext
     from penstock.wire.token import Tls
 
+pytest_plugins = ["tests.helpers.skips"]
+
 if "coverage" in sys.modules:
     from tests.helpers.measured import trace_flight_threads
 
