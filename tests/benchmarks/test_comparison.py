@@ -9,7 +9,7 @@ from attrs import evolve
 from benchmarks import plots
 from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratios
 from benchmarks.engines import ENGINES
-from benchmarks.long_run import Run, Sample
+from benchmarks.long_run import FOLDER, Run, Sample
 from benchmarks.measurement import ROOT
 from benchmarks.metrics import METRICS, figures
 from benchmarks.processes import Usage
@@ -17,7 +17,7 @@ from benchmarks.programs import bare
 from benchmarks.programs.answers import Answers
 from benchmarks.programs.task import Batch, Result, Task
 from benchmarks.report import ELSEWHERE, goals, table, write_page
-from benchmarks.rows import Goal, make_rows
+from benchmarks.rows import Goal, Row, make_rows
 
 ROWS = make_rows(2)
 
@@ -145,6 +145,26 @@ def test_long_run_is_a_goal_if_it_is_long_enough(last_mb: float, batches: int, v
     run = Run({"is_manual": True, "has_ui": False}, "2026-01-02T03:04+00:00", 0, {}, "idle", samples)
     text = next(line for line in goals({}, [], [run]).splitlines() if "memory flat" in line)
     assert text.endswith(f"| {verdict} | - |")
+
+
+def test_page_is_what_its_figures_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = ROOT / "docs" / "benchmarks"
+
+    def drawn(row: Row, _outcomes: object, _folder: Path) -> Path | None:
+        plot = figures / f"{row.name}.svg"
+        return plot if plot.exists() else None
+
+    # Without matplotlib there are no plots: the page shows those that are there.
+    monkeypatch.setattr(plots, "reason_not_available", lambda: "")
+    monkeypatch.setattr(plots, "draw", drawn)
+    monkeypatch.setattr(Run, "draw", lambda _run, path: figures / path.name)
+    outcomes = [Outcome.load(path) for path in sorted(figures.glob("*.json"))]
+    page = write_page(tmp_path / "benchmarks.md", ROWS, outcomes, figures / FOLDER)
+    remedy = "run: make bench ARGS='--page-only --results docs/benchmarks --page docs/benchmarks.md'"
+    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == page.read_text(encoding="utf-8"), remedy
+    assert {path.name for path in (tmp_path / "benchmarks").glob("*.json")} == {
+        path.name for path in figures.glob("*.json")
+    }
 
 
 def test_every_goal_names_a_metric_an_engine_and_a_point_of_its_row() -> None:
