@@ -15,6 +15,8 @@ from tests.helpers import engine_of, run_in_background
 
 from penstock import BatchCompleted, StopProgress, StreamingContext, StreamingContextState, ThreadReceiver
 from penstock.errors import BatchFailedError
+from penstock.receive.messages import UpdateRateLimit
+from penstock.wire.client import Client
 
 pytestmark = pytest.mark.spark
 
@@ -87,7 +89,7 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     ssc.queueStream([[1]] * 100).foreachRDD(fail)
     ssc.start()
     with pytest.raises(BatchFailedError, match=r"3 consecutive batches have failed .*KeyError: 'always'"):
-        ssc.awaitTerminationOrTimeout(30)
+        ssc.awaitTerminationOrTimeout(120)
     assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
@@ -142,7 +144,7 @@ class Held:
     def __call__(self, rdd: Any) -> None:
         numbers = rdd.collect()
         if numbers:
-            assert self.released.wait(60)
+            assert self.released.wait(120)
         self.seen.extend(numbers)
 
 
@@ -153,18 +155,34 @@ def held() -> Iterator[Held]:
     held.released.set()
 
 
+@pytest.fixture
+def pause_delivered(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once a receiver has answered the command to pause."""
+    delivered, ask = threading.Event(), Client.ask
+
+    def noted(client: Client, message: object, reply_kind: type[Any]) -> Any:
+        reply = ask(client, message, reply_kind)
+        if isinstance(message, UpdateRateLimit) and message.paused:
+            delivered.set()
+        return reply
+
+    monkeypatch.setattr(Client, "ask", noted)
+    return delivered
+
+
 def test_receivers_pause_while_batches_pile_up_and_resume_without_loss(
-    make_ssc: MakeSsc, wait_for: WaitFor, numbers: Numbers, held: Held
+    make_ssc: MakeSsc, wait_for: WaitFor, numbers: Numbers, held: Held, pause_delivered: threading.Event
 ) -> None:
     ssc = make_ssc(conf={"spark.penstock.maxPendingBatches": "2"})
     ssc.receiverStream(numbers).foreachRDD(held)
     ssc.start()
     wait_for(lambda: paused_with_blocks(ssc), "the pause")
+    assert pause_delivered.wait(120)
     before = numbers.accepted()
-    # Three batch intervals. A receiver that does not pause stores about a hundred blocks in them; a store may be
-    # under way, and the command to pause also takes its time.
-    threading.Event().wait(0.6)
-    assert numbers.accepted() - before <= 100 * 20
+    # A receiver that does not pause stores dozens of blocks while other jobs run. One store may be under way.
+    for _ in range(20):
+        ssc.sparkContext.parallelize([1]).count()
+    assert numbers.accepted() - before <= 100
     assert len(engine_of(ssc).scheduler.pending_batches) == 2
     before = numbers.accepted()
     held.released.set()
@@ -186,6 +204,6 @@ def test_a_graceful_stop_of_paused_receivers_processes_what_was_stored(
     stopping = run_in_background(lambda: ssc.stop(stopSparkContext=False, stopGraceFully=True))
     wait_for(lambda: progress.phases, "the stop has begun")
     held.released.set()
-    stopping.result(timeout=60)
+    stopping.result(timeout=120)
     assert len(held.seen) >= numbers.accepted() >= 100
     assert held.seen == list(range(len(held.seen)))

@@ -102,10 +102,10 @@ def test_a_stop_right_after_the_start_leaves_no_job(
 
 def test_await_termination_returns_when_the_start_fails(ssc: StreamingContext) -> None:
     with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(ssc.awaitTerminationOrTimeout, 20)
+        waiting = pool.submit(ssc.awaitTerminationOrTimeout, 120)
         with pytest.raises(ConfigurationError):
             ssc.start()
-        assert waiting.result(timeout=20)
+        assert waiting.result(timeout=120)
 
 
 def test_a_receiver_that_raises_restarts_in_its_process(
@@ -146,5 +146,5 @@ def test_a_function_that_raises_fails_its_batch_alone(
     assert [sorted(failed) for failed in events.failures[:3]] == [[], [0], []]
     assert "two is not liked" in events.failures[1][0]
     with pytest.raises(Exception, match="two is not liked") as raised:
-        ssc.awaitTerminationOrTimeout(1)
+        ssc.awaitTerminationOrTimeout(120)
     assert "fail_on_two" in str(raised.value)

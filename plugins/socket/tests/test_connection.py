@@ -80,9 +80,9 @@ def assert_interrupted(connection: Connection, wait: Callable[[], object], waiti
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert waiting.wait(20)
+    assert waiting.wait(120)
     connection.interrupt()
-    thread.join(20)
+    thread.join(120)
     assert interrupted.is_set()
 
 

@@ -151,7 +151,7 @@ class Watch:
 
     def until(self, condition: Callable[[int, float | None], bool]) -> None:
         with self._changed:
-            assert self._changed.wait_for(lambda: any(condition(*wait) for wait in self._waits), 20)
+            assert self._changed.wait_for(lambda: any(condition(*wait) for wait in self._waits), 120)
 
 
 @pytest.fixture

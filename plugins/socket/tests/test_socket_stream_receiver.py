@@ -90,7 +90,7 @@ def test_quiet_source_is_waited_for_without_polling(
     # For the first bytes, for a block interval, and from then on for more.
     seen: list[float | None] = []
     while seen.count(None) < 2:
-        seen.append(waits.get(timeout=20))
+        seen.append(waits.get(timeout=120))
     assert len(seen) <= 3
     assert waits.empty()
 
@@ -292,7 +292,7 @@ def test_stop_stores_yielded_records(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, tell), settings=LONG, pickled=False)
     server.accept().sendall(b"a\nb\nc\nnot whole")
     launched.until_count(1)
-    assert reached.wait(20)
+    assert reached.wait(120)
     launched.stop()
     assert launched.records == [b"a\n", b"b\n", b"c\n"]
 
