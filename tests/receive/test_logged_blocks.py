@@ -78,7 +78,8 @@ def test_write_is_retried_as_configured(
     key = "spark.streaming.receiver.writeAheadLog.maxFailures" if conf.keys() >= LOG.keys() else "storeRetries"
     with pytest.raises(
         StoreError,
-        match=rf"block input-3-7-0 \(1 records\) .*could not be stored, {tries} attempts \(.*{key}\): .*Input/output",
+        match=rf"block input-3-7-0 \(1 records\) .*could not be stored after {tries} attempts "
+        rf"\(.*{key}\): .*Input/output",
     ) as caught:
         drive(background(lambda: receiver.store_all([1])))
     assert isinstance(caught.value.__cause__, OSError)

@@ -1,7 +1,8 @@
 """``BlockPusher``: the path of a receiver's records, from every form of ``store`` to the driver.
 
-Single records become blocks in its ``BlockGenerator``; records of ``store_all`` and ``store_arrow`` become blocks that
-memory and rate limit allow. One thread reports stored blocks, all that wait in one message.
+``BlockGenerator`` gathers single records into blocks. ``store_all`` splits records into blocks by the buffer bounds and
+the rate limit, ``store_arrow`` by the rate limit alone. One thread reports all queued blocks to the driver in one
+message.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from attrs import define, evolve
 from penstock import conf
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
-from penstock.errors import ReceiverStoppedError, StoreError, WireError, shown, text_of
+from penstock.errors import ReceiverStoppedError, StoreError, WireError, shown, summary_of, text_of
 from penstock.receive.block_generator import BlockGenerator, BlockGeneratorListener, GeneratedBlock
 from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
@@ -48,7 +49,7 @@ _FIRST_MS, _LONGEST_MS = 50, 5000
 
 @define(eq=False)
 class _PushedBlock:
-    """A block that waits for a report: stored, or a generated one of which nothing is stored."""
+    """A block to report to the driver; ``stored`` is ``None`` if no record of a generated block is stored."""
 
     stored: StoredBlock | None
     # Called on the reporting thread, with the error if the block is lost.
@@ -60,7 +61,8 @@ class _PushedBlock:
 class BlockPusher(BlockGeneratorListener):
     """Stores the blocks of one launch and has the driver accept them; ``take`` takes events of the life cycle.
 
-    After a generated block is lost for good, later ones are dropped: their records are accepted in order.
+    After one generated block is lost, all later ones are dropped, because the driver must accept single records in
+    their order.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class BlockPusher(BlockGeneratorListener):
         self._launch = launch
         self._max_records = settings.max_buffered_records
         self._max_bytes = settings.max_buffered_bytes
-        # By the attribute of the key that sets them.
+        # The number of retries, by the field of ``Settings`` that sets it.
         self._retries = {"store_retries": settings.store_retries, "wal_max_failures": settings.wal_max_failures - 1}
         self._set_by = "wal_max_failures" if settings.wal_enabled else "store_retries"
         self._blocks = blocks
@@ -89,13 +91,14 @@ class BlockPusher(BlockGeneratorListener):
         # The number of calls of ``store_all`` and ``store_arrow`` that store a block now.
         self._in_progress = 0
         self._idle = threading.Condition()
-        # Once set, a full disk is an error like any other.
+        # Once set, the pusher no longer waits for space on a full disk: the block is retried and then lost.
         self._waits_ended = threading.Event()
         # Blocks that wait for a report; None ends the thread.
         self._pushed_blocks: queue.SimpleQueue[_PushedBlock | None] = queue.SimpleQueue()
         self._reporting = EngineThread("BlockPusher reporting", self._keep_reporting)
-        # Why no further generated block is stored, and none reported that was stored meanwhile.
+        # Once set, no further generated block is stored.
         self._push_failure: BaseException | None = None
+        # Once set, generated blocks that are already stored are deleted instead of reported.
         self._report_failure: BaseException | None = None
 
     def start(self) -> None:
@@ -122,8 +125,8 @@ class BlockPusher(BlockGeneratorListener):
         """Store records and return when they are accepted."""
         if isinstance(records, str | bytes | bytearray | memoryview | Mapping):
             raise TypeError(
-                f"store_all takes a collection of records, and {type(records).__name__} is none here; for one record, "
-                "call store_all([record])"
+                f"store_all expects a collection of records, not {type(records).__name__}. To store one record, call "
+                "store_all([record])"
             )
         _check_json(metadata)
         marks_last, arrival_ms = metadata is not None, self._clock.now_ms()
@@ -131,11 +134,11 @@ class BlockPusher(BlockGeneratorListener):
             part, values = table, list[Any]()
             for start, stop in self._permits(count):
                 if stop - start < count:
-                    # The limit fell after the table was made. A row may hold several pickled records.
+                    # The rate limit fell after the table was encoded. A row may contain several pickled records.
                     values = values or list(arrow_form.records(table.to_batches()))
                     part = arrow_form.encode(values[start:stop])
                 self._store_now(part, stop - start, metadata if is_last and stop == count else None, arrival_ms)
-            # Free it before the next table is made.
+            # Free the table before the next one is encoded.
             del table, part, values
             arrival_ms = self._clock.now_ms()
 
@@ -209,16 +212,21 @@ class BlockPusher(BlockGeneratorListener):
             self._take(Report(message, error))
 
     def _encoded(self, records: list[Any], left_out: dict[int, BaseException]) -> pa.Table | None:
-        """Encode records without those that cannot be pickled, which are reported; ``None`` if no record remains."""
+        """Encode the records that can be pickled, and report the others; ``None`` if no record remains."""
         try:
             return arrow_form.encode(records)
         except Exception as error:
             left_out |= {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
-            count, kind = len(left_out), type(records[next(iter(left_out), 0)]).__name__
-            what = f"{count} record{'s' * (count != 1)} left out, because pickle fails; the first is of type {kind}"
-            self._take(Report(what, error))
+            if left_out:
+                count, first_type = len(left_out), type(records[next(iter(left_out))]).__name__
+                what = f"{count} record{'s' * (count > 1)} could not be pickled and {'are' if count > 1 else 'is'} lost"
+                advice = f"the first has type {first_type}. Store only records that pickle supports"
+                self._take(Report(f"{what}; {advice}", error))
         rest = [record for number, record in enumerate(records) if number not in left_out]
-        return arrow_form.encode(rest) if rest else None
+        try:
+            return arrow_form.encode(rest) if rest else None
+        except Exception as error:
+            raise StoreError(f"a block of {len(rest)} records could not be encoded: {summary_of(error)}") from error
 
     # -- reports --
 
@@ -260,8 +268,19 @@ class BlockPusher(BlockGeneratorListener):
         # A group may have thousands of blocks.
         others = len(blocks) - 1
         named = f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
+
+        def on_retry(error: BaseException, delay_ms: float) -> None:
+            self._log.warning(
+                "block not reported, retrying",
+                block_id=blocks[0].block_id,
+                blocks=len(blocks),
+                reason=text_of(error),
+                delay_ms=round(delay_ms),
+                throttle_s=10,
+            )
+
         what = f"{named} could not be reported to the driver"
-        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries")
+        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", on_retry)
         if not reply.accepted:
             self._blocks.delete([block.block_id for block in blocks])
             raise StoreError(f"the driver did not accept {named}: {reply.reason}")
@@ -273,14 +292,27 @@ class BlockPusher(BlockGeneratorListener):
         stream_id = self._launch.stream_id
         block_id = f"input-{stream_id}-{self._launch.epoch}-{next(self._block_numbers)}"
         block = Block(block_id, stream_id, count, table, metadata)
+
+        def on_retry(error: BaseException, delay_ms: float) -> None:
+            self._log.warning(
+                "block not stored, retrying",
+                block_id=block_id,
+                reason=text_of(error),
+                delay_ms=round(delay_ms),
+                throttle_s=10,
+            )
+
         what = f"block {block_id} ({count} records) could not be stored"
-        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by)
+        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by, on_retry)
         return evolve(stored, arrival_ms=arrival_ms)
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
         if not isinstance(stored, StoredBlock):
-            raise StoreError(f"the store hook gave {shown(stored)} for block {block.block_id}, not a StoredBlock")
+            raise StoreError(
+                f"the store hook returned {shown(stored)} for block {block.block_id}; a plugin that implements store "
+                "must return a StoredBlock"
+            )
         try:
             from_json(StoredBlock, to_json(stored))
             is_right = stored.stream_id == block.stream_id
@@ -289,7 +321,10 @@ class BlockPusher(BlockGeneratorListener):
         if not is_right:
             # The driver would refuse it together with every block of the same report.
             self._blocks.delete([block.block_id])
-            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {shown(stored)}")
+            raise StoreError(
+                f"the store hook returned an invalid StoredBlock for block {block.block_id}: it belongs to another "
+                f"stream or has no valid JSON form: {shown(stored)}"
+            )
         return stored
 
     def _with_disk_space(self, action: Callable[[], R]) -> R:
@@ -316,12 +351,9 @@ class BlockPusher(BlockGeneratorListener):
             if waits:
                 self._take(DiskWait())
 
-    def _retried(self, action: Callable[[], R], what: str, set_by: str) -> R:
-        def on_retry(error: BaseException, delay_ms: float) -> None:
-            self._log.warning(
-                "store retried", what=what, reason=text_of(error), delay_ms=round(delay_ms), throttle_s=10
-            )
-
+    def _retried(
+        self, action: Callable[[], R], what: str, set_by: str, on_retry: Callable[[BaseException, float], None]
+    ) -> R:
         try:
             return retry(
                 action,
@@ -333,7 +365,7 @@ class BlockPusher(BlockGeneratorListener):
             )
         except (Exception, SystemExit) as error:
             attempts = f"{self._retries[set_by] + 1} attempts ({conf.key(set_by)})"
-            raise StoreError(f"{what}, {attempts}: {text_of(error)}") from error
+            raise StoreError(f"{what} after {attempts}: {text_of(error)}") from error
 
 
 def _check_json(metadata: dict[str, Any] | None) -> None:
