@@ -45,6 +45,7 @@ from penstock.receive.messages import (
     ReleaseReceiver,
     StopReceiver,
     UpdateRateLimit,
+    launch_name,
 )
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.log import set_level
@@ -55,7 +56,7 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.json_codec import Reply, from_json, to_json
-from penstock.wire.token import Token
+from penstock.wire.token import CODE_BYTES, content_of
 
 SIMULATORS = 2
 RECORDS, BLOCK_BYTES = 1000, 100_000
@@ -143,7 +144,7 @@ class Nothing(flight.FlightServerBase):
 
     def do_action(self, _context, _action):
         """Answer."""
-        yield flight.Result(b"{}")
+        yield flight.Result(bytes(CODE_BYTES) + b"{}")
 
 
 class Offered(NamedTuple):
@@ -195,23 +196,25 @@ class Accepted(NamedTuple):
         )
 
 
-def simulate(pipe, locations, secret, stream_ids, load, options):
+def simulate(pipe, locations, token, stream_ids, load, options):
     """Register receivers and offer their blocks, first to the server that does nothing, then to the tracker."""
     if options.simulator_cores:
         os.sched_setaffinity(0, options.simulator_cores)
     bare_location, location = locations
-    token = Token(secret)
     kinds = (UpdateRateLimit, CleanUpBlocks, ReleaseReceiver, StopReceiver)
+    tokens = {stream_id: token.derive(launch_name(stream_id, 1)) for stream_id in stream_ids}
+    # With the driver's token it takes commands for every launch.
     endpoint = Endpoint("127.0.0.1", token, dict.fromkeys(kinds, lambda _message: Reply()))
     # Each with a connection of its own, as receivers in different processes have.
     own = [("grpc.use_local_subchannel_pool", 1)]
-    call = flight.FlightCallOptions(timeout=600, headers=token.headers())
     clients = {}
 
     def ask(stream_id, message, kind):
-        action = flight.Action(type(message).__name__, to_json(message))
-        (result,) = clients[stream_id].do_action(action, call)
-        return from_json(kind, result.body.to_pybytes())
+        name, body = type(message).__name__, to_json(message)
+        headers = tokens[stream_id].sign(content_of(name, body)).headers()
+        call = flight.FlightCallOptions(timeout=600, headers=headers)
+        (result,) = clients[stream_id].do_action(flight.Action(name, body), call)
+        return from_json(kind, result.body.to_pybytes()[CODE_BYTES:])
 
     def report(stream_id, blocks):
         return ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply)
@@ -318,7 +321,7 @@ def run(result, load, options):
     for number in range(SIMULATORS):
         ours, theirs = CONTEXT.Pipe()
         streams = list(range(number, load.receivers, SIMULATORS))
-        arguments = theirs, locations, launcher.token.secret, streams, load, options
+        arguments = theirs, locations, launcher.token, streams, load, options
         processes.append(CONTEXT.Process(target=simulate, args=arguments, daemon=True))
         processes[-1].start()
         theirs.close()

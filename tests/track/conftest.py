@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 from pyspark import SparkContext
@@ -30,6 +31,7 @@ from penstock.receive.messages import (
     ReportError,
     StopReceiver,
     UpdateRateLimit,
+    launch_name,
 )
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, rdd_checkpoints
@@ -45,7 +47,10 @@ from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.json_codec import Reply
+from penstock.wire.token import Token
 from penstock_testing import ManualClock
+
+R = TypeVar("R")
 
 
 class FakeLaunch:
@@ -84,7 +89,8 @@ class FakeLaunch:
 class FakeProcess:
     """A receiver's process: talks to the tracker as a supervisor does, notes the messages that it gets."""
 
-    def __init__(self, launch: FakeLaunch, address: str, directory: str) -> None:
+    def __init__(self, launch: FakeLaunch, address: str, directory: str, application: Token) -> None:
+        self._application = application
         self.launch = launch
         self.task = launch.task
         self.received = EventLog()
@@ -98,6 +104,7 @@ class FakeProcess:
             self.task.driver.token,
             dict.fromkeys(kinds, self._on_message),
             partial(open_block, store.open) if store else None,
+            readers=self.task.driver.readers,
         )
         self.driver = Client(self.task.driver.location, self.task.driver.token, 10_000)
 
@@ -107,17 +114,10 @@ class FakeProcess:
         return Reply()
 
     def register(self, epoch: int | None = None, stream_id: int | None = None) -> Registered:
-        return self.driver.ask(
-            RegisterReceiver(
-                self.task.stream_id if stream_id is None else stream_id,
-                self.task.epoch if epoch is None else epoch,
-                "Silent",
-                self.endpoint.port,
-                self.address,
-                self.directory,
-            ),
-            Registered,
-        )
+        stream_id = self.task.stream_id if stream_id is None else stream_id
+        epoch = self.task.epoch if epoch is None else epoch
+        message = RegisterReceiver(stream_id, epoch, "Silent", self.endpoint.port, self.address, self.directory)
+        return self._ask_as(message, Registered)
 
     def desired(self) -> UpdateRateLimit:
         """Register, and return the desired state of the answer."""
@@ -130,7 +130,15 @@ class FakeProcess:
         own = self.task.stream_id
         of = self.task.epoch if epoch is None else epoch
         blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
-        return self.driver.ask(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+        return self._ask_as(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+
+    def _ask_as(self, message: RegisterReceiver | AddBlocks | DeregisterReceiver, kind: type[R]) -> R:
+        """Send a message with the token of the launch that it names."""
+        token = self._application.derive(launch_name(message.stream_id, message.epoch))
+        if token == self.task.driver.token:
+            return self.driver.ask(message, kind)
+        with closing(Client(self.task.driver.location, token, 10_000)) as other:
+            return other.ask(message, kind)
 
     def store(self, *numbers: int) -> list[str]:
         """Store blocks of one record, their own name, and report them; returns the names."""
@@ -142,8 +150,8 @@ class FakeProcess:
 
     @property
     def source(self) -> str:
-        """The address of its endpoint."""
-        return f"grpc://{self.address}:{self.endpoint.port}"
+        """Where tasks fetch its blocks."""
+        return f"grpc://{self.address}:{self.endpoint.port}#{self.task.stream_id}/{self.task.epoch}"
 
     def report(self, message: str, error: str = "Traceback …") -> Reply:
         return self.driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
@@ -152,7 +160,7 @@ class FakeProcess:
         self, message: str = "done", error: str = "", epoch: int | None = None, *, ended: bool = False
     ) -> Reply:
         of = self.task.epoch if epoch is None else epoch
-        return self.driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error, ended=ended), Reply)
+        return self._ask_as(DeregisterReceiver(self.task.stream_id, of, message, error, ended=ended), Reply)
 
     def close(self) -> None:
         """Die."""
@@ -233,7 +241,9 @@ class Tracked:
 
     def process(self, number: int = 1, address: str = "127.0.0.1", directory: str = "") -> FakeProcess:
         """The process of a launch, not yet registered."""
-        self.processes.append(FakeProcess(self.launch(number), address, directory))
+        # No public name has the driver's own token: only the driver uses it.
+        token = self.tracker._launcher.token
+        self.processes.append(FakeProcess(self.launch(number), address, directory, token))
         return self.processes[-1]
 
     def registered(self, number: int = 1, address: str = "127.0.0.1", directory: str = "") -> FakeProcess:

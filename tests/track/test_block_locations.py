@@ -42,6 +42,6 @@ def test_relaunched_receiver_serves_older_blocks_of_its_host(make_tracker: Calla
     second = tracked.registered(2)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     ((host, _size, reference),) = tracked.located(tracked.tracker.blocks.blocks_of_batch(100, 0))
-    assert (host, reference.source) == ("host-a", f"grpc://127.0.0.1:{second.endpoint.port}")
+    assert (host, reference.source) == ("host-a", second.source)
     tracked.tracker.clean_up(200, delete=True)
     assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])

@@ -40,7 +40,7 @@ def errors(tracked: Tracked) -> list[str]:
 def test_lost_block_is_counted_once_for_its_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
-    driver = Client(tracked.launch().task.driver.location, tracked.launch().task.driver.token, 10_000)
+    driver = Client(tracked.launch().task.driver.location, tracked.tracker.reader.token, 10_000)
     for blocks in ([lost(1), lost(2), lost(3, 1)], [lost(1)], [lost(2), lost(4)], [lost(5, 9)]):
         assert driver.ask(BlocksLost(blocks), Reply).accepted
     driver.close()

@@ -54,7 +54,7 @@ def test_draining_stop_asks_receivers_to_serve_blocks(drained: tuple[Tracked, Fa
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
     stored = tracked.tracker.blocks.blocks_of_batch(1000, 0)
     ((_host, _bytes, reference),) = tracked.located(stored)
-    assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
+    assert reference.source == process.source
 
 
 def test_receivers_on_this_machine_do_not_serve_after_a_stop(make_tracker: MakeTracker) -> None:
@@ -101,7 +101,7 @@ def test_release_ends_the_jobs_and_closes_the_endpoint(
     assert process.received.await_one(ReleaseReceiver)
     assert not process.launch.cancelled
     with pytest.raises(Exception, match="no answer"):
-        Client(process.task.driver.location, process.task.driver.token, 200).ask(BlocksLost([]), Reply)
+        Client(process.task.driver.location, tracked.tracker.reader.token, 200).ask(BlocksLost([]), Reply)
 
 
 def test_a_job_that_does_not_end_is_cancelled(
@@ -121,7 +121,7 @@ def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProce
 
 def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    driver = Client(process.task.driver.location, process.task.driver.token, 10_000)
+    driver = Client(process.task.driver.location, tracked.tracker.reader.token, 10_000)
     driver.ask(BlocksLost([LostBlock("input-0-1-7", 0, 10, "its host is gone")]), Reply)
     assert "10 records" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert tracked.tracker.receiver_infos()[0].lost_records == 10

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyarrow import flight
 
-from penstock.wire.token import Token
+from penstock.wire.token import Token, content_of
 
 #: What was unpickled.
 exploded: list[str] = []
@@ -80,17 +80,22 @@ def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tu
             connection.sendall(junk)
     bodies = [b"", b"{", b"null", b"[" * 100_000, pickle.dumps(Bomb()), b'{"stream_id": ' + b"9" * 10_000 + b"}"]
     bodies += [chance.randbytes(chance.randrange(1, 3000)) for _ in range(20)]
-    strangers = [[], [(b"authorization", b"Bearer x")], Token.generate().headers()]
+
+    def signed(message: str, body: bytes, by: Token = token) -> list[tuple[bytes, bytes]]:
+        return by.sign(content_of(message, body)).headers()
+
+    bomb = pickle.dumps(Bomb())
+    strangers = [[], [(b"authorization", b"Bearer x")], signed(action, bomb, Token.generate())]
     with flight.FlightClient(f"grpc://{address}:{port}") as client:
         for headers in strangers:
-            _refused(client, action, pickle.dumps(Bomb()), headers)
+            _refused(client, action, bomb, headers)
         for body in bodies:
-            _refused(client, action, body, token.headers())
-        _refused(client, "NoSuchMessage", pickle.dumps(Bomb()), token.headers())
+            _refused(client, action, body, signed(action, body))
+        _refused(client, "NoSuchMessage", bomb, signed("NoSuchMessage", bomb))
         # No name of a block leads anywhere else.
         for ticket in (pickle.dumps(Bomb()), b"../../etc/passwd", b"\0", chance.randbytes(300)):
             with pytest.raises(flight.FlightServerError):
-                client.do_get(flight.Ticket(ticket), _options(token.headers())).read_all()
+                client.do_get(flight.Ticket(ticket), _options(signed("", ticket))).read_all()
     return len(strangers), len(bodies) + 1
 
 

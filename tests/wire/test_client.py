@@ -17,7 +17,7 @@ from penstock.errors import WireError
 from penstock.receive.messages import UpdateRateLimit
 from penstock.wire.client import Client, address_towards
 from penstock.wire.json_codec import Reply, to_json
-from penstock.wire.token import Token
+from penstock.wire.token import Signature, Token
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Served
@@ -39,7 +39,10 @@ class Flaky:
         type(self).calls += 1
         if type(self).calls <= type(self).failures:
             raise type(self).error
-        yield flight.Result(to_json(Reply(True, "at last")))
+        reply = to_json(Reply(True, "at last"))
+        signature = Signature.of({name.decode(): [value.decode()] for name, value in options.headers})
+        assert signature is not None
+        yield flight.Result(Token("t").answer_code(signature, reply) + reply)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from penstock.wire import endpoint as endpoints
 from penstock.wire.client import Client, fetch
 from penstock.wire.endpoint import Endpoint, Ports
 from penstock.wire.json_codec import Reply, StreamNotFoundError, from_json
-from penstock.wire.token import Token
+from penstock.wire.token import Token, content_of
 from penstock_testing import ManualClock, throttle
 
 if TYPE_CHECKING:
@@ -58,6 +58,11 @@ def call(served: Served, action: str, body: bytes, *headers: tuple[bytes, bytes]
     with flight.FlightClient(served.location) as client:
         options = flight.FlightCallOptions(timeout=10, headers=list(headers))
         return list(client.do_action(flight.Action(action, body), options))
+
+
+def signed(served: Served, action: str, body: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers of a call by an owner of the token."""
+    return served.token.sign(content_of(action, body)).headers()
 
 
 def test_bomb_of_these_tests_explodes_when_unpickled() -> None:
@@ -151,7 +156,7 @@ def test_every_kind_of_call_needs_the_token(served: Served, caplog: pytest.LogCa
 @pytest.mark.parametrize("action", ["StopReceiver", "updateratelimit", "", "__init__", "Reply", "x" * 200])
 def test_an_action_that_is_not_served_is_refused(served: Served, action: str) -> None:
     with pytest.raises(flight.FlightServerError, match="takes no"):
-        call(served, action, b"{}", served.token.headers()[0])
+        call(served, action, b"{}", *signed(served, action, b"{}"))
     assert served.handled == []
     assert works(served)
 
@@ -180,7 +185,7 @@ def test_malformed_message_is_refused(
     for function in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, function, lambda *_args, function=function: exploded.append(function))
     with pytest.raises(flight.FlightError):
-        call(served, "UpdateRateLimit", body, served.token.headers()[0])
+        call(served, "UpdateRateLimit", body, *signed(served, "UpdateRateLimit", body))
     assert served.handled == []
     assert refusals(caplog) == ["message refused"]
     assert exploded == []
@@ -254,7 +259,7 @@ def test_an_endpoint_without_streams_refuses_every_ticket(served: Served) -> Non
         flight.FlightClient(served.location) as client,
         pytest.raises(flight.FlightServerError, match="serves no streams"),
     ):
-        client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=[served.token.headers()[0]])).read_all()
+        client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=signed(served, "", b"x"))).read_all()
 
 
 def test_a_stream_reaches_the_caller(streams: tuple[str, Token]) -> None:
@@ -340,7 +345,7 @@ def test_a_large_message_is_refused_before_it_is_parsed(
     # The limit is no setting, so it has no public name.
     size = endpoints._MAX_MESSAGE_BYTES + 1
     with pytest.raises(flight.FlightServerError, match=f"a message of {size} bytes is larger than {size - 1} bytes"):
-        call(served, "UpdateRateLimit", bytes(size), served.token.headers()[0])
+        call(served, "UpdateRateLimit", bytes(size), *signed(served, "UpdateRateLimit", bytes(size)))
     # Without the token its size does not matter.
     with pytest.raises(flight.FlightUnauthenticatedError):
         call(served, "UpdateRateLimit", bytes(size))

@@ -1,4 +1,4 @@
-"""What recorded connections are worth: without TLS they can be sent again and show the token, with TLS they cannot."""
+"""What recorded connections are worth: they never show the token, and without TLS can be sent again."""
 
 from __future__ import annotations
 
@@ -91,15 +91,24 @@ def record() -> Iterator[Callable[[Token], Recorded]]:
         each.endpoint.stop()
 
 
-def test_recorded_connection_without_tls_shows_the_token_and_is_handled_again(
+def test_recorded_connection_without_tls_shows_no_token_and_is_handled_again(
     record: Callable[[Token], Recorded],
 ) -> None:
     recorded = record(Token.generate())
-    assert recorded.token.secret.encode() in recorded.sent
+    assert recorded.token.secret.encode() not in recorded.sent
     with socket.create_connection(("127.0.0.1", recorded.endpoint.port)) as again:
         again.sendall(recorded.sent)
         wait_for(lambda: len(recorded.handled) == 2, "the message is handled again")
     assert recorded.handled == [STOP, STOP]
+
+
+def test_recorded_connection_is_refused_by_another_launch(record: Callable[[Token], Recorded]) -> None:
+    application = Token.generate()
+    recorded, other = record(application.derive("0/1")), record(application.derive("0/2"))
+    with socket.create_connection(("127.0.0.1", other.endpoint.port), timeout=20) as again:
+        again.sendall(recorded.sent)
+        assert b"token only" in again.recv(65536) + again.recv(65536)
+    assert other.handled == [STOP]
 
 
 def test_recorded_connection_with_tls_shows_nothing_and_is_dropped(

@@ -6,14 +6,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from penstock.wire.token import Token
+from penstock.wire.token import Signature, Token
 
 TOKEN = Token("a-secret")
 
 
-def headers(token: Token) -> dict[str, list[str]]:
-    name, value = token.headers()[0]
-    return {name.decode(): [value.decode()]}
+def headers(token: Token, content: bytes = b"call") -> dict[str, list[str]]:
+    """The headers of a signed call, as an endpoint gets them."""
+    return {name.decode(): [value.decode()] for name, value in token.sign(content).headers()}
+
+
+def verifies(token: Token, sent: dict[str, list[str]]) -> bool:
+    signature = Signature.of(sent)
+    return signature is not None and token.verifies(signature)
 
 
 def test_no_two_applications_share_one() -> None:
@@ -35,30 +40,47 @@ def test_token_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(TOKEN)) == TOKEN
 
 
-def test_token_is_recognized_in_the_headers() -> None:
-    assert TOKEN.authenticates(headers(TOKEN))
-    assert TOKEN.authenticates({"Authorization": ["Bearer a-secret"], "other": ["x"]})
+def test_signature_of_the_token_is_recognized() -> None:
+    sent = headers(TOKEN)
+    assert verifies(TOKEN, sent)
+    assert verifies(TOKEN, {"Authorization": sent["authorization"], "other": ["x"]})
+    assert "a-secret" not in str(sent)
+
+
+def test_no_two_signatures_are_equal_and_each_covers_its_content_only() -> None:
+    first, second = TOKEN.sign(b"call"), TOKEN.sign(b"call")
+    assert first.code != second.code
+    assert first.covers(b"call")
+    assert not first.covers(b"Call")
+    assert not verifies(TOKEN, {"authorization": [f"Penstock :{first.nonce}:{second.digest[::-1]}:{first.code}"]})
+    assert TOKEN.answer_code(first) != TOKEN.answer_code(second)
+    assert TOKEN.answer_code(first, b"yes") != TOKEN.answer_code(first, b"no")
 
 
 @pytest.mark.parametrize(
-    "shown",
+    "value",
     [
-        {},
-        {"authorization": []},
-        {"authorization": [""]},
-        {"authorization": ["a-secret"]},
-        {"authorization": ["Bearer "]},
-        {"authorization": ["Bearer a-secre"]},
-        {"authorization": ["Bearer a-secret "]},
-        {"authorization": ["bearer a-secret"]},
-        {"authorization": ["Bearer x", "Bearer a-secret"]},
-        {"token": ["Bearer a-secret"]},
-        {"authorization": ["Bearer ünïcode"]},
+        "",
+        "a-secret",
+        "Bearer a-secret",
+        "Penstock",
+        "Penstock a-secret",
+        "Penstock :::",
+        "Penstock ::::",
+        "Penstock a:b:c:ü",
     ],
-    ids=str,
 )
-def test_other_headers_do_not_show_the_token(shown: dict[str, list[str]]) -> None:
-    assert not TOKEN.authenticates(shown)
+@pytest.mark.parametrize("name", ["authorization", "token"])
+def test_other_headers_do_not_show_the_token(name: str, value: str) -> None:
+    assert not verifies(TOKEN, {name: [value]})
+    assert not verifies(TOKEN, {name: []})
+
+
+def test_signature_of_another_token_is_not_recognized() -> None:
+    others = [Token("b"), TOKEN.derive("3/7"), TOKEN.derive(""), TOKEN.derive("3/7").derive("3/7")]
+    assert len({other.secret for other in others}) == 4
+    assert not any(verifies(TOKEN, headers(other)) for other in others)
+    assert verifies(TOKEN.derive("3/7"), headers(TOKEN.derive("3/7")))
 
 
 def test_tokens_compare_by_secret() -> None:

@@ -71,7 +71,8 @@ class BlockReference:
 
     Attributes:
         path: the file's path, read directly on a host where it exists, or its URI.
-        source: ``grpc://host:port`` of an endpoint on the block's host; empty if none is up.
+        source: ``grpc://host:port`` of an endpoint on the block's host, with ``#`` and the name of the launch that
+            serves the block if its token is derived; empty if none is up.
         records: a piece of the block: the number of its first record, and of the record after its last (``None``: to
             the block's end). ``None`` for the whole block.
     """

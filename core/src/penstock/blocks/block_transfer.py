@@ -14,7 +14,7 @@ from penstock.wire import client
 from penstock.wire.json_codec import StreamNotFoundError
 from penstock.wire.token import Tls, Token
 
-# The timeout for one block: a host that vanished must not hold a batch for ever.
+# The timeout for one record batch: a host that vanished must not hold a batch for ever.
 _FETCH_TIMEOUT_S = 300.0
 
 #: The remedy when a receiver's endpoint cannot be reached, from the driver or from a task.
@@ -73,18 +73,25 @@ def open_block(open_file: OpenFile, block_id: str) -> tuple[pa.Schema, Iterable[
     return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
 
 
+def source_of(location: str, launch: str) -> str:
+    """The ``source`` of blocks that a launch serves at a location: tasks derive its token from theirs."""
+    return f"{location}#{launch}"
+
+
 def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
     """Yield a block's record batches from an endpoint on the host that stored it.
 
     Raises ``BlockGoneError`` if the endpoint does not have the block, and ``BlockUnreachableError`` if it does not
     answer or belongs to another application by now.
     """
+    location, _hash, launch = source.partition("#")
+    token = token.derive(launch) if launch else token
     try:
-        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)
+        yield from client.fetch(location, reference.block_id, token, _FETCH_TIMEOUT_S, advice=RECEIVER_PORT_ADVICE)
     except WireError as error:
         kind = BlockGoneError if isinstance(error, StreamNotFoundError) else BlockUnreachableError
         raise kind(
-            f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}: {error}"
+            f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {location}: {error}"
         ) from None
 
 

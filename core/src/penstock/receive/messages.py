@@ -12,6 +12,11 @@ from penstock.wire.json_codec import Reply
 R = TypeVar("R", bound=Reply)
 
 
+def launch_name(stream_id: int, epoch: int) -> str:
+    """The name of a launch's token."""
+    return f"{stream_id}/{epoch}"
+
+
 class ReceiverDriver(Protocol):
     """Answers the messages of a receiver's supervisor, as a ``wire.client.Client`` does."""
 

@@ -59,11 +59,14 @@ class Driver:
 
     # ``grpc://host:port`` of the tracker's endpoint.
     location: str
+    # The token of the launch.
     token: Token
     # Names the directory of the run's blocks; differs between contexts.
     run_id: str
     # The driver's process if it is on this machine.
     process: block_directories.Process | None = None
+    # The token of tasks that read blocks from the launch.
+    readers: Token | None = None
 
 
 @frozen
@@ -103,7 +106,8 @@ class ReceiverTask:
         return iter(())
 
     def _redaction(self) -> Redaction:
-        return redaction_of(self.receiver, self.settings.with_prefix(""), self.driver.token.secret)
+        tokens = [token.secret for token in (self.driver.token, self.driver.readers) if token is not None]
+        return redaction_of(self.receiver, self.settings.with_prefix(""), *tokens)
 
 
 class _Launch:
@@ -124,7 +128,7 @@ class _Launch:
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
         ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
-        self._endpoint = Endpoint(host, token, self._handlers(), open_stream, ports)
+        self._endpoint = Endpoint(host, token, self._handlers(), open_stream, ports, readers=task.driver.readers)
         advice = _DRIVER_ADVICE.format(socket.gethostname()) + _TLS_ADVICE * (token.tls is not None)
         self._client = Client(task.driver.location, token, task.settings.wire_timeout_ms, advice=advice)
         registration = RegisterReceiver(

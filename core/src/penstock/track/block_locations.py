@@ -61,7 +61,7 @@ class BlockLocations:
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
             connection = connections.get(location)
-            source = "" if connection is None else connection.client.location
+            source = "" if connection is None else connection.source
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
@@ -76,7 +76,7 @@ class BlockLocations:
         location = self._locations.get(asked.block_id)
         connection = self._server(location)
         if connection is not None:
-            return BlockSource(connection.client.location)
+            return BlockSource(connection.source)
         # A task on the block's own host would have found the file; on another host a launch may still register.
         is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
         return BlockSource("", is_gone)
@@ -110,7 +110,7 @@ class BlockLocations:
         location = unreachable.location
         self._undeleted[location] = self._undeleted.get(location, []) + list(block_ids)
         connection = self._server(location)
-        if connection is not None and connection.client.location != unreachable.client.location:
+        if connection is not None and connection.source != unreachable.source:
             self._delete_at(location, [])
 
     def delete_directories(self) -> None:

@@ -33,11 +33,14 @@ class ReceiverConnection:
         stream_id: int,
         location: BlockLocation,
         client: Client,
+        source: str,
         undelivered: Callable[[ReceiverConnection, object], None],
     ) -> None:
         self.stream_id = stream_id
         self.location = location
         self.client = client
+        #: Where tasks fetch blocks; see ``source_of``.
+        self.source = source
         #: Whether the launch serves blocks: it was not sent a release.
         self.serves = True
         self._undelivered = undelivered

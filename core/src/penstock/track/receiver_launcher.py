@@ -14,11 +14,11 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock.blocks.block_directories import Process
-from penstock.blocks.block_transfer import RECEIVER_PORT_ADVICE
+from penstock.blocks.block_transfer import RECEIVER_PORT_ADVICE, source_of
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import installed, origin_of
-from penstock.receive.messages import RegisterReceiver
+from penstock.receive.messages import RegisterReceiver, launch_name
 from penstock.receive.receiver import Receiver, check_picklable
 from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.runtime.log import get_logger
@@ -35,6 +35,9 @@ from penstock.wire.client import Client
 from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_launcher")
+
+#: The name of the tasks' token.
+READERS = "tasks"
 
 # Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
@@ -104,8 +107,10 @@ class ReceiverLauncher:
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
         self.placement = Placement(sc, settings)
-        #: Authenticates both sides of each connection.
+        #: The driver's own, from which those of launches and tasks are derived.
         self.token = Token.generate(Tls.of(settings))
+        #: The token of tasks, from which those that read the blocks of a launch are derived.
+        self.reader_token = self.token.derive(READERS)
         self._installed = installed()
         #: The driver's address for receivers and tasks: ``grpc://host:port``.
         self.driver_location = ""
@@ -151,7 +156,9 @@ class ReceiverLauncher:
     ) -> ReceiverJob:
         """The job of a launch, not submitted yet."""
         process = Process.of(os.getpid()) if self.on_this_machine else None
-        driver = Driver(self.driver_location, self.token, self.run_id, process)
+        name = launch_name(stream_id, epoch)
+        token, readers = self.token.derive(name), self.reader_token.derive(name)
+        driver = Driver(self.driver_location, token, self.run_id, process, readers)
         logs = "" if self.logs is None else self.logs.directory(stream_id)
         task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, driver, self.settings, logs)
         return ReceiverJob(self.sc, task, tuple(candidate.preference for candidate in candidates), on_end)
@@ -174,8 +181,9 @@ class ReceiverLauncher:
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
         timeout_ms = self.settings.wire_timeout_ms
-        client = Client(endpoint, self.token, timeout_ms, retry=False, advice=RECEIVER_PORT_ADVICE)
-        return ReceiverConnection(message.stream_id, location, client, undelivered)
+        name = launch_name(message.stream_id, message.epoch)
+        client = Client(endpoint, self.token.derive(name), timeout_ms, retry=False, advice=RECEIVER_PORT_ADVICE)
+        return ReceiverConnection(message.stream_id, location, client, source_of(endpoint, name), undelivered)
 
 
 # -- checks --

@@ -27,6 +27,7 @@ from penstock.receive.messages import (
     RegisterReceiver,
     ReleaseReceiver,
     ReportError,
+    launch_name,
 )
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
@@ -36,7 +37,7 @@ from penstock.track import receiver_tracking_info as lifecycle
 from penstock.track.backlog import Backlog
 from penstock.track.batch_partitions import PartitionBounds, partitions_of
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.track.receiver_launcher import ReceiverLauncher
+from penstock.track.receiver_launcher import READERS, ReceiverLauncher
 from penstock.track.relaunch_lifecycle import no_launch
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint, Ports
@@ -113,6 +114,7 @@ class ReceiverTracker:
                 DeregisterReceiver: self._on_message,
             },
             ports=Ports(self._settings.driver_port, self._settings.port_max_retries, _PORT_ADVICE),
+            permits=_permits,
         )
         self._launcher.set_driver_port(self._endpoint.port)
         self._tracked.loop.start()
@@ -240,7 +242,9 @@ class ReceiverTracker:
     @property
     def reader(self) -> ReadBlocks:
         """The function that tasks use to read blocks."""
-        return ReadBlocks(self._launcher.token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip")
+        return ReadBlocks(
+            self._launcher.reader_token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip"
+        )
 
     @property
     def has_unallocated_blocks(self) -> bool:
@@ -386,3 +390,10 @@ class ReceiverTracker:
                 follows = "they are left out" if skips else "their batch fails"
                 text = f"{count} blocks ({records} records) are lost, {follows}: {reason}"
                 self._tracked.step(stream_id, lifecycle.ProblemFound(text, count, records))
+
+
+def _permits(caller: str, message: BlocksLost | FindBlock | AddBlocks | RegisterReceiver) -> bool:
+    """Whether the caller may send a message: a launch for itself, a task for blocks."""
+    if isinstance(message, BlocksLost | FindBlock):
+        return caller == READERS
+    return caller == launch_name(message.stream_id, message.epoch)

@@ -6,6 +6,8 @@ import math
 import socket
 import time
 from collections.abc import Iterator
+from hmac import compare_digest
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,12 +16,15 @@ import pyarrow.flight as flight
 
 from penstock.errors import WireError
 from penstock.runtime.retry import Backoff, retry
+from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import first_line
 from penstock.wire.json_codec import NOT_FOUND, StreamNotFoundError, from_json, to_json
-from penstock.wire.token import Token
+from penstock.wire.token import CODE_BYTES, Token, content_of
 
 R = TypeVar("R")
 
+# Without TLS, somebody else may listen where an endpoint has ended.
+_NOT_OURS = "does not have the application's token: another program listens there"
 _NOT_REACHED = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 
 
@@ -33,7 +38,7 @@ class Client:
         self.location = location
         self._advice = advice
         self._retry = retry
-        self._headers = token.headers()
+        self._token = token
         self._timeout_ms = timeout_ms
         # None once closed. Closing the connection during a call would crash the process. Every call holds a reference,
         # and the connection closes with its last reference.
@@ -41,17 +46,22 @@ class Client:
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply; raises ``WireError`` without one, on a refusal, and once closed."""
-        action = flight.Action(type(message).__name__, to_json(message))
+        name, body = type(message).__name__, to_json(message)
         deadline = time.monotonic() + self._timeout_ms / 1000
 
         def attempt() -> R:
             left_s = max(deadline - time.monotonic(), 0.001)
-            options = flight.FlightCallOptions(timeout=left_s, headers=self._headers)
+            signature = self._token.sign(content_of(name, body))
+            options = flight.FlightCallOptions(timeout=left_s, headers=signature.headers())
             client = self._client
             if client is None:
                 raise WireError(f"the connection to {self.location} is closed")
-            (result,) = client.do_action(action, options)
-            return from_json(reply_kind, result.body.to_pybytes())
+            (result,) = client.do_action(flight.Action(name, body), options)
+            answer = result.body.to_pybytes()
+            code, reply = answer[:CODE_BYTES], answer[CODE_BYTES:]
+            if not compare_digest(code, self._token.answer_code(signature, reply)):
+                raise WireError(f"{self.location} answered {name} and {_NOT_OURS}")
+            return from_json(reply_kind, reply)
 
         try:
             return retry(
@@ -62,10 +72,10 @@ class Client:
                 retry_if=lambda error: isinstance(error, _NOT_REACHED),
             )
         except _NOT_REACHED as error:
-            reason = f"no answer from {self.location} to {action.type}: {first_line(error)}"
+            reason = f"no answer from {self.location} to {name}: {first_line(error)}"
             raise WireError(_with_advice(reason, self._advice)) from None
         except (pa.ArrowException, flight.FlightError) as error:
-            raise WireError(f"{self.location} refused {action.type}: {first_line(error)}") from None
+            raise WireError(f"{self.location} refused {name}: {first_line(error)}") from None
 
     def close(self) -> None:
         """Close the connection after the calls in progress; returns at once. Idempotent."""
@@ -73,18 +83,51 @@ class Client:
 
 
 def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice: str = "") -> Iterator[pa.RecordBatch]:
-    """Yield the record batches of the stream that ``ticket`` names, within ``timeout_s`` for the whole stream.
+    """Yield the record batches of the stream that ``ticket`` names, each within ``timeout_s``.
 
     Raises ``StreamNotFoundError`` if the endpoint does not have the stream, ``WireError`` for any other failure.
     """
+    # The timeout of a call would cover the time for which the caller processes the batches.
+    wanted: SimpleQueue[bool] = SimpleQueue()
+    chunks: SimpleQueue[pa.RecordBatch | BaseException | None] = SimpleQueue()
+    EngineThread("fetch", lambda: _pull(location, ticket, token, wanted, chunks)).start()
+    try:
+        while (chunk := chunks.get(timeout=timeout_s)) is not None:
+            if isinstance(chunk, BaseException):
+                raise chunk
+            wanted.put(True)
+            yield chunk
+    except Empty:
+        raise WireError(_with_advice(f"nothing from {location} within {timeout_s:g} s", advice)) from None
+    except (pa.ArrowException, flight.FlightError) as error:
+        raise WireError(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
+    finally:
+        wanted.put(False)
+
+
+def _pull(
+    location: str,
+    ticket: str,
+    token: Token,
+    wanted: SimpleQueue[bool],
+    chunks: SimpleQueue[pa.RecordBatch | BaseException | None],
+) -> None:
+    """Put the batches of a stream into a queue, each once the one before was taken, then ``None``; or the error."""
+    signature = token.sign(content_of("", ticket.encode()))
     try:
         with flight.FlightClient(location, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(timeout=timeout_s, headers=token.headers())
+            options = flight.FlightCallOptions(headers=signature.headers())
             for chunk in client.do_get(flight.Ticket(ticket.encode()), options):
-                yield chunk.data
-    except (pa.ArrowException, flight.FlightError) as error:
-        kind = StreamNotFoundError if getattr(error, "extra_info", None) == NOT_FOUND else WireError
-        raise kind(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
+                code = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
+                if not compare_digest(code, token.answer_code(signature)):
+                    raise WireError(f"{location} sent a stream and {_NOT_OURS}")
+                chunks.put(chunk.data)
+                if not wanted.get():
+                    return
+        chunks.put(None)
+    except BaseException as error:
+        is_absent = getattr(error, "extra_info", None) == token.answer_code(signature, NOT_FOUND)
+        chunks.put(StreamNotFoundError(first_line(error)) if is_absent else error)
 
 
 def address_towards(location: str, advice: str = "") -> str:

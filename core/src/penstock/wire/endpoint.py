@@ -21,7 +21,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.version import __version__
 from penstock.wire.connection_guard import ConnectionGuard
 from penstock.wire.json_codec import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
-from penstock.wire.token import VERSION_HEADER, Token
+from penstock.wire.token import VERSION_HEADER, Signature, Token, content_of
 
 log = get_logger("wire")
 
@@ -31,6 +31,8 @@ _MAX_MESSAGE_BYTES = 64 << 20
 _THROTTLE_S = 10
 # Interval at which a stop disconnects peers without the token: gRPC may accept one while it stops.
 _DISCONNECT_S = 0.2
+
+_CALL = "call"
 
 Handler = Callable[[Any], object]
 #: Maps a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` for an unknown one.
@@ -71,14 +73,33 @@ def _why_not(host: str, port: int) -> str:
     return ""
 
 
+class _Call(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow.flight has no types
+    """The verified signature of a call, and the token that made it."""
+
+    def __init__(self, signature: Signature, token: Token) -> None:
+        super().__init__()
+        self.signature = signature
+        self.token = token
+
+    def check(self, content: bytes) -> None:
+        """Check that the signature is for this content."""
+        if not self.signature.covers(content):
+            raise flight.FlightUnauthenticatedError("the signature of the call is for another content")
+
+
 class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow.flight has no types
-    def __init__(self, token: Token) -> None:
+    def __init__(self, token: Token, readers: Token) -> None:
         super().__init__()
         self._token = token
+        self._readers = readers
         self._refused = 0
 
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-        if not self._token.authenticates(headers):
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> _Call:
+        signature = Signature.of(headers)
+        token = self._readers if info.method == flight.FlightMethod.DO_GET else self._token
+        if signature is not None and signature.name != token.name:
+            token = token.derive(signature.name)
+        if signature is None or not token.verifies(signature):
             self._refused += 1
             log.warning("call without the application's token refused", refused=self._refused, throttle_s=_THROTTLE_S)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
@@ -90,13 +111,15 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
                 f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: install the same "
                 "version on the driver and all executors"
             )
+        return _Call(signature, token)
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
     """Listens from construction until ``stop``; raises ``WireError`` if it cannot listen on ``host`` and a port.
 
-    Handlers, by message class, run on the server's threads and return the reply, or ``None`` for ``Reply()``. Without
-    ``open_stream`` the endpoint serves messages only.
+    Handlers, by message class, run on the server's threads and return the reply, or ``None`` for ``Reply()``. Callers
+    sign with ``token``, or one that is derived from it; ``permits`` says whether the caller of that name may send a
+    message. Without ``open_stream`` the endpoint serves messages only; its callers sign with the token of ``readers``.
     """
 
     def __init__(
@@ -106,7 +129,11 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         handlers: Mapping[type, Handler],
         open_stream: OpenStream | None = None,
         ports: Ports = ANY_PORT,
+        *,
+        permits: Callable[[str, Any], bool] = lambda _caller, _message: True,
+        readers: Token | None = None,
     ) -> None:
+        self._permits = permits
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream
         # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
@@ -116,7 +143,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._refused_messages = 0
         # The constructor below starts to answer. Flight's ``serve`` is never called: it ends the server at the first
         # Ctrl-C, before receivers have deregistered.
-        arguments = {"middleware": {"token": _TokenCheck(token)}, **token.server_arguments()}
+        arguments = {"middleware": {_CALL: _TokenCheck(token, readers or token)}, **token.server_arguments()}
         reason = ""
         for port in ports.numbers():
             # gRPC gives no reason.
@@ -149,30 +176,39 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
             self._guard.disconnect_strangers()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        call: _Call = context.get_middleware(_CALL)
+        body = action.body.to_pybytes()
+        call.check(content_of(action.type, body))
         self._guard.note_caller(context.peer())
         kind, handler = self._handlers.get(action.type, (None, None))
         try:
             if kind is None or handler is None:
                 raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
-            if action.body.size > _MAX_MESSAGE_BYTES:
-                raise WireError(f"a message of {action.body.size} bytes is larger than {_MAX_MESSAGE_BYTES} bytes")
+            if len(body) > _MAX_MESSAGE_BYTES:
+                raise WireError(f"a message of {len(body)} bytes is larger than {_MAX_MESSAGE_BYTES} bytes")
             with self._decoding:
-                message: object = from_json(kind, action.body.to_pybytes())
+                message: object = from_json(kind, body)
+            if not self._permits(call.signature.name, message):
+                raise WireError(f"the token of {call.signature.name[:50]!r} does not permit this message")
         except WireError as error:
             self._refused_messages += 1
             counted = {"refused": self._refused_messages, "throttle_s": _THROTTLE_S}
             log.warning("message refused", action=action.type[:100], reason=str(error), **counted)
             raise flight.FlightServerError(str(error)) from None
-        yield flight.Result(to_json(handler(message) or Reply()))
+        reply = to_json(handler(message) or Reply())
+        yield flight.Result(call.token.answer_code(call.signature, reply) + reply)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        call: _Call = context.get_middleware(_CALL)
+        call.check(content_of("", ticket.ticket))
         self._guard.note_caller(context.peer())
         try:
             if self._open_stream is None:
                 raise WireError("this endpoint serves no streams")
             schema, batches = self._open_stream(ticket.ticket.decode("utf-8", "replace"))
         except StreamNotFoundError as error:
-            raise flight.FlightServerError(str(error), NOT_FOUND) from None
+            raise flight.FlightServerError(str(error), call.token.answer_code(call.signature, NOT_FOUND)) from None
         except WireError as error:
             raise flight.FlightServerError(str(error)) from None
-        return flight.GeneratorStream(schema, iter(batches))
+        code = call.token.answer_code(call.signature)
+        return flight.GeneratorStream(schema, ((batch, code) for batch in batches))

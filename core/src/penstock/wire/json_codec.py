@@ -12,7 +12,7 @@ from penstock.json_converter import structure, unstructure
 
 M = TypeVar("M")
 
-#: Extra information that only the error for an unknown ticket carries.
+#: The answer for an unknown ticket.
 NOT_FOUND = b"not found"
 
 

@@ -1,7 +1,9 @@
-"""The token by which an application's processes authenticate each other, and the TLS files of its connections."""
+"""The tokens with which an application's processes sign their calls and answers, and the TLS files of connections."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 import socket
 from contextlib import suppress
@@ -21,6 +23,7 @@ HEADER = "authorization"
 #: Carries the caller's version of Penstock.
 VERSION_HEADER = "penstock-version"
 
+_SCHEME = "Penstock"
 _PREFIX = "spark.penstock.wire.tls."
 _NEEDED = f"Each host needs valid files of one authority at the paths of {_PREFIX}*"
 
@@ -86,20 +89,79 @@ class Tls:
         return ""
 
 
+#: Size of an answer's code, which precedes the reply to a message and is the metadata of each batch of a stream.
+CODE_BYTES = 32
+
+
+def content_of(message: str, body: bytes) -> bytes:
+    """What the signature of a call covers: the name of the message, empty for a stream, and its body or the ticket."""
+    return message.encode() + b"\0" + body
+
+
+@frozen
+class Signature:
+    """The signature of one call: who makes it, its random number, the hash of its content, the code over both."""
+
+    name: str
+    nonce: str
+    digest: str
+    code: str
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of the call: authorization, version."""
+        text = f"{_SCHEME} {self.name}:{self.nonce}:{self.digest}:{self.code}"
+        return [(HEADER.encode(), text.encode()), (VERSION_HEADER.encode(), __version__.encode())]
+
+    @classmethod
+    def of(cls, headers: dict[str, list[str]]) -> Signature | None:
+        """The signature in a call's headers, not verified; ``None`` without one."""
+        header = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
+        scheme, _space, text = header.partition(" ")
+        parts = text.split(":")
+        return cls(*parts) if scheme == _SCHEME and len(parts) == 4 and text.isascii() else None
+
+    def covers(self, content: bytes) -> bool:
+        """Whether it is a signature of this content."""
+        return compare_digest(self.digest, hashlib.sha256(content).hexdigest())
+
+
 @frozen
 class Token:
-    """The bearer token that one application's driver and receivers share; without ``tls`` connections are plain.
+    """A secret that two sides share and never send: it signs calls and answers. Without ``tls`` connections are plain.
 
     No repr, log line or error contains the secret.
     """
 
     secret: str = field(repr=False)
     tls: Tls | None = None
+    #: Whose token it is; empty for the application's own.
+    name: str = ""
 
     @classmethod
     def generate(cls, tls: Tls | None = None) -> Token:
         """A new token of 256 random bits."""
         return cls(secrets.token_urlsafe(32), tls)
+
+    def derive(self, name: str) -> Token:
+        """The token for a name: it reveals neither this token nor that of another name."""
+        return Token(self._code("derive", name.encode()).hex(), self.tls, name)
+
+    def sign(self, content: bytes) -> Signature:
+        """Sign a call."""
+        nonce, digest = secrets.token_hex(16), hashlib.sha256(content).hexdigest()
+        return Signature(self.name, nonce, digest, self._code("call", f"{nonce}:{digest}".encode()).hex())
+
+    def verifies(self, signature: Signature) -> bool:
+        """Whether the signature was made with this token; compares in constant time."""
+        code = self._code("call", f"{signature.nonce}:{signature.digest}".encode()).hex()
+        return compare_digest(code.encode(), signature.code.encode())
+
+    def answer_code(self, signature: Signature, answer: bytes = b"") -> bytes:
+        """The code that shows that an answer to a call comes from an owner of this token: 32 bytes."""
+        return self._code("answer", signature.code.encode() + answer)
+
+    def _code(self, purpose: str, content: bytes) -> bytes:
+        return hmac.digest(self.secret.encode(), purpose.encode() + b"\0" + content, "sha256")
 
     def location(self, host: str, port: int) -> str:
         """The URI of an endpoint."""
@@ -124,15 +186,6 @@ class Token:
         if self.tls.mutual:
             arguments |= {"cert_chain": _pem(self.tls.certificate), "private_key": _pem(self.tls.key)}
         return arguments
-
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of a call: authorization, version."""
-        return [(HEADER.encode(), f"Bearer {self.secret}".encode()), (VERSION_HEADER.encode(), __version__.encode())]
-
-    def authenticates(self, headers: dict[str, list[str]]) -> bool:
-        """Whether a call's headers contain this token; compares in constant time."""
-        header = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
-        return compare_digest(header.encode(), f"Bearer {self.secret}".encode())
 
 
 def _pem(path: str, named: str = "") -> bytes:
