@@ -146,7 +146,8 @@ FAULTY: dict[str, Bad] = {
     ),
     "has-an-unknown-argument": Bad("@hookimpl\ndef onBatchCompleted(batch): pass", "{'batch'}"),
     "has-another-contract": Bad(
-        f"penstock_api = '2'\n{_HOOK}return []", "contract version 2; this Penstock has version 1"
+        f"penstock_api = '2'\n{_HOOK}return []",
+        "version 2 of the plugin contract, but this Penstock supports version 1",
     ),
     "needs-an-argument": Bad("class Plugin:\n    def __init__(self, needed): pass", "TypeError", target="Plugin"),
     "raises-when-made": Bad("class Plugin:\n    def __init__(self): 1 / 0", "ZeroDivisionError", target="Plugin"),

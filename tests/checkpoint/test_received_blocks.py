@@ -113,7 +113,7 @@ def test_switching_the_log_off_is_refused_while_its_blocks_are_needed(
     window.output(window.source.window(2))
     # Every batch is complete, and nothing needs older ones.
     check(tmp_path, found, program)
-    refusal = r"Log\.enable is off, and recovery needs 10 records .*Recover with it on.*onDamage=skip"
+    refusal = r"recovery needs 10 records .*Log\.enable is false\. Set it to true, recover .*onDamage=skip"
     with pytest.raises(ConfigurationError, match=refusal):
         check(tmp_path, evolve(found, pending={2000: 1}), program)
     check(tmp_path, evolve(found, pending={2000: 1}), program, SKIP)

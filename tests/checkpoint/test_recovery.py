@@ -109,7 +109,7 @@ def test_directory_of_another_application_is_refused_and_not_touched(
     left(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     recovery = recovery_of(tmp_path, application="another", checkpoint_rebuild=str(rebuilds).lower())
-    with pytest.raises(ConfigurationError, match="belongs to the application 'store', and this one is 'another'"):
+    with pytest.raises(ConfigurationError, match="belongs to application 'store', but this application is 'another'"):
         recovery.prepare()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert deleted == []

@@ -74,7 +74,7 @@ def test_error_of_an_output_without_rdd_names_the_output_and_the_tries(
     with pytest.raises(BatchFailedError) as raised:
         job.run()
     where = f"output operation 1 ({job.call_site.short}) of batch 1970-01-01T00:00:00.100Z"
-    assert f"{where} failed: its RDD could not be generated, 3 attempts" in str(raised.value)
+    assert f"{where} failed: its RDD could not be generated after 3 attempts" in str(raised.value)
     assert "ValueError: failure 3" in str(raised.value)
     assert isinstance(raised.value.__cause__, ValueError)
 

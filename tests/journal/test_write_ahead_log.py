@@ -82,7 +82,7 @@ def test_failed_start_leaves_the_log_of_the_previous_run(keep: Keep, memory: Mem
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     directory.fail_at(range(1, 100))
-    with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be written, 3 attempts: .*No space"):
+    with pytest.raises(WriteAheadLogError, match=r"memory/ could not be written after 3 attempts: .*No space"):
         other.log.start()
     directory.fail_at(range(0))
     assert keep(directory.copy(), "run-1", start=False).state.numbers == [1, 2]

@@ -196,7 +196,7 @@ MUTANTS = [
     ),
     packaged(
         "PK-05",
-        "contract version 2",
+        "version 2 of the plugin contract",
         "pk_api",
         "Declares another version of the contract.",
         reference(('penstock_api = "1"', 'penstock_api = "2"')),

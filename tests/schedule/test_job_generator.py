@@ -98,7 +98,7 @@ def test_failed_generation_fails_the_batch_and_the_next_one_runs(
     (error,) = engine.errors
     assert isinstance(error, BatchFailedError)
     why = {"graph": "generating its jobs failed", "intake": "allocating its blocks failed after 3 attempts"}[where]
-    assert str(error) == f"batch 1970-01-01T00:00:00.200Z could not be generated, {why}: ValueError: cannot be made"
+    assert str(error) == f"batch 1970-01-01T00:00:00.200Z could not be generated: {why}: ValueError: cannot be made"
     assert isinstance(error.__cause__, ValueError)
 
 

@@ -93,7 +93,7 @@ def test_checkpoint_of_another_application_or_hash_seed_is_refused(
         patch.setattr(type(sc), "appName", "another", raising=False)
         patch.setattr(sc, "appName", "another")
         with pytest.raises(
-            ConfigurationError, match="belongs to the application 'penstock tests', and this one is 'an"
+            ConfigurationError, match="belongs to application 'penstock tests', but this application is 'an"
         ):
             runs.new(build, left).start()
     with monkeypatch.context() as patch:

@@ -160,7 +160,7 @@ class ForEachDStream(Node):
             )
         except BaseException as error:
             number = f"{attempts} {'attempt' if attempts == 1 else 'attempts'}"
-            reason = f"its RDD could not be generated, {number}: {failure.reason(error)}"
+            reason = f"its RDD could not be generated after {number}: {failure.reason(error)}"
             raise output_failed(self, time_ms, reason, error) from error
         finally:
             with graph.lock:

@@ -1,4 +1,4 @@
-"""``StateSpec``, the argument of ``mapWithState``, and ``StateOptions``, what the plugin for state gets of it."""
+"""``StateSpec``, the argument of ``mapWithState``, and ``StateOptions``, the options that the state plugin receives."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ M1 = TypeVar("M1")
 
 @frozen
 class StateOptions:
-    """How ``updateStateByKey`` or ``mapWithState`` updates the states.
+    """Options of ``updateStateByKey`` or ``mapWithState``.
 
     Attributes:
         function: the update function, or the mapping function.
-        takes_time: whether the mapping function takes the batch time first; then ``None`` is no record.
+        takes_time: whether the mapping function takes the batch time first; if so, a result of ``None`` adds no record.
         initial: pairs of key and initial state.
         num_partitions: by default the number of task slots without receivers.
         partition_function: from a key to a number.

@@ -243,8 +243,8 @@ class WriteAheadLog:
         except OSError as error:
             self._close_segment()
             raise WriteAheadLogError(
-                f"the write-ahead log in {self._directory.location()} cannot be written, "
-                f"{self._attempts} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
+                f"the write-ahead log in {self._directory.location()} could not be written "
+                f"after {self._attempts} attempts: {text_of(error)}. Can the driver write there, and is its disk full? "
                 f"{conf.key('driver_wal_max_failures')} sets the number of attempts"
             ) from error
 

@@ -116,10 +116,10 @@ def installed() -> list[LoadedPlugin]:
 
 
 class Plugins:
-    """The plugins of one process, but for the entry points in ``disable``; by default of all that are installed.
+    """The plugins of one process: ``entry_points``, by default all installed ones, except those named in ``disable``.
 
-    A name that several plugins offer is refused when it is used, unless ``prefer`` names the distribution of one; the
-    first that does decides. Everything else that those plugins offer can be used.
+    Using a name that several plugins offer raises ``ConfigurationError``, unless ``prefer`` lists one of their
+    distributions; the first match wins. Their other names are unaffected.
 
     Attributes:
         KINDS: hook that offers specs → their class.
@@ -167,7 +167,7 @@ class Plugins:
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                # Under this name: another entry point may have registered the same object before.
+                # Unregister the object only if this entry point registered it; another one may have done so before.
                 if record.plugin is not None and self.manager.get_plugin(record.origin) is record.plugin:
                     self.manager.unregister(record.plugin)
                 record.fault = str(error) if isinstance(error, PluginError) else summary_of(error)
@@ -214,13 +214,16 @@ class Plugins:
         return {name: offers[0][1] for name, offers in self.offers(hook).items() if len(offers) == 1}
 
     def offers(self, hook: str) -> dict[str, list[tuple[LoadedPlugin, Spec]]]:
-        """The plugins that offer something by a hook, each with its spec, by name: several where none is preferred."""
+        """A hook's offers by name, as pairs of plugin and spec.
+
+        A name has several pairs if ``prefer`` does not decide.
+        """
         by_name: dict[str, list[tuple[LoadedPlugin, Spec]]] = {}
         for record in self._working:
             for spec in record.specs.get(hook, ()):
                 by_name.setdefault(spec.name, []).append((record, spec))
         for name, offers in by_name.items():
-            preferred = ([offer for offer in offers if offer[0].distribution == each] for each in self._prefer)
+            preferred = ([offer for offer in offers if offer[0].distribution == name] for name in self._prefer)
             by_name[name] = next(filter(None, preferred), offers)
         return by_name
 
@@ -246,12 +249,18 @@ class Plugins:
         raise ConfigurationError(f"no plugin offers {hook}: {remedy}")
 
     def remedy(self, name: str) -> str:
-        """Why the plugin of a name does not offer it; else what to install, and which plugins were left out."""
+        """Advice for a name that no plugin offers.
+
+        Either why the matching plugin does not offer it, or what to install and which plugins did not load.
+        """
         left_out = (record.absence for record in self.loaded if not record.is_working)
         return self._reason(name) or "; ".join([how_to_install(name), *left_out])
 
     def _reason(self, name: str, *, left_out_only: bool = False) -> str:
-        """Why the plugin or distribution of a name, or of a part such as that of ``raw-socket``, does not offer it."""
+        """The reasons why plugins that match a name do not offer it.
+
+        For ``raw-socket``, plugins named ``raw`` or ``socket`` match too.
+        """
         names = {name, *re.split("[-_]", name)}
         names |= set(map(plugin_distribution, names))
         matches = (record for record in self.loaded if names & {record.name, record.distribution})
@@ -332,8 +341,8 @@ class Plugins:
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
             raise PluginError(
-                f"it was written for contract version {api}; this Penstock has version {API_VERSION}: install a "
-                "version of the plugin for it"
+                f"it implements version {api} of the plugin contract, but this Penstock supports version "
+                f"{API_VERSION}. Install matching versions of both"
             )
         plugin = target() if isinstance(target, type) else target
         record.plugin = plugin
@@ -385,7 +394,7 @@ def _clash(offers: Sequence[tuple[LoadedPlugin, Spec]]) -> str:
 
 
 def _check_made_from_options(spec: Spec) -> None:
-    """Refuse a spec from whose options and factory nothing can be made."""
+    """Raise ``PluginError`` if the factory is not callable, or the options no attrs class with resolvable types."""
     if not callable(spec.factory):
         raise PluginError(f"the factory of the {spec.kind} {spec.name!r} cannot be called: {shown(spec.factory)}")
     if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):

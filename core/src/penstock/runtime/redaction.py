@@ -1,4 +1,4 @@
-"""Which values are secrets, by their names, and how a line of a log is freed of them.
+"""Detects secret values by the names of their keys, and removes them from log lines.
 
 Checkpoints leave such values out; error events of receivers show ``***`` for them.
 """
@@ -29,12 +29,12 @@ _MIN_SECRET = 4
 
 
 def secret_names(conf: Mapping[str, str]) -> re.Pattern[str]:
-    """Find in names of keys, options and variables whether their values are secrets.
+    """Return the pattern that matches the names of secret configuration keys, options and environment variables.
 
     ``spark.redaction.regex`` in the configuration adds names to the usual ones.
 
     Raises:
-        ConfigurationError: Python cannot read that regular expression.
+        ConfigurationError: that value is not a valid Python regular expression.
     """
     regex = conf.get(_KEY, "")
     if not regex:
@@ -44,8 +44,8 @@ def secret_names(conf: Mapping[str, str]) -> re.Pattern[str]:
         return re.compile(f"(?:{_NAMES}|(?{flags}:{_FLAGS.sub('', regex, count=1)}))")
     except re.error as error:
         raise ConfigurationError(
-            f"{_KEY}={shown(regex)} cannot be read as a regular expression of Python: {error}. It decides which "
-            "values are secrets: use the syntax that Java and Python share"
+            f"{_KEY}={shown(regex)} is not a valid Python regular expression: {error}. Penstock uses it to redact "
+            "secrets; use only syntax common to Java and Python"
         ) from None
 
 

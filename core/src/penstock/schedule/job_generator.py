@@ -117,7 +117,8 @@ class JobGenerator:
         else:
             start_ms = self._recover(recovered, start_ms)
         self._loop.start()
-        # Starts the generation of late batches.
+        # After any event the loop generates the due batches. Without this one, late batches would wait for the first
+        # tick.
         self._loop.post(self._retry_allocation)
         self._timer.start(start_ms)
 
@@ -131,7 +132,7 @@ class JobGenerator:
             log.warning(
                 "wall clock behind last batch",
                 last_batch=last_ms,
-                behind_s=behind_ms / 1000,
+                delay_s=behind_ms / 1000,
                 effect="batch times continue in sequence, ahead of the wall clock",
             )
             self._clock.run_ahead(behind_ms)
@@ -153,7 +154,10 @@ class JobGenerator:
         return start_ms
 
     def abandon(self) -> None:
-        """Generate no further batch, and end the waits of ``stop``. Any thread."""
+        """Stop the timer without a further tick, and end the waits of ``stop``. Any thread.
+
+        Due batches may still be generated until the loop stops.
+        """
         self._timer.interrupt()
         self._due.abandon()
 
@@ -252,15 +256,25 @@ class JobGenerator:
         self._tracker.pause(paused)
 
     def _allocate(self, time_ms: int) -> BatchFailedError | None:
-        """Allocate blocks to a batch; on failure post a retry, and return the error of the last retry."""
+        """Allocate blocks to a batch.
+
+        On failure, schedule a retry with back-off; return the error when the retries are exhausted.
+        """
         try:
             self._tracker.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             attempts = self._backoff.failures + 1
             if attempts <= self._graph.runtime.generation_retries:
-                log.warning("block allocation failed, retrying", batch_time=time_ms, reason=failure.reason(error))
+                delay_ms = self._backoff.next_ms()
+                log.warning(
+                    "block allocation failed, retrying",
+                    batch_time=time_ms,
+                    attempt=attempts,
+                    delay_ms=round(delay_ms),
+                    reason=failure.reason(error),
+                )
                 self._backing_off = True
-                self._loop.post_later(self._backoff.next_ms(), self._retry_allocation)
+                self._loop.post_later(delay_ms, self._retry_allocation)
                 return None
             self._backoff.reset()
             # The blocks stay unallocated and go into the next batch.
@@ -273,7 +287,8 @@ class JobGenerator:
             with bound_fields(batch_time=time_ms):
                 self._scheduler.submit(self._job_set(time_ms, error))
         finally:
-            # Not earlier, because a batch that is neither due nor pending counts as complete.
+            # Remove the batch from the queue only after its submission: a batch that is neither due nor pending counts
+            # as complete.
             self._due.first_generated()
             self.save()
 
@@ -345,6 +360,6 @@ class JobGenerator:
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
-    failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
+    failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated: {reason}: {failure.reason(error)}")
     failed.__cause__ = error.with_traceback(from_the_program(error.__traceback__))
     return failed

@@ -1,7 +1,7 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
-Carries out the effects of ``relaunch_lifecycle.step``, and checks every second for what no message reports. Only the
-loop steps records; before it starts, the thread that creates the tracker does.
+Carries out the effects of ``relaunch_lifecycle.step``. Every second it also checks for lost executors, overdue launches
+and receivers that should move. Only the loop changes records; before it starts, the constructing thread does.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ log = get_logger("receiver_tracker")
 _TICK_MS = 1000
 # Interval of the check whether a receiver should move to an executor that has joined.
 _REBALANCE_MS = 5000
-# Time that a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need, so it is
-# asked to serve longer only while batches complete. Afterwards tasks on that host read the files.
+# After a receiver has moved, its old launch serves blocks for this long. That occupies a slot, so the time is extended
+# only while batches complete. Afterwards tasks on that host read the files.
 _SERVE_MS = 60_000
+# Minimum interval between two extensions.
 _SERVE_AGAIN_MS = 30_000
 
 
 class TrackedReceivers:
-    """Run the life cycle of receivers; ``blocks`` saves the numbers of their launches."""
+    """Run the life cycle of receivers; ``blocks`` saves the epochs of their launches."""
 
     def __init__(
         self,
@@ -88,24 +89,26 @@ class TrackedReceivers:
         self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
         #: Jobs that have not ended, by stream id and epoch. Changed on the loop, read on any thread.
         self.jobs: dict[tuple[int, int], ReceiverJob] = {}
-        # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
-        # completed batch, which is written by the thread that completes it.
+        # Monotonic time of the start.
         self._started_ms = 0.0
+        # Monotonic time of the last check whether a receiver should move.
         self._rebalanced_ms = 0.0
+        # Monotonic time of the last request to serve blocks for longer.
         self._serve_asked_ms = 0.0
+        # Monotonic time of the last completed batch; written by the thread that completes it.
         self._batch_ms = 0.0
         self._limit_rates(self.rate_limits.limits())
 
     # -- on any thread --
 
     def start(self) -> None:
-        """Launch every receiver once enough executors have joined; tick from now on."""
+        """Launch every receiver once enough executors have joined, and start the periodic checks."""
         self._started_ms = self._clock.monotonic_ms()
         self.loop.post(self._launch_all)
         self.loop.post_later(_TICK_MS, self._tick)
 
     def note_batch(self) -> None:
-        """A batch has completed."""
+        """Note that a batch has completed."""
         self._batch_ms = self._clock.monotonic_ms()
 
     def stop(self) -> None:
@@ -115,7 +118,10 @@ class TrackedReceivers:
         self._connections.close()
 
     def await_end(self, stream_id: int, timeout_s: float) -> bool:
-        """Wait until no launch of a receiver may hold records; return ``False`` after the timeout."""
+        """Wait until the current launch of a receiver can hold no more received data.
+
+        Returns ``False`` after the timeout.
+        """
         with self._stepped:
             return self._stepped.wait_for(lambda: self.records[stream_id].launch is None, timeout_s)
 
@@ -125,7 +131,7 @@ class TrackedReceivers:
     # -- the life cycle and its effects; on the loop --
 
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
-        """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
+        """Apply an event to a receiver's record and carry out the effects; return the answer if the event has one."""
         before, answer, now_ms = self.records[stream_id], None, self._clock.monotonic_ms()
         record, effects = step(before, event, now_ms, self._clock.now_ms())
         with self._stepped:
@@ -173,7 +179,7 @@ class TrackedReceivers:
             to.send(effect.message, urgent=effect.urgent)
 
     def step_all(self, event: lifecycle.LifecycleEvent) -> None:
-        """Give an event to every record."""
+        """Apply an event to every record."""
         for stream_id in self.records:
             self.step(stream_id, event)
 
@@ -184,7 +190,7 @@ class TrackedReceivers:
                 self.step(stream_id, lifecycle.JobEnded(record.epoch))
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
-        """On the job's thread."""
+        """Called on the job's thread."""
         failed = ("", "") if error is None else (self._launcher.reason(stream_id, error), text_of(error))
 
         def ended() -> None:
@@ -195,7 +201,7 @@ class TrackedReceivers:
         self.loop.post(ended)
 
     def _on_undelivered(self, epoch: int, connection: ReceiverConnection, message: object) -> None:
-        """On a sending thread."""
+        """Called on a sending thread."""
         if isinstance(message, CleanUpBlocks):
             self.loop.post(lambda: self.locations.not_deleted(connection, message.block_ids))
         else:
@@ -238,7 +244,7 @@ class TrackedReceivers:
         for stream_id, chosen in candidates.items():
             self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
 
-    # -- what no message reports; on the loop --
+    # -- periodic checks; on the loop --
 
     def _tick(self) -> None:
         self.loop.post_later(_TICK_MS, self._tick)
@@ -260,7 +266,7 @@ class TrackedReceivers:
             self._rebalance()
 
     def tick_all(self) -> None:
-        """Give every record a tick with its draining launches that are still needed."""
+        """Send every record a tick that names its draining launches whose blocks are still needed."""
         for stream_id, record in self.records.items():
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
             needed = [epoch for epoch, to in connections.items() if to is not None and self.locations.needs(to)]

@@ -42,9 +42,15 @@ class NotRecoverableError(CheckpointError):
 class BatchAttempts:
     """The number of runs that have begun a batch, including this run.
 
-    A batch's jobs may run before a checkpoint mentions the batch. Therefore every batch after the youngest one in the
-    checkpoint counts as begun if it was due when this run started: the number is never too low. ``later`` is the number
-    of runs that may have begun a batch after ``after_ms``, the checkpoint's youngest batch, until this run started.
+    Jobs may run before a checkpoint contains their batch. So newer batches that were due when this run started also
+    count as begun. The number may be too high, never too low.
+
+    Attributes:
+        pending: runs that have begun a pending batch, by batch time.
+        after_ms: time of the newest batch in the checkpoint; -1 if there is none.
+        until_ms: time of this run's start; a batch up to it may have been due before.
+        later: runs that may have begun a batch after ``after_ms`` and up to ``until_ms``.
+        late: batches of earlier downtimes, with the numbers of runs that may have begun them.
     """
 
     pending: Mapping[int, int] = field(factory=dict)
@@ -111,7 +117,7 @@ def find_newest(directory: str) -> Checkpoint | None:
 
 
 class Recovery:
-    """Recovers a program that has not started from its checkpoint directory."""
+    """Recovers a program from its checkpoint directory, before the program starts."""
 
     def __init__(self, program: Program, directory: CheckpointDirectory) -> None:
         self._program = program
@@ -123,20 +129,23 @@ class Recovery:
         self.checkpoint: Checkpoint | None = None
 
     def find(self) -> None:
-        """Recover from the newest checkpoint in the directory, if there is one; refused if none of several is sound."""
+        """Select the newest undamaged checkpoint to recover from, if there is one.
+
+        Raises ``CheckpointError`` if all checkpoints are damaged.
+        """
         self.checkpoint = _newest(self._store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
-        """Load the saved program of a checkpoint, and recover from that checkpoint."""
+        """Load a checkpoint's saved program and select that checkpoint for recovery."""
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
         load_program(self._store.read_program(checkpoint.program), self._program)
         queues = self._not_recoverable()
         if queues:
             raise NotRecoverableError(
-                f"the program of checkpoint {checkpoint.number} cannot be recovered: {', '.join(queues)}: checkpoints "
-                f"do not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the "
-                "program and fill its queues, or read from a recoverable source"
+                f"checkpoint {checkpoint.number} cannot be recovered, because its program reads from queues, which "
+                f"checkpoints do not contain: {', '.join(queues)}. Set {conf.key('checkpoint_rebuild')}=true to have "
+                "setupFunc rebuild the program and fill its queues, or read from a recoverable source"
             )
         streams = assign(self._graph.stateful_streams(), self._graph.streams())
         files = restore_points(checkpoint, self._graph, streams).files
@@ -165,7 +174,7 @@ class Recovery:
         attempts, batches = BatchAttempts(), None
         if checkpoint is not None:
             self._check(checkpoint)
-            # The new run's first checkpoint may be damaged too.
+            # Retain the checkpoint to recover from, because the new run's first checkpoint may get damaged.
             self._store.retained = [checkpoint]
             attempts = BatchAttempts.after(checkpoint, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
@@ -223,9 +232,9 @@ class Recovery:
         name = self._program.sc.appName
         if earlier.application != name:
             raise ConfigurationError(
-                f"the checkpoint directory {self.directory.name!r} belongs to the application "
-                f"{earlier.application!r}, and this one is {name!r}: two applications would overwrite each other's "
-                "checkpoints. Use another directory, or delete this one if that application is no longer needed"
+                f"the checkpoint directory {self.directory.name!r} belongs to application {earlier.application!r}, but "
+                f"this application is {name!r}. Use another directory, or delete {self.directory.name!r} if "
+                f"{earlier.application!r} is no longer needed"
             )
 
     def _check(self, checkpoint: Checkpoint) -> None:
@@ -338,8 +347,8 @@ def check_no_blocks_needed(
     location = directory.files.location(BLOCK_LOG)
     if program.settings.on_damage != "skip":
         raise ConfigurationError(
-            f"{conf.key('wal_enabled')} is off, and recovery needs {needed} records that an earlier run received "
-            f"with it on, for incomplete batches, windows or state (log: {location}). Recover with it on and stop "
-            f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
+            f"recovery needs {needed} records for incomplete batches, windows or state from the write-ahead log in "
+            f"{location}, but {conf.key('wal_enabled')} is false. Set it to true, recover and stop gracefully before disabling it. To lose these records, set "
+            f"{conf.key('on_damage')}=skip"
         )
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
