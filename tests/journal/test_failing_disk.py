@@ -214,7 +214,7 @@ def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Mem
 def test_directory_that_cannot_be_created_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
     kept = keep(Directory.of(str(tmp_path / "file" / "log")), start=False)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(WriteAheadLogError, match="file/log cannot be written"):
+    with pytest.raises(WriteAheadLogError, match="file/log could not be written"):
         kept.log.start()
     with pytest.raises(WriteAheadLogError, match="file/log cannot be read"):
         keep(Directory.of(str(tmp_path / "file" / "log")), start=False)

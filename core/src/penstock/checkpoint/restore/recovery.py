@@ -348,7 +348,7 @@ def check_no_blocks_needed(
     if program.settings.on_damage != "skip":
         raise ConfigurationError(
             f"recovery needs {needed} records for incomplete batches, windows or state from the write-ahead log in "
-            f"{location}, but {conf.key('wal_enabled')} is false. Set it to true, recover and stop gracefully before disabling it. To lose these records, set "
-            f"{conf.key('on_damage')}=skip"
+            f"{location}, but {conf.key('wal_enabled')} is false. Set it to true, recover and stop gracefully before "
+            f"disabling it. To lose these records, set {conf.key('on_damage')}=skip"
         )
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
