@@ -87,47 +87,40 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
 
     Raises ``StreamNotFoundError`` if the endpoint does not have the stream, ``WireError`` for any other failure.
     """
-    # The timeout of a call would cover the time for which the caller processes the batches.
+    signature = token.sign(content_of("", ticket.encode()))
+    code, absent = token.answer_code(signature), token.answer_code(signature, NOT_FOUND)
+    # A thread, because the timeout of a call would cover the time for which the caller processes the batches.
+    batches: SimpleQueue[pa.RecordBatch | BaseException | None] = SimpleQueue()
     wanted: SimpleQueue[bool] = SimpleQueue()
-    chunks: SimpleQueue[pa.RecordBatch | BaseException | None] = SimpleQueue()
-    EngineThread("fetch", lambda: _pull(location, ticket, token, wanted, chunks)).start()
+
+    def pull() -> None:
+        try:
+            with flight.FlightClient(location, **token.client_arguments()) as client:
+                options = flight.FlightCallOptions(headers=signature.headers())
+                for chunk in client.do_get(flight.Ticket(ticket.encode()), options):
+                    if chunk.app_metadata is None or not compare_digest(chunk.app_metadata.to_pybytes(), code):
+                        raise WireError(f"{location} sent a stream and {_NOT_OURS}")
+                    batches.put(chunk.data)
+                    if not wanted.get():
+                        return
+            batches.put(None)
+        except BaseException as error:
+            batches.put(error)
+
+    EngineThread("fetch", pull).start()
     try:
-        while (chunk := chunks.get(timeout=timeout_s)) is not None:
-            if isinstance(chunk, BaseException):
-                raise chunk
+        while (batch := batches.get(timeout=timeout_s)) is not None:
+            if isinstance(batch, BaseException):
+                raise batch
             wanted.put(True)
-            yield chunk
+            yield batch
     except Empty:
         raise WireError(_with_advice(f"nothing from {location} within {timeout_s:g} s", advice)) from None
     except (pa.ArrowException, flight.FlightError) as error:
-        raise WireError(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
+        kind = StreamNotFoundError if getattr(error, "extra_info", None) == absent else WireError
+        raise kind(_with_advice(first_line(error), advice if isinstance(error, _NOT_REACHED) else "")) from None
     finally:
         wanted.put(False)
-
-
-def _pull(
-    location: str,
-    ticket: str,
-    token: Token,
-    wanted: SimpleQueue[bool],
-    chunks: SimpleQueue[pa.RecordBatch | BaseException | None],
-) -> None:
-    """Put the batches of a stream into a queue, each once the one before was taken, then ``None``; or the error."""
-    signature = token.sign(content_of("", ticket.encode()))
-    try:
-        with flight.FlightClient(location, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(headers=signature.headers())
-            for chunk in client.do_get(flight.Ticket(ticket.encode()), options):
-                code = b"" if chunk.app_metadata is None else chunk.app_metadata.to_pybytes()
-                if not compare_digest(code, token.answer_code(signature)):
-                    raise WireError(f"{location} sent a stream and {_NOT_OURS}")
-                chunks.put(chunk.data)
-                if not wanted.get():
-                    return
-        chunks.put(None)
-    except BaseException as error:
-        is_absent = getattr(error, "extra_info", None) == token.answer_code(signature, NOT_FOUND)
-        chunks.put(StreamNotFoundError(first_line(error)) if is_absent else error)
 
 
 def address_towards(location: str, advice: str = "") -> str:

@@ -38,8 +38,6 @@ class ConnectionGuard:
         self._port = port
         # Peers that made an authenticated call, by gRPC's names. The endpoint's threads add them.
         self._callers: dict[str, Peer] = {}
-        # When other peers were first seen, in monotonic seconds.
-        self._strangers: dict[Peer, float] = {}
         self._closed = 0
         self._stopping = threading.Event()
         EngineThread(f"connections of port {port}", self._watch).start()
@@ -63,30 +61,24 @@ class ConnectionGuard:
             return {}
         return {each.fd: _peer(*each.raddr) for each in found if each.raddr and each.laddr.port == self._port}
 
-    def disconnect_strangers(self) -> None:
-        """Disconnect all peers that made no authenticated call."""
-        callers = set(self._callers.values())
-        self._disconnect({peer for peer in self.connections().values() if peer not in callers})
-
-    def disconnect_all(self) -> None:
-        """Disconnect all peers."""
-        self._disconnect(set(self.connections().values()))
+    def disconnect(self, *, callers: bool = False) -> None:
+        """Disconnect all peers that made no authenticated call, with ``callers`` all others as well."""
+        spared = set() if callers else set(self._callers.values())
+        self._disconnect(set(self.connections().values()) - spared)
 
     def _watch(self) -> None:
+        # When each peer without an authenticated call was first seen, in monotonic seconds.
+        strangers: dict[Peer, float] = {}
         while not self._stopping.wait(_CHECK_S):
-            self._check()
-
-    def _check(self) -> None:
-        earlier, now = dict(self._callers), time.monotonic()
-        peers = set(self.connections().values())
-        # Callers that came after the list was made stay.
-        for name in [name for name, peer in earlier.items() if peer not in peers]:
-            del self._callers[name]
-        strangers = peers.difference(list(self._callers.values()))
-        self._strangers = {peer: self._strangers.get(peer, now) for peer in strangers}
-        by_age = sorted(self._strangers, key=self._strangers.__getitem__)
-        too_many = by_age[: max(len(by_age) - _MAX_STRANGERS, 0)]
-        self._disconnect({*too_many, *(peer for peer in by_age if now - self._strangers[peer] >= _STRANGER_S)})
+            earlier, now = dict(self._callers), time.monotonic()
+            peers = set(self.connections().values())
+            # Callers that came after the list was made stay.
+            for name in [name for name, peer in earlier.items() if peer not in peers]:
+                del self._callers[name]
+            strangers = {peer: strangers.get(peer, now) for peer in peers - set(self._callers.values())}
+            by_age = sorted(strangers, key=strangers.__getitem__)
+            too_many = by_age[: max(len(by_age) - _MAX_STRANGERS, 0)]
+            self._disconnect({*too_many, *(peer for peer in by_age if now - strangers[peer] >= _STRANGER_S)})
 
     def _disconnect(self, peers: set[Peer]) -> None:
         if not peers:

@@ -170,10 +170,10 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         while not self._shutdown.finish(min(_DISCONNECT_S, max(deadline - time.monotonic(), 0))):
             if time.monotonic() >= deadline:
                 log.warning("calls not ended in time, connections closed", timeout_s=timeout_s)
-                self._guard.disconnect_all()
+                self._guard.disconnect(callers=True)
                 self._shutdown.finish(_DISCONNECT_S)
                 return
-            self._guard.disconnect_strangers()
+            self._guard.disconnect()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         call: _Call = context.get_middleware(_CALL)
