@@ -44,6 +44,7 @@ class FakeDirectory:
     """A checkpoint directory that records what is deleted."""
 
     def __init__(self, files: Directory) -> None:
+        self.files = files
         self.store = CheckpointStore(files)
         self.deleted: list[str] = []
         self.delete_rdd = self.delete_folder = self.deleted.append
@@ -93,7 +94,7 @@ class Writing:
         self.failures: list[int] = []
         self.reasons: list[str] = []
         self.cleanable: list[int] = []
-        self.block_log = SimpleNamespace(last_number=0)
+        self.block_log = SimpleNamespace(last_number=0, sync=lambda: None)
         program = Program(
             self.program.context,
             cast(Any, SimpleNamespace()),

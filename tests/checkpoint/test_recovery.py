@@ -19,6 +19,7 @@ from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.restore import recovery as recovery_module
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.errors import CheckpointError, ConfigurationError
+from penstock.runtime.boot import boot_id
 from penstock.spark.saved_conf import hash_seed
 from penstock.storage.directory import Directory
 
@@ -75,6 +76,7 @@ def test_first_checkpoint_of_a_recovered_run_contains_pending_batches_with_one_m
         pending={2000: 2, 3000: 3},
         later_attempts=3,
         folders=["before", "now"],
+        boot=boot_id(),
     )
     # It is still needed if the first checkpoint of this run gets damaged.
     assert recovery.directory.store.retained == [found]

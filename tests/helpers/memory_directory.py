@@ -71,7 +71,8 @@ class MemoryDirectory(Directory):
         return f"memory/{name}"
 
     def child(self, name: str) -> Directory:
-        raise AssertionError(f"a write-ahead log is one directory, and {name} was asked for")
+        """Another directory in memory."""
+        return MemoryDirectory()
 
     def all_names(self) -> list[str]:
         self.note("names", "")
@@ -94,6 +95,12 @@ class MemoryDirectory(Directory):
 
     def move(self, name: str, folder: str) -> bool:
         raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
+
+    def sync(self, name: str) -> None:
+        self.note("sync", name)
+
+    def sync_tree(self, synced: set[str]) -> None:
+        self.note("sync", "")
 
     def delete(self, name: str) -> bool:
         self.note("delete", name)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers.examples import examples
 
+from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
+from penstock.journal import write_ahead_log
 from penstock.journal.segment import frame, read_frames
 from penstock_testing import ManualClock
 
@@ -174,6 +177,87 @@ def test_skipped_damage_in_the_middle_is_counted(keep: Keep, memory: Memory) -> 
     )
     kept.add(5)
     assert keep(directory.copy(), start=False).state.numbers == [0, 1, 3, 4, 5]
+
+
+def add_in_one_commit(kept: Kept, directory: MemoryDirectory, count: int) -> None:
+    """Append events of which all but the first are queued while that is written."""
+    begun, queued = threading.Event(), threading.Event()
+
+    def hook(operation: str, _name: str) -> None:
+        if operation == "write":
+            begun.set()
+            assert queued.wait(10)
+
+    directory.hook = hook
+    threads = [threading.Thread(target=kept.add, args=(number,)) for number in range(count)]
+    threads[0].start()
+    assert begun.wait(10)
+    for thread in threads[1:]:
+        thread.start()
+    with kept.log._changed:
+        assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == count - 1, 10)
+    queued.set()
+    for thread in threads:
+        thread.join(10)
+
+
+@pytest.mark.parametrize("position", [0.1, 0.5, 0.9])
+def test_events_of_an_interrupted_commit_are_all_missing_without_damage(
+    keep: Keep, memory: Memory, position: float
+) -> None:
+    directory = memory()
+    kept = keep(directory)
+    add_in_one_commit(kept, directory, 6)
+    assert sorted(kept.state.numbers) == [0, 1, 2, 3, 4, 5]
+    assert sorted(keep(directory.copy(), start=False).state.numbers) == [0, 1, 2, 3, 4, 5]
+    # A power failure leaves any of the sectors of the last write.
+    (name,) = directory.names()
+    _header, first, group = read_frames(bytes(directory.files[name]))
+    written = group.end - group.start
+    directory.files[name][group.start + int(position * written)] ^= 1
+    recovered = keep(directory, start=False)
+    assert recovered.state.numbers == [0]
+    assert recovered.recovered.truncated_bytes == len(directory.files[name]) - first.end
+
+
+def test_queue_of_large_events_becomes_several_records(
+    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_ahead_log, "_MAX_EVENT_BYTES", 100)
+    directory = memory()
+    add_in_one_commit(keep(directory), directory, 10)
+    (name,) = directory.names()
+    # An event has 26 bytes, so three fit; header and first event are records of their own.
+    assert len(read_frames(bytes(directory.files[name]))) == 2 + 3
+    assert sorted(keep(directory.copy(), start=False).state.numbers) == list(range(10))
+
+
+@pytest.mark.parametrize("rebooted", [True, False])
+def test_events_that_a_power_failure_lost_are_damage_only_if_the_host_has_not_restarted(
+    memory: Memory, clock: ManualClock, list_state: Callable[[], Any], rebooted: bool
+) -> None:
+    for durability in ("flush", "fsync"):
+        directory = memory()
+        settings = Settings.parse({"spark.penstock.writeAheadLog.durability": durability})
+        log = write_ahead_log.WriteAheadLog(directory, "run-1", settings, clock)
+        log.recover(list_state())
+        log.start()
+        for number in range(5):
+            log.append({"n": number})
+        log.close()
+        (name,) = directory.names()
+        frames = read_frames(bytes(directory.files[name]))
+        directory.files[name][frames[2].start] ^= 1
+        del directory.files[name][frames[5].start :]
+        state = list_state()
+        log = write_ahead_log.WriteAheadLog(directory, "run-1", settings, clock, 5, {"n": -1}, rebooted=rebooted)
+        if rebooted and durability == "flush":
+            recovered = log.recover(state)
+            assert [event["n"] for event in state.applied] == [0, 2, 3, -1]
+            assert recovered.lost == 2
+        else:
+            with pytest.raises(WriteAheadLogError, match="event 2 cannot be read"):
+                log.recover(state)
 
 
 def test_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> None:

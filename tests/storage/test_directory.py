@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from pyarrow import fs
+from tests.helpers.simulated_disk import synced_path
 
 from penstock.errors import ConfigurationError
 from penstock.storage import uri
@@ -144,23 +145,50 @@ def test_local_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
 
 
 def test_commit_syncs_file_and_names_only_with_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        synced.append(descriptor)
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    appender = local(tmp_path).append("log")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
+    appender = local(tmp_path / "a" / "b").append("log")
     appender.commit(Durability.FLUSH)
     assert synced == []
     appender.commit(Durability.FSYNC)
-    # The file, and the names of it and its folder.
-    assert len(synced) == 3
+    # The file, the folders whose names another process may have created, and its name.
+    assert synced[0] == str(tmp_path / "a" / "b" / "log")
+    assert synced[-1] == str(tmp_path / "a" / "b")
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path.parent)} < set(synced)
+    del synced[:]
     appender.commit(Durability.FSYNC)
-    assert len(synced) == 4
+    assert synced == [str(tmp_path / "a" / "b" / "log")]
     appender.close()
+
+
+def test_sync_covers_what_another_process_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    local(tmp_path).write("a", b"one")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
+    local(tmp_path).sync("a")
+    assert synced[0] == str(tmp_path / "a")
+    assert synced[-1] == str(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        local(tmp_path).sync("nothing")
+
+
+def test_synced_tree_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = tmp_path / "tree"
+    local(tree / "0").write("a", b"one")
+    local(tree / "1").write("b", b"two")
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
+    done: set[str] = set()
+    local(tree).sync_tree(done)
+    files = {str(tree / "0" / "a"), str(tree / "1" / "b")}
+    assert done == files
+    assert {*files, str(tree), str(tree / "0"), str(tree / "1"), str(tmp_path)} <= set(synced)
+    del synced[:]
+    local(tree / "1").write("c", b"three")
+    local(tree).sync_tree(done)
+    assert str(tree / "1" / "c") in synced
+    assert files.isdisjoint(synced)
+    local(tmp_path / "nothing").sync_tree(done)
 
 
 def test_path_and_file_uri_are_local(tmp_path: Path) -> None:

@@ -279,7 +279,8 @@ class ConfigurationKeys:
         "spark.penstock.writeAheadLog.durability",
         "flush",
         "When a write to a write-ahead log or checkpoint counts as done. `fsync`: when it is on disk. `flush`: when "
-        "the operating system has it, which survives the death of the process but not of the machine. `none`: at once.",
+        "the operating system has it, which survives the death of the process; a power failure may lose the last "
+        "seconds. `none`: at once. Whatever the value, what replaces older files is on disk before they are deleted.",
     )
     wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.receiver.writeAheadLog.maxFailures",

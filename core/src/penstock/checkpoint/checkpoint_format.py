@@ -86,6 +86,7 @@ class Checkpoint:
         later_attempts: number of runs that may have begun batches younger than ``last_time_ms``.
         logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
         launched_as: the application name at the launch of the process; empty if none was set.
+        boot: ``boot_id`` of the driver's host; empty if unknown.
     """
 
     #: Version of the JSON format; every other version is refused.
@@ -113,6 +114,7 @@ class Checkpoint:
     later_attempts: int = 1
     logged_events: int = 0
     launched_as: str = ""
+    boot: str = ""
 
     @property
     def next_ms(self) -> int:

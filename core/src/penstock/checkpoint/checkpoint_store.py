@@ -18,6 +18,8 @@ from penstock.storage.directory import Directory, Durability
 log = get_logger("checkpoint")
 
 _RETAINED = 10
+# At least every fifth checkpoint is synced: a power failure loses the younger ones, and what they need is retained.
+_UNSYNCED = 4
 _NAME = re.compile(r"checkpoint-(\d{10})")
 _PROGRAM = re.compile(r"program-[0-9a-f]{8}-\d+")
 
@@ -27,7 +29,9 @@ class CheckpointStore:
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
         self._directory = directory
-        self._sync = durability is Durability.FSYNC
+        self._max_unsynced = 0 if durability is Durability.FSYNC else _UNSYNCED
+        # Checkpoints of this run since the last synced one. The first is synced: it replaces those of earlier runs.
+        self._unsynced = _UNSYNCED
         #: The checkpoints that a later run may recover from, oldest first.
         self.retained: list[Checkpoint] = []
 
@@ -58,10 +62,17 @@ class CheckpointStore:
             )
         return None
 
+    @property
+    def syncs_next(self) -> bool:
+        """Whether ``write`` returns only when the disk has the next checkpoint."""
+        return self._unsynced >= self._max_unsynced
+
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
         """Write a checkpoint, then delete all but the newest ten; return the oldest of these."""
         name = _name(checkpoint)
-        self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
+        syncs = self.syncs_next
+        self._directory.write(name, frame(checkpoint.to_json()), sync=syncs)
+        self._unsynced = 0 if syncs else self._unsynced + 1
         self.retained = [*self.retained, checkpoint][-_RETAINED:]
         try:
             self._delete_old()
@@ -81,12 +92,15 @@ class CheckpointStore:
         self._directory.delete_partial()
 
     def write_program(self, data: bytes) -> str:
-        """Write a pickled program unless it is there, and return its file name; equal programs share one file."""
+        """Write a pickled program unless it is there, and return its file name; equal programs share one file.
+
+        The disk has its bytes then, and its name with the next synced checkpoint.
+        """
         name = _program_name(data)
         try:
             self.read_program(name)
         except CheckpointError:
-            self._directory.write(name, data, sync=self._sync)
+            self._directory.write(name, data, sync=True)
         return name
 
     def read_program(self, name: str) -> bytes:

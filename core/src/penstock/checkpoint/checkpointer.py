@@ -74,6 +74,9 @@ class Checkpointer:
         self._folders = list(first.folders)
         self._states = assign(self._graph.stateful_streams(), self._graph.streams())
         self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
+        # Checkpointed RDDs that the last checkpoint named, and the files of state that are on the disk.
+        self._named: set[str] = set()
+        self._synced: set[str] = set()
         # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
         # Guards what the loop and the writer's thread share.
@@ -96,7 +99,7 @@ class Checkpointer:
         # With the positions of sources: data that arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
         try:
-            oldest = self._store.write(first)
+            oldest = self._put(first)
             # Only after this write may the run delete files of earlier runs.
             if self._run.completed_outputs is not None:
                 self._run.completed_outputs.start()
@@ -110,7 +113,7 @@ class Checkpointer:
 
     def begin(self, zero_time_ms: int) -> None:
         """Write a checkpoint with zero time, before the first batch is generated; on the calling thread."""
-        self._store.write(self._collected(zero_time_ms, zero_time_ms, (), -1))
+        self._put(self._collected(zero_time_ms, zero_time_ms, (), -1))
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range] = ()) -> None:
         """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
@@ -225,7 +228,7 @@ class Checkpointer:
         began = time.monotonic()
         try:
             oldest = retry(
-                lambda: self._store.write(taken),
+                lambda: self._put(taken),
                 Backoff(first_ms=10, longest_ms=100),
                 retries=_RETRIES,
                 on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
@@ -241,6 +244,21 @@ class Checkpointer:
         # The next write tries again.
         except Exception as error:
             log.warning("old files not cleaned up", number=number, reason=str(error))
+
+    def _put(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Write a checkpoint after the disk has what it names; return the oldest retained one.
+
+        An unsynced checkpoint may survive a power failure, too, and Spark takes a truncated RDD for a short one.
+        """
+        files = {path for state in checkpoint.states for path in state.files.values()}
+        if not files <= self._named:
+            stores = {state.store for state in checkpoint.states if state.store}
+            for path in (*(files - self._named), *stores):
+                self._directory.files.child(path).sync_tree(self._synced)
+            self._named = files
+        if self._store.syncs_next and self._run.block_log is not None:
+            self._run.block_log.sync()
+        return self._store.write(checkpoint)
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1

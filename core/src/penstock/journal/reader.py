@@ -5,6 +5,8 @@ Why the result is right:
 1. A segment begins either with the complete state (then it is a *base*) or with the number of its first event.
 2. Nothing is appended to a segment after a newer one was begun.
 3. An event is acknowledged only after it is committed, and so is the base of its segment, or every event before it.
+4. Header and state of a segment are on the disk before anything follows, and before any older segment is deleted.
+5. Events that are committed together are one record: of those of an interrupted commit, all or none are sound.
 
 Therefore the newest complete base, the events after it in its segment and the events of newer segments contain
 everything that was acknowledged. If the outcome of a write was unknown, its events were written again to a newer
@@ -63,14 +65,15 @@ def read_log(
         checkpointed: number of the run's events that a checkpoint counted as committed.
         substitute: event to apply if some of these are missing at the end and that is skipped.
         skips_damage: report damage instead of refusing the log.
-        skips_end: the same for a missing end.
+        skips_end: the same for missing events after the newest state. A power failure may lose any of them that were
+            not synced, and keep younger ones.
 
     Raises:
         WriteAheadLogError: a file cannot be read, is damaged or of another version, or the end is missing.
     """
     where = directory.location()
     try:
-        events, recovered = _Reader(directory, run, skips_damage=skips_damage).read()
+        events, recovered = _Reader(directory, run, skips_damage=skips_damage, skips_end=skips_end).read()
     except OSError as error:
         raise WriteAheadLogError(f"the write-ahead log in {where} cannot be read: {error}") from error
     last = recovered.last_number
@@ -97,10 +100,11 @@ def read_log(
 class _Reader:
     """Reads the segments of one run, once."""
 
-    def __init__(self, directory: Directory, run: str, *, skips_damage: bool) -> None:
+    def __init__(self, directory: Directory, run: str, *, skips_damage: bool, skips_end: bool) -> None:
         self._directory = directory
         self._run = run
         self._skips_damage = skips_damage
+        self._skips_events = skips_damage or skips_end
         # Segments, newest first, without any acknowledged event: the driver died when it began them.
         self._unfinished: list[Segment] = []
         self._damages: list[str] = []
@@ -146,7 +150,8 @@ class _Reader:
     def _without_base(self, numbers: list[int], following: list[Segment]) -> tuple[Segment | None, list[Segment]]:
         """Handle a log without a complete base, sound only if the driver died as it began the first segment."""
         bases = [segment for segment in self._unfinished if segment.run is not None]
-        if bases:
+        # Before the first event the state is empty.
+        if bases and (following or bases[0].first > 1):
             self._state_damaged(bases[0])
             return bases[0], [segment for segment in following if segment.number > bases[0].number]
         if following:
@@ -177,7 +182,7 @@ class _Reader:
     def _events_missing(self, segment: Segment, first: int, end: int) -> None:
         self._lost += end - first
         what = f"event {first}" if end == first + 1 else f"events {first} to {end - 1}"
-        self._missing(segment, segment.end_before(first), what)
+        self._missing(segment, segment.end_before(first), what, skips=self._skips_events)
 
     def _state_damaged(self, segment: Segment) -> None:
         of = segment.num_state or 0
@@ -185,8 +190,8 @@ class _Reader:
         self._lost += lost
         self._missing(segment, segment.damaged_at, f"{lost} of {of} records of the state")
 
-    def _missing(self, segment: Segment, position: int, what: str) -> None:
+    def _missing(self, segment: Segment, position: int, what: str, *, skips: bool = False) -> None:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"
-        if not self._skips_damage:
+        if not (skips or self._skips_damage):
             raise WriteAheadLogError(f"{message}. {_REMEDY}")
         self._damages.append(message)

@@ -1,6 +1,7 @@
 """A segment: one file of the write-ahead log. It consists of JSON records in frames.
 
 The first is a header. The owner's state when the segment began follows, if the header says so; then numbered events.
+Events that are committed together are one record, so that a power failure during the commit leaves all or none of them.
 
 A frame is magic, version, length, checksum and payload. A payload is returned only if its checksum matches: zlib's
 CRC-32 over version, length and payload. CRC-32C would be 50 times slower, because neither the standard library nor
@@ -105,9 +106,9 @@ def encoded(event: Event) -> bytes:
     return _encode(event).encode()
 
 
-def event_record(number: int, event: bytes) -> bytes:
-    """Frame an encoded event with its number; the number of a state record is ``STATE``."""
-    return frame(b"[%d,%b]" % (number, event))
+def event_record(number: int, *events: bytes) -> bytes:
+    """Frame encoded events with the number of the first; the number of a state record is ``STATE``."""
+    return frame(b"[%d,%b]" % (number, b",".join(events)))
 
 
 def header_record(run: str, first: int, num_state: int | None = None) -> bytes:
@@ -157,7 +158,7 @@ class Segment:
             frames = read_frames(data)
             header = _header(frames)
             records = frames if header is None else frames[1:]
-            numbered = [_event(record) for record in records]
+            numbered = [event for record in records for event in _events(record)]
             run, first, num_state = (None, 1, None) if header is None else header
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
@@ -188,8 +189,8 @@ def _header(frames: list[Frame]) -> tuple[str, int, int | None] | None:
     return str(content["run"]), int(content["first"]), content["state"]
 
 
-def _event(record: Frame) -> NumberedEvent:
-    number, event = json.loads(record.payload)
-    if not isinstance(number, int) or not isinstance(event, dict):
-        raise TypeError(f"the record at byte {record.start} is not an event")
-    return NumberedEvent(number, event, record.end)
+def _events(record: Frame) -> list[NumberedEvent]:
+    first, *events = json.loads(record.payload)
+    if not isinstance(first, int) or not all(isinstance(event, dict) for event in events):
+        raise TypeError(f"the record at byte {record.start} contains no events")
+    return [NumberedEvent(first and first + index, event, record.end) for index, event in enumerate(events)]

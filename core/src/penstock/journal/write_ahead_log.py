@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from itertools import chain
 from typing import Protocol
 
 from attrs import field, frozen
@@ -41,6 +40,8 @@ log = get_logger("write_ahead_log")
 
 # A new base segment begins after this many bytes of events, or after as many bytes as the state has if that is more.
 _ROLL_BYTES = 16 << 20
+# The rest of a record is the number and brackets.
+_MAX_EVENT_BYTES = MAX_PAYLOAD_BYTES - 32
 
 
 class LogState(Protocol):
@@ -71,7 +72,8 @@ class _Pending:
 class WriteAheadLog:
     """The log of one run. Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
 
-    Arguments as in ``read_log``. Events of other runs are not recovered, and ``start`` deletes them.
+    Arguments as in ``read_log``; ``rebooted``: the last run may have ended with its host. Events of other runs are not
+    recovered, and ``start`` deletes them.
     """
 
     def __init__(
@@ -82,12 +84,15 @@ class WriteAheadLog:
         clock: Clock,
         checkpointed: int = 0,
         substitute: Event | None = None,
+        *,
+        rebooted: bool = False,
     ) -> None:
         self._directory = directory
         self._run = run
         self._clock = clock
         self._checkpointed = checkpointed
         self._substitute = substitute
+        self._rebooted = rebooted
         self._skips_damage = settings.on_damage == "skip"
         self._durability = Durability(settings.durability)
         self._attempts = settings.driver_wal_max_failures
@@ -118,8 +123,10 @@ class WriteAheadLog:
             self._checkpointed,
             self._substitute,
             skips_damage=self._skips_damage,
-            # Without durability, a missing end is expected.
-            skips_end=self._skips_damage or self._durability is Durability.NONE,
+            # Without durability, a missing end is expected. What was flushed only, a power failure may have lost.
+            skips_end=self._skips_damage
+            or self._durability is Durability.NONE
+            or (self._durability is Durability.FLUSH and self._rebooted),
         )
         if recovered.truncated_bytes:
             num_bytes = recovered.truncated_bytes
@@ -152,10 +159,19 @@ class WriteAheadLog:
         self._retried(begin)
         self._thread.start()
 
+    def sync(self) -> None:
+        """Return when the disk has every event committed so far; without effect on a remote directory. Any thread."""
+        if self._durability is Durability.FSYNC:
+            return
+        for number in segment_numbers(self._directory):
+            # The base that has replaced a deleted segment is on the disk.
+            with suppress(FileNotFoundError):
+                self._directory.sync(segment_name(number))
+
     def append(self, event: Event) -> None:
         """Return once an event, a JSON object, is committed and applied to the state."""
         pending = _Pending(event, encoded(event), Future())
-        if len(pending.text) > MAX_PAYLOAD_BYTES - 32:
+        if len(pending.text) > _MAX_EVENT_BYTES:
             raise WriteAheadLogError(
                 f"an event of {len(pending.text)} bytes is too large for the write-ahead log, which takes "
                 f"{MAX_PAYLOAD_BYTES}: store less metadata with a block"
@@ -202,16 +218,16 @@ class WriteAheadLog:
         self._close_segment()
 
     def _take(self) -> list[_Pending]:
-        """Wait for pending events and take them all; none once the log is closed."""
+        """Wait for pending events and take all that fit into one record; none once the log is closed."""
         with self._changed:
             self._in_write = []
             self._changed.wait_for(lambda: self._queue or self._closed)
-            self._in_write = self._queue
-            self._queue = []
+            count = _fitting(self._queue)
+            self._in_write, self._queue = self._queue[:count], self._queue[count:]
             return self._in_write
 
     def _write(self, group: list[_Pending]) -> None:
-        data = b"".join(event_record(number, pending.text) for number, pending in enumerate(group, self._next_number))
+        data = event_record(self._next_number, *(pending.text for pending in group))
         try:
             self._retried(lambda: self._commit(data))
         except WriteAheadLogError as error:
@@ -251,11 +267,15 @@ class WriteAheadLog:
     def _commit(self, data: bytes) -> None:
         if self._needs_base:
             self._begin_base()
-        records = [data]
-        if self._appender is None:
-            self._appender = self._directory.append(self._take_name())
-            records.insert(0, header_record(self._run, self._next_number))
-        self._write_records(self._appender, records, self._durability)
+        self._write_records(self._appender or self._begin_segment(), [data], self._durability)
+
+    def _begin_segment(self, num_state: int | None = None) -> Appender:
+        """Begin a segment with its header. On a local disk, nothing else is written before the disk has that."""
+        self._appender = self._directory.append(self._take_name())
+        self._appender.write(header_record(self._run, self._next_number, num_state))
+        if not self._closes:
+            self._appender.commit(Durability.FSYNC)
+        return self._appender
 
     def _write_records(self, appender: Appender, records: Iterable[bytes], durability: Durability) -> int:
         """Write records to the current segment and commit them; return their size. An error leaves it open."""
@@ -282,18 +302,16 @@ class WriteAheadLog:
             log.warning("base segment not written, the log grows", directory=directory, reason=text_of(error))
 
     def _begin_base(self) -> None:
-        """Begin a segment with the state, which replaces all older segments, and delete those."""
+        """Begin a segment with the state, and delete all older segments once the disk has it."""
         assert self._state is not None
         events = self._state.events()
         # Nothing may be appended to an older segment, even if this one is written in part only.
         self._close_segment()
         number = self._next_segment
-        self._appender = self._directory.append(self._take_name())
-        header = header_record(self._run, self._next_number, len(events))
-        records = chain([header], (event_record(STATE, encoded(event)) for event in events))
-        # Flushed even without durability, because the segments that are deleted next were flushed too.
-        durability = Durability.FLUSH if self._durability is Durability.NONE else self._durability
-        self._note_base(self._write_records(self._appender, records, durability))
+        records = (event_record(STATE, encoded(event)) for event in events)
+        appender = self._begin_segment(len(events))
+        # Whatever the durability: a power failure must not lose what the older segments contain.
+        self._note_base(self._write_records(appender, records, Durability.FSYNC))
         self._needs_base = False
         # Oldest first: after an interruption the remaining segments are complete or visibly incomplete.
         try:
@@ -320,3 +338,14 @@ class WriteAheadLog:
         """A new file name, because the file of a failed attempt may exist."""
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
+
+
+def _fitting(pending: list[_Pending]) -> int:
+    """The number of events at the head of a queue that fit into one record; at least one."""
+    count, num_bytes = 0, 0
+    for each in pending:
+        num_bytes += len(each.text) + 1
+        if count and num_bytes > _MAX_EVENT_BYTES:
+            break
+        count += 1
+    return count

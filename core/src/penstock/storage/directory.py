@@ -149,6 +149,14 @@ class Directory(ABC):
         """Move a file into a subdirectory, which is created; return whether the file existed."""
 
     @abstractmethod
+    def sync(self, name: str) -> None:
+        """Return when the disk has a file and its name, whoever wrote it; without effect on a closed remote file."""
+
+    @abstractmethod
+    def sync_tree(self, synced: set[str]) -> None:
+        """``sync`` all files below the directory that are not in ``synced``, and add them to it."""
+
+    @abstractmethod
     def append(self, name: str) -> Appender:
         """Create a file to be written record by record."""
 
@@ -163,8 +171,8 @@ class LocalDirectory(Directory):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Directories whose entries may not be on disk yet. Another process may have created this directory.
-        self._unsynced = {path.parent}
+        # Directories whose entries may not be on disk yet. Another process may have created this one, and those above.
+        self._unsynced = set(path.parents)
 
     def location(self, name: str = "") -> str:
         return str(self._path / name)
@@ -216,6 +224,21 @@ class LocalDirectory(Directory):
             return False
         return True
 
+    def sync(self, name: str) -> None:
+        fsync(self._path / name)
+        self._sync_names()
+
+    def sync_tree(self, synced: set[str]) -> None:
+        for folder, _folders, names in os.walk(self._path):
+            new = {path for path in (f"{folder}/{name}" for name in names) if path not in synced}
+            for path in (*new, folder):
+                # Tasks delete files that nobody needs any more.
+                with suppress(FileNotFoundError):
+                    fsync(Path(path))
+            synced |= new
+        if self._path.exists():
+            self._sync_parents()
+
     def append(self, name: str) -> Appender:
         self._make()
         return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
@@ -234,7 +257,9 @@ class LocalDirectory(Directory):
     def _sync_parents(self) -> None:
         # Several threads may run this. A directory leaves the set after it was synced, so no thread returns too early.
         for folder in sorted(list(self._unsynced)):  # noqa: C414  # another thread may change the set
-            fsync(folder)
+            # No process of this user has created the others.
+            if folder.stat().st_uid == os.getuid():
+                fsync(folder)
             self._unsynced.discard(folder)
 
 
@@ -322,6 +347,12 @@ class RemoteDirectory(Directory):
             except FileNotFoundError:
                 return False
         return True
+
+    def sync(self, name: str) -> None:
+        pass
+
+    def sync_tree(self, synced: set[str]) -> None:
+        pass
 
     def append(self, name: str) -> Appender:
         return Appender(self._open(name), partial(self._errors, name))

@@ -22,6 +22,7 @@ from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_p
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.runtime.boot import boot_id
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark import saved_conf
@@ -272,7 +273,8 @@ class Recovery:
         if not self._settings.skip_completed_outputs:
             return None
         files = self.directory.files.child(COMPLETED_OUTPUTS)
-        wal = WriteAheadLog(files, run, self._settings, self._program.clock)
+        rebooted = _has_rebooted(self.checkpoint)
+        wal = WriteAheadLog(files, run, self._settings, self._program.clock, rebooted=rebooted)
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
     def _save_program(self) -> str:
@@ -294,6 +296,7 @@ class Recovery:
             "conf": saved_conf.conf_to_save(sc),
             "program": program,
             "folders": [*folders, own_folder],
+            "boot": boot_id(),
         }
         if self.checkpoint is not None:
             return evolve(
@@ -324,7 +327,13 @@ def block_log(
     """The driver write-ahead log of a run, before its recovery; ``checkpoint`` is the one to recover from, if any."""
     files = directory.files.child(BLOCK_LOG)
     logged, substitute = (0, None) if checkpoint is None else (checkpoint.logged_events, checkpoint.lost_allocations())
-    return WriteAheadLog(files, run, program.settings, program.clock, logged, substitute)
+    rebooted = _has_rebooted(checkpoint)
+    return WriteAheadLog(files, run, program.settings, program.clock, logged, substitute, rebooted=rebooted)
+
+
+def _has_rebooted(checkpoint: Checkpoint | None) -> bool:
+    """Whether the run that wrote a checkpoint may have ended with its host: that has restarted, or is another one."""
+    return checkpoint is not None and checkpoint.boot not in ("", boot_id())
 
 
 def check_no_blocks_needed(
