@@ -180,7 +180,7 @@ class Life:
 
     def _save(self, checkpointer: Checkpointer, time_ms: int, version: StateVersion) -> None:
         """Checkpoint the state every third batch as Spark does, whose files nobody syncs, and save a checkpoint."""
-        files = self.state._files
+        files = self.state._files  # only a job of Spark adds one by a public way
         if time_ms // INTERVAL_MS % 3 == 0:
             folder = self._root / "now" / f"rdd-{time_ms}"
             folder.mkdir(parents=True)
@@ -210,8 +210,8 @@ def boot(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def saved(checkpointer: Checkpointer, *arguments: Any) -> None:
         save(checkpointer, *arguments)
-        # One thread at a time: the operations of a run are always the same.
-        taken, checkpointer._waiting = checkpointer._waiting, None
+        # In place of the writer's thread, so that the operations of a run are always the same.
+        taken = checkpointer._take()
         assert isinstance(taken, Checkpoint)
         checkpointer._write(taken)
 

@@ -194,6 +194,7 @@ def add_in_one_commit(kept: Kept, directory: MemoryDirectory, count: int) -> Non
     assert begun.wait(10)
     for thread in threads[1:]:
         thread.start()
+    # Nothing public reports how many events wait.
     with kept.log._changed:
         assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == count - 1, 10)
     queued.set()

@@ -223,7 +223,8 @@ class WriteAheadLog:
             self._in_write = []
             self._changed.wait_for(lambda: self._queue or self._closed)
             count = _fitting(self._queue)
-            self._in_write, self._queue = self._queue[:count], self._queue[count:]
+            self._in_write = self._queue[:count]
+            self._queue = self._queue[count:]
             return self._in_write
 
     def _write(self, group: list[_Pending]) -> None:
