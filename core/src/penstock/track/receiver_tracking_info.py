@@ -78,10 +78,14 @@ class Overdue:
 
 @frozen
 class Refused:
-    """The receiver registered from an executor that it was not scheduled to; its job is about to end."""
+    """The receiver registered from an executor that it was not scheduled to; its job is about to end.
+
+    It is cancelled if it has not ended by the monotonic deadline.
+    """
 
     launch: Launch
     candidates: tuple[TaskLocation, ...] = ()
+    deadline_ms: float = math.inf
 
 
 @frozen

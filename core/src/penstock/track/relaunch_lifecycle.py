@@ -7,6 +7,7 @@ starts the job of a record that has become ``Scheduled``, and wakes up one that 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from attrs import evolve
@@ -31,7 +32,8 @@ from penstock.wire.json_codec import Reply
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
-# Maximum time, after its restart delay, in which a receiver that has stopped registers again or its task ends.
+# Maximum time, after its restart delay, in which a receiver that has stopped registers again or its task ends, and in
+# which the task of a refused one ends.
 _RESTART_TIMEOUT_MS = 60_000
 # The reason that a stop of the application gives to receivers.
 _APPLICATION_STOPS = "Stopped by driver"
@@ -161,7 +163,7 @@ class _Transition:
         if isinstance(state, lifecycle.GivenUp):
             return "the receiver is given up: it failed too often"
         if isinstance(state, lifecycle.Scheduled | lifecycle.Overdue) and not self._accepts(state, location):
-            self._set(state=lifecycle.Refused(launch, state.candidates))
+            self._set(state=lifecycle.Refused(launch, state.candidates, self._now_ms + _RESTART_TIMEOUT_MS))
             self._log("warning", "receiver refused", reason="it runs on another executor than scheduled")
         is_refused = isinstance(self.record.state, lifecycle.Refused)
         return "the receiver was scheduled to another executor" if is_refused else ""
@@ -306,14 +308,14 @@ class _Transition:
             self._log("warning", "receiver healthy again")
         if isinstance(state, lifecycle.Scheduled):
             self._check_launch_timeout(state)
-        if isinstance(state, lifecycle.Restarting) and self._now_ms >= state.deadline_ms:
+        if isinstance(state, lifecycle.Restarting | lifecycle.Refused) and self._now_ms >= state.deadline_ms:
             message = (
                 f"the task of receiver {self.record.name} hangs: it has neither registered again nor ended within "
                 f"{_RESTART_TIMEOUT_MS / 1000:g} s"
             )
-            self._set(state=lifecycle.Restarting(state.launch, message))
+            self._set(state=evolve(state, deadline_ms=math.inf))
             self._log("error", "stopped receiver's task hangs, job cancelled", reason=message)
-            self._fail(state.launch, message)
+            self._note_error(message)
             self._do(lifecycle.CancelJob(state.launch.epoch))
 
     def _check_launch_timeout(self, state: lifecycle.Scheduled) -> None:
