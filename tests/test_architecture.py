@@ -17,7 +17,8 @@ import pytest
 import penstock
 from penstock import spi
 
-CORE = Path(__file__).parents[1] / "core/src/penstock"
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "core/src/penstock"
 DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
 
 
@@ -262,9 +263,18 @@ def test_undocumented_methods_are_neither_overrides_nor_properties() -> None:
     assert undocumented_methods(Derived) == []
 
 
-def test_no_two_files_of_the_core_share_a_name() -> None:
-    names = Counter(file.name for file in CORE.rglob("*.py"))
-    assert [name for name, number in names.items() if number > 1] == ["__init__.py"]
+# Packaging asks for these names.
+NAMES_OF_EVERY_PACKAGE = {"__init__.py", "py.typed"}
+
+
+@pytest.mark.parametrize(
+    "tree", [ROOT / "core/src", *sorted(ROOT.glob("plugins/*/src"))], ids=lambda tree: tree.parent.name
+)
+def test_no_two_files_of_a_tree_share_a_name(tree: Path) -> None:
+    files = [file for file in tree.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    names = Counter(file.name for file in files)
+    assert files
+    assert {name for name, number in names.items() if number > 1} <= NAMES_OF_EVERY_PACKAGE
 
 
 def attributes_on_one_line(source: str) -> list[int]:

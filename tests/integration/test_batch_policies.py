@@ -75,7 +75,7 @@ def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
     tracker = engine_of(ssc).tracker
     # No event reports a pause.
-    return bool(tracker._tracked.records[0].pause_reasons) and bool(tracker.blocks.state.known())
+    return bool(tracker._tracked.records[0].pause_reasons) and bool(tracker.blocks.state.retained())
 
 
 def fail(_rdd: Any) -> None:

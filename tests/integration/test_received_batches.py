@@ -208,4 +208,4 @@ def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: C
     ssc.start()
     wait_for(lambda: len(batches.records) >= 10, "ten numbers")
     tracker = engine_of(ssc).tracker
-    wait_for(lambda: not tracker.blocks.state.known(), "the batch to be cleaned up")
+    wait_for(lambda: not tracker.blocks.state.retained(), "the batch to be cleaned up")

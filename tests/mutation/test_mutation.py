@@ -65,12 +65,22 @@ def test_mutant_replaces_the_function(module: tuple[ModuleType, list[Mutant]]) -
 
 
 def test_report_names_survivors_and_killers(tmp_path: Path) -> None:
-    tests = tmp_path / "test_packing.py"
+    tests = tmp_path / "test_partition_packing.py"
     tests.write_text(
-        "from penstock.blocks.packing import pack\n\ndef test_nothing_is_packed():\n    assert pack([]) == []\n"
+        "from penstock.blocks.partition_packing import pack\n\n"
+        "def test_nothing_is_packed():\n    assert pack([]) == []\n"
     )
     output = tmp_path / "mutation.json"
-    command = (sys.executable, "-m", "tests.mutation", "blocks/packing.py", "--tests", tests, "--output", output)
+    command = (
+        sys.executable,
+        "-m",
+        "tests.mutation",
+        "blocks/partition_packing.py",
+        "--tests",
+        tests,
+        "--output",
+        output,
+    )
     completed = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert "survived: penstock.blocks.packing" in completed.stdout
+    assert "survived: penstock.blocks.partition_packing" in completed.stdout
     assert '"verdict": "killed"' in output.read_text()

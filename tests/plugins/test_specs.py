@@ -40,7 +40,7 @@ def test_options_are_described_with_readable_types() -> None:
         Option("port", "integer", "9999", "where it listens"),
     ]
     defaults = {option.name: option.default for option in described}
-    assert defaults["tags"] == "(made for each)"
+    assert defaults["tags"] == "(created per instance)"
     assert defaults["password"] == "(hidden)"
     assert "hidden" in defaults
     assert "derived" not in defaults

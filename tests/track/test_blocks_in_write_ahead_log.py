@@ -332,7 +332,7 @@ def test_forgotten_stream_leaves_no_blocks(live: Live) -> None:
     without.forget_streams({2})
     for tracker in (without, live(1)):
         assert tracker.set_aside() == {}
-        assert {each.stream_id for each in tracker.state.known()} == {1}
+        assert {each.stream_id for each in tracker.state.retained()} == {1}
         assert tracker.state.epochs.get(2, 0) == 0
     assert batches(live(1)) == {100: {1: 10}}
 

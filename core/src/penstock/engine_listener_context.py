@@ -77,11 +77,11 @@ class EngineListenerContext(ListenerContext):
         return self._configuration
 
     def options(self, prefix: str, options: type[T]) -> T:
-        given = {
+        values = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
         }
-        keys = {name: f"{prefix}{name}" for name in given}
-        return structure_options("configuration", options, given, keys, f"set {prefix}{{option}}")
+        keys = {name: f"{prefix}{name}" for name in values}
+        return structure_options("configuration", options, values, keys, f"set {prefix}{{option}}")
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:

@@ -81,8 +81,8 @@ class ConfigurationError(PenstockError, ValueError):
 class UnknownNameError(ConfigurationError, LookupError):
     """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "", advice: str = "") -> None:
-        names = sorted(known)
+    def __init__(self, kind: str, name: str, known_names: Iterable[str], owner: str = "", advice: str = "") -> None:
+        names = sorted(known_names)
         near = get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(names) or "none"

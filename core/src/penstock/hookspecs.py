@@ -2,8 +2,8 @@
 
 A plugin is a module, class or object named by an entry point of the group ``penstock``. It implements any of these
 hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record. Two attributes
-of that object are optional: ``penstock_api``, the version of this contract, and ``penstock_options``, a dictionary from
-prefixes of configuration keys to the options classes that its listeners read there with ``ListenerContext.options``.
+of that object are optional. ``penstock_api`` is the version of this contract. ``penstock_options`` is a dictionary from
+prefixes of configuration keys to options classes, for listeners that call ``ListenerContext.options``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body
 def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
     """Offer listeners: objects with any of the ``on…`` methods below. Called once on the driver, at the start.
 
-    Tools name the classes in the return annotation, such as ``Iterable[AlertListener]``.
+    ``penstock plugins`` shows the classes in the return annotation, such as ``Iterable[AlertListener]``.
     """
 
 

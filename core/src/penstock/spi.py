@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from penstock.blocks.block import BlockReference as BlockReference
     from penstock.blocks.block_transfer import BlockServer as BlockServer
-    from penstock.blocks.packing import Packable as Packable, pack as pack
+    from penstock.blocks.partition_packing import Packable as Packable, pack as pack
     from penstock.blocks.received_block_handler import (
         LocalBlockHandler as LocalBlockHandler,
         stream_directory as stream_directory,

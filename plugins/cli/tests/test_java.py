@@ -65,7 +65,7 @@ def test_java_17_or_newer_is_found(
     make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java("jdk", banner)))
-    java = find_java().found
+    java = find_java().java
     assert java is not None
     assert java.version == major
 
@@ -224,7 +224,7 @@ def test_shim_is_in_a_temporary_folder_without_a_private_cache_folder(
     assert home.name.startswith("penstock-java-")
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert not any((tmp_path / "elsewhere").iterdir())
-    assert find_java().found is not None
+    assert find_java().java is not None
 
 
 def test_shim_that_cannot_be_executed_is_refused_with_the_java_that_needs_it(

@@ -100,7 +100,7 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
             assert await tab.value(f"[...{points}.get_array('processing_mean')]") == [200] * 40
             assert await tab.value(f"[...{points}.get_array('scheduling_mean')]") == [10] * 40
             assert await tab.value(f"[...{points}.get_array('total_mean')]") == [210] * 40
-            assert "1,040 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
+            assert "1,040 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "latest-batches")
             assert f"(40 completed batches, {sum(range(1001, 1041)):,} records)" in await tab.value(NUMBERS % "verdict")
             await tab.value("window.sameWindow = true; document.querySelector('details.section').open = false")
             await tab.value("document.querySelector('nav a').focus()")
@@ -108,7 +108,7 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
             await tab.until(f"{NUMBERS % 'verdict'}.includes('(42 completed batches')")
             assert await tab.until(f"{points}.get_length() === 42")
             assert await tab.value(f"{points}.get_array('rate_mean').at(-1)") == 1042
-            assert "1,042 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
+            assert "1,042 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "latest-batches")
             assert await tab.value("window.sameWindow") is True
             # What the reader did stays.
             assert await tab.value("document.querySelector('details.section').open") is False

@@ -97,7 +97,7 @@ def test_an_open_page_is_sent_one_point_and_the_parts_that_changed() -> None:
     whole: list[Any] = [getattr(each.model, each.attr) for each in sent if isinstance(each, ColumnDataChangedEvent)]
     assert [(len(data["batches"]), sum(data["batches"])) for data in whole] == [(16, 91)] * 4
     changed = next(each.new for each in sent if getattr(each, "attr", "") == "parts")
-    assert {"verdict", "batches", "measure-rate"} <= set(changed)
+    assert {"verdict", "latest-batches", "measure-rate"} <= set(changed)
     assert "state" not in changed
 
 
@@ -108,7 +108,7 @@ def test_what_changed_before_the_page_was_ready_is_sent_when_it_is() -> None:
     update: Any = document.get_model_by_name("update")
     update.is_ready = True
     opened.update(snapshot(1, 95))
-    assert "95 out of 95" in update.parts["batches"]
+    assert "95 out of 95" in update.parts["latest-batches"]
 
 
 def test_a_finished_application_is_rendered_once() -> None:

@@ -89,8 +89,8 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
         return len(self._apply("delete", names, self._files.delete))
 
-    def remove_unknown(self, known: Set[str], aside: str = "") -> list[str]:
-        """Delete blocks whose files are not ``known``, or move them to the folder ``aside``; return the names.
+    def remove_unknown(self, known_names: Set[str], aside: str = "") -> list[str]:
+        """Delete blocks whose files are not in ``known_names``, or move them to the folder ``aside``; return the names.
 
         A recovering driver calls this before it launches receivers. Unknown blocks were never acknowledged, unless the
         driver write-ahead log is incomplete: then they are set aside. Unfinished files are deleted.
@@ -103,7 +103,9 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
             log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
-        unknown = [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
+        unknown = [
+            name for name, match in blocks.items() if match and match[1] == stream_id and name not in known_names
+        ]
         if not aside:
             removed = self._apply("delete", unknown, self._files.delete)
             if removed:

@@ -49,13 +49,13 @@ class Spec:
         return f"{self.section}{self.name}."
 
     def read_options(
-        self, given: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
+        self, option_values: Mapping[str, Any], settings: Settings | None = None, *, way: str = "pass {option}=…"
     ) -> Any:
         """Make an instance of the options class; ``None`` when there is none.
 
         Args:
-            given: option → value; text is converted to the field's type.
-            settings: the configuration, which sets the options that ``given`` does not.
+            option_values: option → value; text is converted to the field's type.
+            settings: the configuration, which sets the options that ``option_values`` does not.
             way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
         Raises:
@@ -64,14 +64,14 @@ class Spec:
         """
         what = f"{self.kind} {self.name!r}"
         configured = {} if settings is None else settings.with_prefix(self.prefix)
-        keys = {name: f"{self.prefix}{name}" for name in configured.keys() - given.keys()}
+        keys = {name: f"{self.prefix}{name}" for name in configured.keys() - option_values.keys()}
         if self.options is None:
-            for name in {**configured, **given}:
+            for name in {**configured, **option_values}:
                 raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
             return None
         # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
         ways = [way] * (self.kind != "rate estimator") + [f"set {self.prefix}{{option}}"] * (settings is not None)
-        return structure_options(what, self.options, {**configured, **given}, keys, " or ".join(ways))
+        return structure_options(what, self.options, {**configured, **option_values}, keys, " or ".join(ways))
 
 
 @frozen
@@ -244,7 +244,7 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
     elif not field.repr:
         default = "(hidden)"
     elif isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function in the stubs
-        default = "(made for each)"
+        default = "(created per instance)"
     else:
         default = repr(field.default)
     named = type_name(option_type).replace("`", "")
@@ -252,7 +252,7 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
 
 
 def structure_options(
-    what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING, advice: str = ""
+    what: str, options: type[T], option_values: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING, advice: str = ""
 ) -> T:
     """Make an instance of an options class from values by option; text is converted to the field's type.
 
@@ -264,16 +264,16 @@ def structure_options(
         ConfigurationError: an option is missing, or its value is invalid.
     """
     fields = {field.alias or field.name: field for field in attrs.fields(cast("type", options)) if field.init}
-    for name in given:
+    for name in option_values:
         if name not in fields:
             raise UnknownNameError("option", name, fields, f"{what}{_from_key(keys, name)}")
-    missing = [name for name, field in fields.items() if field.default is attrs.NOTHING and name not in given]
+    missing = [name for name, field in fields.items() if field.default is attrs.NOTHING and name not in option_values]
     if missing:
         how = f": {advice.format(option=missing[0])}" if advice else ""
         raise ConfigurationError(f"{what} needs the option {missing[0]!r}{how}")
 
     types, values, refusals = get_type_hints(options, include_extras=True), {}, []
-    for name, value in given.items():
+    for name, value in option_values.items():
         try:
             values[name] = structure_option(value, types.get(fields[name].name, Any))
         except Exception as error:  # a converter is a plugin's, and may raise anything
@@ -289,8 +289,8 @@ def structure_options(
         name, objection = next(_objections(fields, values, keys), ("", error))
         # Some validators of attrs raise with the text, the whole Attribute and more.
         text = str(objection.args[0]) if objection.args else type(objection).__name__
-        for hidden in [name] if name else given:
-            text = text if fields[hidden].repr else without(given[hidden], text)
+        for hidden in [name] if name else option_values:
+            text = text if fields[hidden].repr else without(option_values[hidden], text)
         raise ConfigurationError(f"{what}: {text}") from None
 
 

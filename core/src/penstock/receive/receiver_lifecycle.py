@@ -17,7 +17,6 @@ from penstock.rate.rate_limits import lowest
 from penstock.receive import lifecycle_events as events
 from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import UpdateRateLimit
-from penstock.receive.relaunch_policy import LONGEST_DELAY_MS
 from penstock.receive.running_receiver import (
     AwaitingRestart,
     Created,
@@ -35,7 +34,7 @@ from penstock.receive.running_receiver import (
     Stopping,
     Terminated,
 )
-from penstock.runtime.retry import delay_ms_after
+from penstock.runtime.retry import LONGEST_DELAY_MS, delay_ms_after
 
 
 def step(receiver: RunningReceiver, event: Event, now_ms: float) -> tuple[RunningReceiver, tuple[Effect, ...]]:

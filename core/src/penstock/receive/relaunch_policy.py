@@ -10,10 +10,8 @@ from attrs import frozen
 
 from penstock import conf
 from penstock.conf import Settings
-from penstock.runtime.retry import delay_ms_after
+from penstock.runtime.retry import LONGEST_DELAY_MS, delay_ms_after
 
-#: The longest delay before a relaunch, and before a restart unless the program configures a longer one.
-LONGEST_DELAY_MS = 30_000
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000
 

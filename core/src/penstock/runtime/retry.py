@@ -12,6 +12,9 @@ from penstock.runtime.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
+#: The longest delay before a relaunch of a receiver, and before a restart unless the program configures a longer one.
+LONGEST_DELAY_MS = 30_000
+
 
 def delay_ms_after(failures: int, first_ms: float, longest_ms: float, rng: random.Random) -> float:
     """The delay before the next attempt: doubled by each earlier failure, up to ``longest_ms``.

@@ -213,7 +213,7 @@ class Allocations:
         with self._lock:
             return {stream_id for stream_id, queue in self._unallocated.items() if queue}
 
-    def known(self) -> list[StoredBlock]:
+    def retained(self) -> list[StoredBlock]:
         """Blocks that are not cleaned up."""
         with self._lock:
             batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]

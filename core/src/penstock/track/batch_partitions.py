@@ -15,7 +15,7 @@ from itertools import accumulate
 from attrs import evolve, frozen
 
 from penstock.blocks.block import BlockReference
-from penstock.blocks.packing import Packable, pack
+from penstock.blocks.partition_packing import Packable, pack
 from penstock.spark.rdds import LocatedPartition
 from penstock.storage.uri import is_remote
 

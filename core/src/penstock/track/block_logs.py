@@ -59,9 +59,9 @@ class BlockLogs:
         """The directory of a stream's log: a path, or a URI."""
         return self._logs[stream_id].directory
 
-    def remove_unknown(self, known: Iterable[StoredBlock], aside: str = "") -> None:
+    def remove_unknown(self, known_blocks: Iterable[StoredBlock], aside: str = "") -> None:
         """Remove blocks that the driver does not know from every log: see ``WriteAheadLogBlockHandler``."""
-        names = {file_name(block.block_id) for block in known}
+        names = {file_name(block.block_id) for block in known_blocks}
         for block_log in self._logs.values():
             block_log.remove_unknown(names, aside)
 

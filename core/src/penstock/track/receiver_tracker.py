@@ -129,7 +129,7 @@ class ReceiverTracker:
         if self._logs is not None:
             self._logs.start()
             aside = "" if self.blocks.recovered.is_whole else f"aside-{self._clock.now_ms()}"
-            self._logs.remove_unknown(self.blocks.state.known(), aside)
+            self._logs.remove_unknown(self.blocks.state.retained(), aside)
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:

@@ -55,11 +55,15 @@ class ConnectionGuard:
     def connections(self) -> dict[int, Peer]:
         """The connections of the port: descriptor and peer."""
         try:
-            found = psutil.Process().net_connections("tcp")
+            connections = psutil.Process().net_connections("tcp")
         except (psutil.Error, OSError) as error:
             log.warning("connections not listed", port=self._port, reason=str(error), throttle_s=_THROTTLE_S)
             return {}
-        return {each.fd: _peer(*each.raddr) for each in found if each.raddr and each.laddr.port == self._port}
+        return {
+            connection.fd: _peer(*connection.raddr)
+            for connection in connections
+            if connection.raddr and connection.laddr.port == self._port
+        }
 
     def disconnect(self, *, callers: bool = False) -> None:
         """Disconnect all peers that made no authenticated call, with ``callers`` all others as well."""

@@ -186,7 +186,7 @@ def check_pyarrow() -> Iterator[Finding]:
 def check_java() -> Iterator[Finding]:
     """The Java for Spark, and where it is."""
     search = find_java()
-    if search.found is None:
+    if search.java is None:
         text = f"no Java for Spark: {'; '.join(search.rejected)}"
         yield Finding(
             "fail", text, f"pip install 'penstock-cli[java]', or set JAVA_HOME to a Java {MIN_VERSION} or newer"
@@ -194,7 +194,7 @@ def check_java() -> Iterator[Finding]:
         return
     if os.environ.get("JAVA_HOME") and search.rejected:
         yield Finding("warn", search.rejected[0], "unset JAVA_HOME or correct it; until then the next Java is used")
-    yield Finding("ok", str(search.found))
+    yield Finding("ok", str(search.java))
 
 
 def check_pandas() -> Iterator[Finding]:

@@ -73,11 +73,11 @@ class JavaSearch:
     """The result of a search.
 
     Attributes:
-        found: the first Java that Spark can use; ``None`` for none.
+        java: the first Java that Spark can use; ``None`` for none.
         rejected: why the locations searched earlier have none, in the order of the search.
     """
 
-    found: Java | None
+    java: Java | None
     rejected: tuple[str, ...]
 
 
@@ -103,7 +103,7 @@ def ensure_java() -> Java:
         JavaNotFoundError: there is none; says what was found instead and how to install one.
     """
     search = find_java()
-    java = search.found
+    java = search.java
     if java is None:
         raise JavaNotFoundError(
             f"no Java for Spark found: {'; '.join(search.rejected)}. "

@@ -66,7 +66,7 @@ def _read(
             allocations.apply(event)
 
     recovered = read_log(files, checkpoint.run, apply, logged, substitute, skips_damage=True, skips_end=True)
-    blocks = tuple(allocations.known())
+    blocks = tuple(allocations.retained())
     streams = sorted({block.stream_id for block in blocks})
     unallocated = tuple(block for stream_id in streams for block in allocations.unallocated(stream_id))
     return SavedLog(name, segments, len(events), recovered.lost, recovered.damages, blocks, unallocated)

@@ -24,9 +24,9 @@ Convert = Callable[[Any], Any]
 
 #: Maximum rows of a record batch that is built from records.
 ROWS_PER_BATCH = 16_384
-# Types of values that an integer column accepts without conversion.
-# Characters of a reason, which may contain data, in a message.
+# Maximum characters of a reason in a message; the reason may contain data.
 _LONGEST_REASON = 100
+# Types of values that an integer column accepts without conversion.
 _INTEGERS = frozenset({int, type(None)})
 
 

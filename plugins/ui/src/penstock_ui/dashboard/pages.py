@@ -69,14 +69,16 @@ PAGES = (
         "Overview",
         "Streaming Statistics",
         "overview.html",
-        ("verdict", "timelines", *(f"measure-{name}" for name in _MEASURES), "inputs", "batches", "storage"),
+        ("verdict", "timelines", *(f"measure-{name}" for name in _MEASURES), "inputs", "latest-batches", "storage"),
         views.overview,
         lambda snapshot, query: OverviewCharts(snapshot),
     ),
-    Page("/streams", "Streams", "Streams", "streams.html", ("streams",), views.streams),
-    Page("/stream", "", "Stream", "stream.html", ("stream", "reasons", "errors"), views.stream, _charts_of_stream),
+    Page("/streams", "Streams", "Streams", "streams.html", ("stream-list",), views.streams),
+    Page(
+        "/stream", "", "Stream", "stream.html", ("stream-details", "reasons", "errors"), views.stream, _charts_of_stream
+    ),
     Page("/batches", "Batches", "Batches", "batches.html", ("batch-list",), views.batches),
-    Page("/batch", "", "Batch", "batch.html", ("batch",), views.batch),
+    Page("/batch", "", "Batch", "batch.html", ("batch-details",), views.batch),
     Page(
         "/rate",
         "Rates",
@@ -86,7 +88,7 @@ PAGES = (
         views.rates,
         lambda snapshot, query: RateCharts(snapshot),
     ),
-    Page("/graph", "Graph", "DStream graph", "graph.html", ("graph",), views.graph),
+    Page("/graph", "Graph", "DStream graph", "graph.html", ("dstream-graph",), views.graph),
 )
 
 
