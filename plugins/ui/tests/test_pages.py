@@ -273,11 +273,11 @@ def test_the_graph_is_drawn_for_wide_and_for_narrow_windows() -> None:
 def test_every_output_operation_is_marked_in_the_graph_whatever_its_class() -> None:
     state = snapshot(2, 5)
     parts = render_parts(BY_PATH["/graph"], state, Query(), state.time_ms)
-    assert parts["graph"].count('class="output"') == 2 * 4
+    assert parts["dstream-graph"].count('class="output"') == 2 * 4
 
 
 def test_receivers_with_problems_are_marked_in_the_graph() -> None:
     state = snapshot(2, 5, problems={1: "stopped"})
     parts = render_parts(BY_PATH["/graph"], state, Query(), state.time_ms)
-    assert parts["graph"].count('class="input problem"') == 2
-    assert parts["graph"].count('class="input"') == 2
+    assert parts["dstream-graph"].count('class="input problem"') == 2
+    assert parts["dstream-graph"].count('class="input"') == 2

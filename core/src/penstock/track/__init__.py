@@ -1,1 +1,1 @@
-"""The driver side of receivers: where they run, what they stored, which batch it belongs to."""
+"""The driver side of receivers: their placement, their stored blocks, and the allocation of blocks to batches."""

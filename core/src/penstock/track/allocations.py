@@ -1,4 +1,4 @@
-"""``Allocations``: which block belongs to which batch, as the events of blocks and batches add up to it.
+"""``Allocations``: the batch of every block, as the result of all events of blocks and batches.
 
 The events are JSON objects, as in the driver write-ahead log. Methods are called on the endpoint's threads, the
 generator's loop and, with a write-ahead log, on the log's thread, which is then the only one that changes anything.
@@ -60,9 +60,9 @@ class Allocations:
         # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        # Numbers of all blocks ever added, by stream and launch: a receiver whose answer was lost reports them again.
+        # Numbers of all blocks ever added, by stream and launch. A receiver without an answer reports them again.
         self._accepted: dict[int, dict[int, NumberRanges]] = {}
-        # Ids of blocks that are not cleaned up and that a plugin named in another way.
+        # Ids of blocks that are not cleaned up and whose names, chosen by a plugin, contain no number.
         self._foreign_ids: set[str] = set()
         #: The number and the size in bytes of the blocks that are not cleaned up.
         self.num_known = 0
@@ -122,7 +122,7 @@ class Allocations:
         return int(match[2]) not in self._accepted.get(block.stream_id, {}).get(int(match[1]), ())
 
     def _allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
-        """Give these blocks to a batch; those that are not queued are ignored."""
+        """Allocate these blocks to a batch; blocks that are not queued are ignored."""
         batch = self._allocated.setdefault(time_ms, {})
         for stream_id, ids in block_ids.items():
             queue = self._unallocated.get(stream_id, {})
@@ -135,9 +135,9 @@ class Allocations:
         self.last_allocated_ms = max(self.last_allocated_ms, time_ms)
 
     def _allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
-        """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
+        """Allocate unallocated blocks to the first batch whose allocation is lost, if there is one.
 
-        A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
+        That batch had these blocks, because a batch gets all unallocated blocks. Another batch would count them twice.
         """
         before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
@@ -188,13 +188,13 @@ class Allocations:
             events.append(batch_allocated(time_ms, ids))
         for blocks in queues:
             events += _additions(blocks)
-        # Blocks that the summary names as accepted would not be added after it.
+        # The blocks come before the summary: it names them as accepted, so they would not be added after it.
         return [*events, summary]
 
     # -- queries --
 
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """The blocks that were never added."""
+        """The blocks among these that were never added."""
         with self._lock:
             return list(filter(self._is_new, blocks))
 
@@ -226,7 +226,7 @@ class Allocations:
             return list(self._allocated)
 
     def blocks_of_batches(self, from_ms: int, before_ms: int) -> list[StoredBlock]:
-        """The blocks of the batches from a time on and strictly older than another one."""
+        """The blocks of the batches from ``from_ms`` up to, but excluding, ``before_ms``."""
         with self._lock:
             batches = [batch for time_ms, batch in self._allocated.items() if from_ms <= time_ms < before_ms]
             return [block for batch in batches for blocks in batch.values() for block in blocks]
@@ -277,7 +277,7 @@ def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, str
 
 
 def _by_text(values: Mapping[int, int]) -> dict[str, int]:
-    """JSON has text keys only."""
+    """Convert keys to text, because JSON has text keys only."""
     return {str(key): value for key, value in values.items()}
 
 

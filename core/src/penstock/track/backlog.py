@@ -1,6 +1,6 @@
-"""``Backlog``: the size of the stored blocks that no batch has processed, on each host, and when that is too much.
+"""``Backlog``: the size of each host's unprocessed blocks, compared with a limit.
 
-Reports when receivers should pause and resume; pauses none itself. ``add`` is called on the endpoint's threads,
+Reports when receivers should pause and resume, but pauses none itself. ``add`` is called on the endpoint's threads,
 ``processed`` on the generator's loop.
 """
 
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from penstock.blocks.block import StoredBlock
 from penstock.conf_values import SizeLimit
 
-# Receivers resume below this part of the limit: otherwise they would pause and resume with every block.
+# Receivers resume below this fraction of the limit. At the limit itself, they would pause and resume with every block.
 _LOW = 0.8
 
 
-#: Called with a host, its backlog and limit in bytes, and whether the backlog exceeds the limit or is below it again.
+#: Called with a host, its backlog and limit in bytes, and whether the backlog exceeds the limit.
 OnChange = Callable[[str, int, int, bool], None]
 
 
@@ -36,7 +36,7 @@ class Backlog:
 
     @property
     def num_bytes(self) -> int:
-        """The backlog of all hosts."""
+        """The backlog of all hosts in bytes."""
         with self._lock:
             return self._bytes.total()
 
@@ -53,7 +53,7 @@ class Backlog:
 
     @property
     def by_executor(self) -> dict[str, int]:
-        """The bytes whose blocks an executor stores, by its id; blocks in the write-ahead log belong to none."""
+        """The backlog in bytes by executor id, without blocks in the write-ahead log, which belong to no executor."""
         totals = Counter[str]()
         with self._lock:
             for _host, num_bytes, executor_id in self._blocks.values():

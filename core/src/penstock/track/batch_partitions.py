@@ -33,7 +33,7 @@ class PartitionBounds:
 
 
 def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
-    """Return the number of partitions of a batch with data; ``slots`` are those free of receivers, at least 1."""
+    """Return the number of partitions of a batch with data; ``slots``, at least 1, run no receivers."""
     if bounds.number:
         return bounds.number
     at_least = -(-num_bytes // bounds.max_bytes)
@@ -72,7 +72,7 @@ def partitions_of(blocks: Sequence[Located], slots: int, bounds: PartitionBounds
 
 
 def _pieces(block: Located, position: int, starts: Sequence[int], min_bytes: int) -> Iterator[tuple[int, Located]]:
-    """Cut a block, which begins at a position of the batch, where shares end; yield the pieces, each with its share."""
+    """Cut a block, which begins at a position of the batch, at the ends of shares; yield pieces with their shares."""
     host, num_bytes, reference = block
     share = bisect_right(starts, position) - 1
     # The task of each piece of a remote file would read all of it.
@@ -94,7 +94,7 @@ def _pieces(block: Located, position: int, starts: Sequence[int], min_bytes: int
 
 
 def _preferred(partition: Sequence[Located]) -> tuple[str, ...]:
-    """The host that has most of a partition's bytes."""
+    """The host that stores most of a partition's bytes."""
     bytes_at = Counter[str]()
     for host, num_bytes, _reference in partition:
         bytes_at[host] += num_bytes

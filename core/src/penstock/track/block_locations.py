@@ -1,4 +1,4 @@
-"""``BlockLocations``: where each needed block is and which launch serves it; the deletion of all other blocks.
+"""``BlockLocations``: the location of each needed block, the launch that serves it, and the deletion of all others.
 
 A block is read and deleted through the launch that runs on its host now, whichever launch stored it. With the
 receivers' write-ahead log, hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
@@ -30,11 +30,11 @@ class BlockLocations:
     def __init__(self, launcher: ReceiverLauncher) -> None:
         self._launcher = launcher
         self._logs = launcher.logs
-        #: To the launches that serve blocks.
+        #: The connections to the launches that serve blocks.
         self.connections = Connections()
         self._locations: dict[str, BlockLocation] = {}
         self._directories: set[Path] = set()
-        # Ids of blocks to delete, by location, while no launch is there to delete them.
+        # Ids of blocks that a launch at their location has yet to delete, by location.
         self._undeleted: dict[BlockLocation, list[str]] = {}
         # Lost blocks that were reported: several tasks, and several attempts of one, may miss the same block.
         self._lost: OrderedDict[str, None] = OrderedDict()
@@ -46,7 +46,7 @@ class BlockLocations:
             self._directories.add(Path(block.path).parent)
 
     def forget(self, blocks: Iterable[StoredBlock]) -> None:
-        """Forget blocks that nothing needs any more."""
+        """Forget blocks that no batch needs."""
         for block in blocks:
             self._locations.pop(block.block_id, None)
 
@@ -106,7 +106,7 @@ class BlockLocations:
             self._delete_at(connection.location, [])
 
     def not_deleted(self, unreachable: ReceiverConnection, block_ids: Sequence[str]) -> None:
-        """Keep blocks that could not be deleted for the next launch at that location; delete them if it has come."""
+        """Have the current or next launch at that location delete blocks that could not be deleted."""
         location = unreachable.location
         self._undeleted[location] = self._undeleted.get(location, []) + list(block_ids)
         connection = self._server(location)

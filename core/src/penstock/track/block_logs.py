@@ -1,4 +1,4 @@
-"""``BlockLogs``: the receivers' write-ahead log on the driver: where each stream's is, and the deletion of its blocks.
+"""``BlockLogs``: locates the receivers' write-ahead logs for the driver, and deletes blocks from them.
 
 Owns the thread that deletes, so that a slow file system delays neither batches nor receivers. It completes the
 deletions that were asked for before it stops; all other blocks remain for a recovery from the checkpoint.
@@ -70,7 +70,7 @@ class BlockLogs:
         self._loop.post(list(blocks))
 
     def stop(self, timeout_s: float) -> None:
-        """Complete the deletions asked for so far, then end the thread. May be called again."""
+        """Complete the requested deletions, then end the thread. May be called again."""
         self._loop.stop(timeout_s, drain=True)
 
     def _delete(self, blocks: list[StoredBlock]) -> None:

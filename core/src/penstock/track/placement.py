@@ -1,4 +1,4 @@
-"""``Placement``: where each receiver is launched, and whether one should move.
+"""``Placement``: chooses the executors of receivers, and the receiver that should move.
 
 ``Placement`` applies the policy to the executors that Spark has now; on ``local[n]`` there is nothing to choose. Called
 on the tracker's loop. The policy consists of pure functions after Spark's ReceiverSchedulingPolicy.
@@ -34,7 +34,7 @@ class Placement:
         self._settled: list[TaskLocation] | None = None
 
     def has_enough_executors(self, receivers: int, waited_ms: float) -> bool:
-        """Whether to launch now: the executors that Spark was asked for have joined, or the wait has been too long."""
+        """Whether to launch now: the requested executors have joined, or the maximum wait has passed."""
         if self._local or waited_ms >= _EXECUTORS_WAIT_MS:
             return True
         return len(self.executors()) >= min(cluster.expected_executors(self._sc), receivers)
@@ -44,7 +44,7 @@ class Placement:
         return self._local or any(executor.host == host for executor in self.executors())
 
     def lost(self, records: Iterable[ReceiverTrackingInfo]) -> list[int]:
-        """The receivers, by stream id, whose launch has registered from an executor that Spark no longer lists."""
+        """The stream ids of receivers that registered from an executor that Spark no longer lists."""
         if self._local:
             return []
         places = {
@@ -67,9 +67,9 @@ class Placement:
         *,
         goes_back: bool,
     ) -> list[TaskLocation]:
-        """Choose the candidates of one receiver that is relaunched: its last ones, if it has not registered since.
+        """Choose the candidates for the relaunch of a receiver: the last candidates if it has not registered since.
 
-        With ``goes_back``, because blocks are needed where it ran last, it returns there if that executor still lives.
+        With ``goes_back``, blocks are needed on its last executor; the receiver returns there if that executor lives.
         """
         executors = self.executors()
         still_there = [place for place in record.candidates if not place.executor_id or place in executors]
@@ -80,7 +80,7 @@ class Placement:
         return reschedule_receiver(preferred, map(_occupied, others), executors)
 
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
-        """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
+        """The receiver that should move to another executor; ``None`` for none, or while a receiver is not settled."""
         running = {stream_id: record for stream_id, record in records.items() if not record.is_given_up}
         all_run = all(isinstance(record.state, Active) for record in running.values())
         if self._local or not self._rebalance or not all_run:
@@ -96,7 +96,7 @@ class Placement:
         return moved
 
     def executors(self) -> list[TaskLocation]:
-        """The executors to choose from; none if any will do."""
+        """The executors to choose from; empty if any executor is suitable."""
         if self._local:
             return []
         try:
@@ -124,7 +124,7 @@ def schedule_receivers(
 ) -> dict[int, list[TaskLocation]]:
     """Spread receivers over executors, before any of them runs; return the candidates by stream id.
 
-    A candidate is an executor, or a preferred host that has no executor. Without candidates, any executor will do.
+    A candidate is an executor, or a preferred host that has no executor. Without candidates, any executor is suitable.
     """
     if not executors:
         return {stream_id: _host(host) for stream_id, host in preferred.items()}
@@ -154,10 +154,10 @@ def schedule_receivers(
 def reschedule_receiver(
     preferred: str | None, others: Iterable[Sequence[TaskLocation]], executors: Sequence[TaskLocation]
 ) -> list[TaskLocation]:
-    """Find the candidates of one receiver that is relaunched: the least loaded executors.
+    """Find the candidates for the relaunch of a receiver: the least loaded executors.
 
-    If some of these are on the preferred host, those alone; otherwise that host is added to the candidates. ``others``
-    are the executors that run, or may run, every other receiver.
+    If some of these are on the preferred host, only they are candidates; otherwise that host is added. ``others`` are
+    the executors that run, or may run, every other receiver.
     """
     if not executors:
         return _host(preferred)

@@ -1,4 +1,4 @@
-"""``ReceivedBlockTracker``: which blocks were received, and which batch each belongs to.
+"""``ReceivedBlockTracker``: records the received blocks and allocates them to batches.
 
 With a write-ahead log, a decision is written there first, outside every lock that additions need, and takes effect
 once it is committed; one that cannot be written has no effect. Called on the endpoint's threads and the generator's
@@ -28,7 +28,7 @@ class ReceivedBlockTracker:
     def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
         self._stream_ids = dict.fromkeys(stream_ids)
         self._write_ahead_log = write_ahead_log
-        #: Which block belongs to which batch; read it on any thread.
+        #: The allocations of blocks to batches; read on any thread.
         self.state = Allocations()
         #: The result of the recovery of the write-ahead log.
         self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self.state)
@@ -54,7 +54,7 @@ class ReceivedBlockTracker:
             self._write_ahead_log.start()
 
     def close(self) -> None:
-        """Close the write-ahead log: nothing can be added or allocated after that."""
+        """Close the write-ahead log; no block can be added or allocated afterwards."""
         if self._write_ahead_log is not None:
             self._write_ahead_log.close()
 
@@ -78,7 +78,7 @@ class ReceivedBlockTracker:
                 self._additions.notify_all()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order, except those added before; after a WriteAheadLogError none is queued."""
+        """Queue blocks in order, except those added before. If ``WriteAheadLogError`` is raised, none is queued."""
         self._write(allocations.blocks_added(blocks))
 
     def seal(self, timeout_s: float) -> None:
@@ -89,7 +89,7 @@ class ReceivedBlockTracker:
                 log.warning("last blocks not added in time", blocks=len(self._being_added), timeout_s=timeout_s)
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give unallocated blocks to a batch: all, or recovered ones within the limit of ``spread_recovered_blocks``.
+        """Allocate unallocated blocks to a batch: all, or recovered ones as ``spread_recovered_blocks`` limits them.
 
         A time that is not after the last one changes nothing, nor does an allocation that cannot be written.
         """
@@ -144,7 +144,7 @@ class ReceivedBlockTracker:
         self._write(allocations.streams_forgotten(stream_ids))
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
-        """Save the numbers of launches that are about to start, by stream, so that no later run uses them again."""
+        """Save the epochs of launches that are about to start, by stream, so that no later run uses them again."""
         if self._write_ahead_log is None or not epochs:
             return
         try:

@@ -1,4 +1,4 @@
-"""``ReceiverConnection``: what the driver sends to one launch of a receiver.
+"""``ReceiverConnection``: sends the driver's messages to one launch of a receiver.
 
 Owns the client and a queue: messages are sent one after the other on the queue's own thread, so that a receiver that is
 slow to answer delays no other.
@@ -39,9 +39,9 @@ class ReceiverConnection:
         self.stream_id = stream_id
         self.location = location
         self.client = client
-        #: Where tasks fetch blocks; see ``source_of``.
+        #: The address from which tasks fetch blocks; see ``source_of``.
         self.source = source
-        #: Whether the launch serves blocks: it was not sent a release.
+        #: Whether the launch serves blocks: it has not been released.
         self.serves = True
         self._undelivered = undelivered
         self._queue: EventLoop[Callable[[], None]] = EventLoop(
@@ -90,7 +90,7 @@ class ReceiverConnection:
         try:
             self.client.ask(message, Reply)
         except WireError as error:
-            # The task may be ending by itself, and then needs no release.
+            # A task that is ending by itself needs no release.
             write = log.info if isinstance(message, ReleaseReceiver) else log.warning
             fields = {"stream_id": self.stream_id, "message": type(message).__name__, "reason": str(error)}
             write("message not delivered to receiver", **fields, throttle_s=_THROTTLE_S)
@@ -105,15 +105,15 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
-        #: To the launches that serve blocks, the newest of each location. Replaced after a change, read on any thread.
+        #: Connections to the newest serving launch per location. Replaced after a change, read on any thread.
         self.by_location: Mapping[BlockLocation, ReceiverConnection] = {}
 
     def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
-        """The connection to a launch, if there is one. On any thread."""
+        """The connection to a launch, if there is one. Any thread."""
         return self._by_launch.get((stream_id, epoch))
 
     def serving(self) -> list[ReceiverConnection]:
-        """To the launches that serve blocks, in the order of their registration. On any thread."""
+        """The connections to the launches that serve blocks, in the order of their registration. Any thread."""
         return [connection for connection in list(self._by_launch.values()) if connection.serves]
 
     def set_serving(self, stream_id: int, epoch: int, serves: bool) -> None:
