@@ -1,12 +1,12 @@
-"""``read_log``: which events of a write-ahead log were committed, and whether any is missing. Changes no file.
+"""``read_log``: reads the committed events of a write-ahead log and detects missing ones. Changes no file.
 
-Why the result is right:
+The result is correct for these reasons:
 
 1. A segment begins either with the complete state (then it is a *base*) or with the number of its first event.
 2. Nothing is appended to a segment after a newer one was begun.
 3. An event is acknowledged only after it is committed, and so is the base of its segment, or every event before it.
 4. Header and state of a segment are on the disk before anything follows, and before any older segment is deleted.
-5. Events that are committed together are one record: of those of an interrupted commit, all or none are sound.
+5. Events that are committed together are one record: after an interrupted commit, all of them are sound or none.
 
 Therefore the newest complete base, the events after it in its segment and the events of newer segments contain
 everything that was acknowledged. If the outcome of a write was unknown, its events were written again to a newer
@@ -128,7 +128,7 @@ class _Reader:
         for number in reversed(numbers):
             segment = Segment.read(self._directory, number)
             if segment.run is None:
-                # A segment without any record was being begun when the driver died.
+                # The driver died while it began a segment that has no record.
                 if not segment.state and not segment.events:
                     self._unfinished.append(segment)
                 else:

@@ -40,14 +40,14 @@ log = get_logger("write_ahead_log")
 
 # A new base segment begins after this many bytes of events, or after as many bytes as the state has if that is more.
 _ROLL_BYTES = 16 << 20
-# The rest of a record is the number and brackets.
+# Bytes of a record besides its events: the number and brackets.
 _MAX_EVENT_BYTES = MAX_PAYLOAD_BYTES - 32
 
 
 class LogState(Protocol):
     """The state that ``apply`` builds from committed events; ``events`` rebuild it from an empty one.
 
-    First the recovering thread calls it, then only the writer's thread.
+    The recovering thread calls it during the recovery, afterwards only the writer's thread.
     """
 
     def apply(self, event: Event) -> None: ...
@@ -107,7 +107,7 @@ class WriteAheadLog:
         self._state_bytes = 0
         self._event_bytes = 0
         self._base_ms = -math.inf
-        # The condition guards these.
+        # Guarded by the condition.
         self._changed = threading.Condition()
         self._queue: list[_Pending] = []
         self._in_write: list[_Pending] = []

@@ -1,1 +1,1 @@
-"""Events, listeners and the bus between them. Knows nothing of what causes an event."""
+"""Events, listeners and the bus between them. Independent of the components that post events."""

@@ -40,11 +40,11 @@ class StreamInputInfo:
 
 @frozen
 class OutputOperationInfo:
-    """One output operation of one batch.
+    """An output operation of a batch.
 
     Attributes:
         batchTime: the batch.
-        id: 0, 1, … in the order in which the program made its output operations.
+        id: 0, 1, … in the order in which the program defined its output operations.
         name: its call site, short.
         description: its call site with the full path.
         startTime: when it started.
@@ -71,7 +71,7 @@ class BatchInfo:
     """One batch.
 
     Attributes:
-        batchTime: end of the interval whose data it has.
+        batchTime: end of the interval in which its data arrived.
         streamIdToInputInfo: the input of each stream; streams that cannot report it are absent.
         submissionTime: when its jobs were submitted.
         processingStartTime: when its first job started.

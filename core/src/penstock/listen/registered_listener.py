@@ -11,7 +11,7 @@ from penstock.listen.events import HOOK_OF
 from penstock.listen.streaming_listener import is_streaming_listener, with_view
 
 Callback = Callable[[Any], object]
-#: Why an object is not a listener.
+#: The reason why an object is not a listener.
 NO_CALLBACK = f"it has none of the methods {', '.join(HOOK_OF.values())}"
 
 
@@ -30,13 +30,13 @@ class RegisteredListener:
 
 @frozen
 class ListenerCounts:
-    """A listener on the bus, and what became of its events.
+    """A listener on the bus, with counts of its lost and failed events.
 
     Attributes:
         name: the plugin with distribution and version, or the class.
         dropped: events that the listener lost because its queue was full.
         failed: events on which it raised.
-        disabled: whether the bus delivers it no more events.
+        disabled: whether the bus has stopped delivering events to it.
     """
 
     name: str

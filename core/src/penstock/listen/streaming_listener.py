@@ -64,7 +64,7 @@ class StreamingListener:
 
 def is_streaming_listener(target: object) -> bool:
     """Whether an object derives from this StreamingListener or from PySpark's, and so gets views of events."""
-    # By name: importing pyspark.streaming takes time that programs without such a listener need not spend.
+    # Compared by name, because importing pyspark.streaming would delay programs without such a listener.
     pysparks = ("pyspark.streaming.listener", "StreamingListener")
     return isinstance(target, StreamingListener) or any(
         (base.__module__, base.__qualname__) == pysparks for base in type(target).__mro__
@@ -78,7 +78,7 @@ def with_view(callback: Callable[[Any], object]) -> Callable[[object], object]:
 
 @frozen
 class _Time:
-    """A batch time, as PySpark's listeners get it."""
+    """A batch time in the form that PySpark's listeners receive."""
 
     _ms: int
 

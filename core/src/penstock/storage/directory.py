@@ -92,7 +92,7 @@ class Directory(ABC):
                 ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
 
         Raises:
-            ConfigurationError: no file system answers to the location.
+            ConfigurationError: the location belongs to no known file system.
         """
         location = uris.absolute_location(location)
         if not uris.is_remote(location):
@@ -117,7 +117,7 @@ class Directory(ABC):
 
     @abstractmethod
     def changed_s(self) -> dict[str, float]:
-        """When each file of ``all_names`` last changed, in seconds since the epoch; infinity if that is unknown."""
+        """Modification times of ``all_names``, in seconds since the epoch; infinity if unknown."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -232,7 +232,7 @@ class LocalDirectory(Directory):
         for folder, _folders, names in os.walk(self._path):
             new = {path for path in (f"{folder}/{name}" for name in names) if path not in synced}
             for path in (*new, folder):
-                # Tasks delete files that nobody needs any more.
+                # Tasks delete unneeded files.
                 with suppress(FileNotFoundError):
                     fsync(Path(path))
             synced |= new

@@ -1,6 +1,6 @@
 """Locations: a directory or file as an absolute local path, or as a URI of a file system that ``pyarrow.fs`` knows.
 
-Any thread may call it. Python workers import this module: ``pyarrow.fs`` takes 0.15 s and is imported only to connect.
+Thread-safe. Python workers import this module: ``pyarrow.fs`` takes 0.15 s and is imported only to connect.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Allocations:
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Numbers of all blocks ever added, by stream and launch. A receiver without an answer reports them again.
         self._accepted: dict[int, dict[int, NumberRanges]] = {}
-        # Ids of blocks that are not cleaned up and whose names, chosen by a plugin, contain no number.
+        # Ids of blocks that are not cleaned up and whose ids, chosen by a plugin, have another form.
         self._foreign_ids: set[str] = set()
         #: The number and the size in bytes of the blocks that are not cleaned up.
         self.num_known = 0

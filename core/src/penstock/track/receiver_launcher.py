@@ -1,6 +1,6 @@
 """Launching a receiver: one Spark job of one task that runs for as long as the receiver lives.
 
-The life cycle decides whether and when a receiver is launched, the placement where.
+The life cycle decides when a receiver is launched, the placement decides on which executor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = get_logger("receiver_launcher")
 #: The name of the tasks' token.
 READERS = "tasks"
 
-# Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
+# Attempts to find the executor of a job's task, and the pause between them: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
@@ -73,7 +73,7 @@ class ReceiverJob:
             log.warning("receiver job not cancelled", stream_id=self.task.stream_id, reason=failure.reason(error))
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait for the end of the job; say whether it has ended."""
+        """Wait for the end of the job; return whether it has ended."""
         return self._thread.finish(timeout_s)
 
     def _run(self) -> None:
@@ -89,7 +89,7 @@ class ReceiverJob:
 
 
 class ReceiverLauncher:
-    """Make the jobs of receivers, by stream id, and connect to them."""
+    """Creates the jobs of receivers, by stream id, and connects to them."""
 
     def __init__(
         self,
@@ -107,16 +107,16 @@ class ReceiverLauncher:
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
         self.placement = Placement(sc, settings)
-        #: The driver's own, from which those of launches and tasks are derived.
+        #: The driver's own token, from which the tokens of launches and tasks are derived.
         self.token = Token.generate(Tls.of(settings))
-        #: The token of tasks, from which those that read the blocks of a launch are derived.
+        #: The token of tasks, from which the tokens for reading the blocks of a launch are derived.
         self.reader_token = self.token.derive(READERS)
         self._installed = installed()
         #: The driver's address for receivers and tasks: ``grpc://host:port``.
         self.driver_location = ""
 
     def refusal(self, message: RegisterReceiver) -> str:
-        """Why a receiver may not start there: its plugin has another version than here. Empty if it may."""
+        """Message for a receiver whose plugin has another version on the executor; empty if the receiver may start."""
         here = self._origin(message.stream_id)
         if not here or not message.plugin or here == message.plugin:
             return ""
@@ -126,7 +126,7 @@ class ReceiverLauncher:
         )
 
     def reason(self, stream_id: int, error: BaseException) -> str:
-        """Why a receiver's job failed, in one line, with a remedy where the executor lacks a module."""
+        """The reason why a receiver's job failed, in one line, with a remedy if the executor lacks a module."""
         package = failure.missing_module(error).partition(".")[0]
         is_plugin = package == type(self.receivers[stream_id]).__module__.partition(".")[0]
         return failure.reason(error, self._origin(stream_id) if is_plugin else "")
@@ -216,7 +216,7 @@ def _check_speculation(sc: SparkContext) -> None:
 
 
 def _report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
-    """Log, once for all receivers, that blocks are not replicated although a storage level asks for it."""
+    """Log, once for all receivers, that blocks are not replicated although a storage level requests it."""
     replicated = [
         stream_id
         for stream_id, receiver in receivers.items()

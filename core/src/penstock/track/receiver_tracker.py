@@ -51,7 +51,7 @@ _PORT_ADVICE = (
 )
 # Maximum wait of a stop for the deletion of files of the receivers' write-ahead log.
 _LAST_DELETIONS_S = 10.0
-# Share of a graceful stop's time that receivers may take: the batches after them need the rest.
+# Share of a graceful stop's time for the receivers; the rest is for the remaining batches.
 _FLUSH_SHARE = 2 / 3
 # Interval at which a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
@@ -88,9 +88,9 @@ class ReceiverTracker:
             settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
         )
         self._endpoint: Endpoint | None = None
-        # By stream: the size of the records in the receiver's buffer at its last report.
+        # Size of the records in the receiver's buffer at its last report, by stream.
         self._buffered: dict[int, int] = {}
-        # By stream: when listeners were last notified that the receiver pauses because of its backlog, monotonic.
+        # Monotonic time at which listeners were last notified of a pause because of the backlog, by stream.
         self._backlog_reported_ms: dict[int, float] = {}
         # Set once a stop is requested, before the loop handles it.
         self._stopping = threading.Event()
@@ -164,7 +164,7 @@ class ReceiverTracker:
                     job.cancel()
                     self._tracked.await_end(stream_id, 5.0)
                 break
-        # No batch would get blocks that are added from now on.
+        # Blocks that are added from now on would belong to no batch.
         self.blocks.seal(max(deadline - time.monotonic(), 1.0))
 
     def release(self) -> None:
@@ -257,7 +257,7 @@ class ReceiverTracker:
         return self.blocks.state.last_allocated_ms
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
+        """Allocate unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
         self.blocks.allocate_blocks_to_batch(batch_time_ms)
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
@@ -265,7 +265,7 @@ class ReceiverTracker:
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
     def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
-        """When the earliest record of a batch arrived at its receiver; ``None`` without records."""
+        """The arrival time of a batch's earliest record at its receiver; ``None`` without records."""
         blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
         return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
 
@@ -320,7 +320,7 @@ class ReceiverTracker:
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         with self.blocks.adding(message.blocks) as new:
-            # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
+            # Blocks that were accepted before are accepted from any launch, because a receiver deletes refused blocks.
             return self._add(message, new) if new else Reply()
 
     def _add(self, message: AddBlocks, new: Sequence[StoredBlock]) -> Reply:

@@ -41,7 +41,7 @@ class Launch:
         epoch: number of the launch; grows with every launch of the stream.
         started_ms: when the job was submitted, monotonic.
         serve_ms: how long it was asked to serve its blocks when the receiver has moved to another executor.
-        survived_error: traceback of the last error since the last registration after which the receiver continued.
+        survived_error: traceback of the last error after which the receiver continued, since its last registration.
         executor_lost: whether Spark no longer lists its executor, so that its job was cancelled.
     """
 
@@ -70,7 +70,7 @@ class Scheduled:
 
 @frozen
 class Overdue:
-    """The launch timeout has passed: the failure was counted and the job cancelled. It may register all the same."""
+    """The launch timeout has passed: the failure was counted and the job cancelled. It may still register."""
 
     launch: Launch
     candidates: tuple[TaskLocation, ...] = ()
@@ -151,7 +151,7 @@ class GivenUp:
 
 @frozen
 class Stopped:
-    """The application stops, and nothing of the receiver holds records any more."""
+    """The application stops, and no launch of the receiver holds records."""
 
 
 # The states of a launch that has not registered, and of one that has, even if it receives no more.
@@ -172,10 +172,10 @@ class ReceiverTrackingInfo:
         released: epochs of those that were sent a release, because no batch needs their blocks.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
         preferred: host that the receiver preferred at its last launch.
-        refusals: registrations on a wrong executor in a row.
-        relaunches: since a launch was healthy; the exponent of the back-off.
+        refusals: consecutive registrations from a wrong executor.
+        relaunches: number of relaunches since a launch was healthy; the exponent of the back-off.
         failures_ms: the last failures that count against the failure budget, monotonic.
-        last_end: why the receiver stopped or failed last, with the time of the last error.
+        last_end: reason of the last stop or failure, with the time of the last error.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
         jitter_seed: differs between applications, so that their receivers do not retry in step.
@@ -309,7 +309,7 @@ class RateLimit:
 
 @frozen
 class Pause:
-    """A reason for which the receiver pauses applies from now on, or no longer."""
+    """A reason to pause the receiver begins or ends."""
 
     reason: str
     applies: bool
@@ -381,7 +381,7 @@ class Answer:
 
 @frozen
 class Post:
-    """Give an event to the listeners."""
+    """Post an event to the listeners."""
 
     event: Event
 

@@ -127,7 +127,7 @@ class _Transition:
         if isinstance(state, lifecycle.Restarting):
             failed = bool(event.reason) and not state.error
         else:
-            # Spark may retry a failed task: the retry exits at once, and to Spark the job has succeeded.
+            # Spark may retry a failed task. The retry exits at once, so Spark reports a successful job.
             failed = isinstance(state, lifecycle.Scheduled | lifecycle.Active | lifecycle.Moving)
         if failed:
             self._fail(launch, f"the receiver's task failed: {event.reason or 'its process died'}", event.error)
@@ -227,12 +227,12 @@ class _Transition:
         (*_, last_line) = message.error.strip().splitlines() or [""]
         self._log("warning", "receiver error", message=message.message, reason=last_line, **self.record.executor)
         self._set_log_lines(message)
-        # The receiver continues. If the same error ends it later, that is not reported a second time.
+        # The receiver continues. If the same error ends it later, the error is not reported again.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
         self._do(lifecycle.Answer(Reply()))
 
-    # -- what the receiver should do --
+    # -- the desired state --
 
     def _set_desired(self, rate: float | None) -> None:
         desired, paused = self.record.desired, bool(self.record.pause_reasons)
@@ -260,7 +260,7 @@ class _Transition:
             case lifecycle.Waiting() | lifecycle.BackingOff():
                 self._set(state=lifecycle.Stopped())
             case lifecycle.Scheduled() | lifecycle.Overdue() | lifecycle.Refused():
-                # It has stored nothing, and may wait for a slot that never becomes free.
+                # The launch has stored nothing, and may wait for a slot that never becomes free.
                 self._set(state=lifecycle.Ending(state.launch))
                 self._do(lifecycle.CancelJob(state.launch.epoch))
             case lifecycle.Active() | lifecycle.Moving() | lifecycle.Restarting():
@@ -269,7 +269,7 @@ class _Transition:
                 self._do(lifecycle.Send(state.launch.epoch, stop, urgent=True))
             case lifecycle.Stopping() | lifecycle.Ending() | lifecycle.GivenUp() | lifecycle.Stopped():
                 pass
-        # They serve for as long as the message says; an earlier, longer time stays in force.
+        # Draining launches serve for the time in the message; an earlier, longer time stays in force.
         for epoch in sorted(self.record.draining):
             self._do(lifecycle.Send(epoch, stop, urgent=True))
 
@@ -398,5 +398,5 @@ class _Transition:
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError | AddBlocks) -> str:
-    """Why a message is refused: its launch is not the current one."""
+    """Message for a launch that is not the current one."""
     return f"launch {message.epoch} of stream {message.stream_id} was replaced, or has ended"

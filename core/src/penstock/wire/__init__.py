@@ -1,1 +1,1 @@
-"""The authenticated endpoint of a process and its client. Carries messages and Arrow streams without knowing either."""
+"""A process's authenticated endpoint and its client. Carries messages and Arrow streams without interpreting them."""

@@ -1,4 +1,4 @@
-"""The calling side of an endpoint. A call that cannot reach it is retried until a timeout: messages are idempotent."""
+"""The client of an endpoint. It retries unreachable calls until a timeout, because messages are idempotent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.wire.token import CODE_BYTES, Token, content_of
 
 R = TypeVar("R")
 
-# Without TLS, somebody else may listen where an endpoint has ended.
+# Without TLS, another process may listen on the port of an endpoint that has ended.
 _NOT_OURS = "does not have the application's token: another program listens there"
 _NOT_REACHED = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 
@@ -89,7 +89,7 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
     """
     signature = token.sign(content_of("", ticket.encode()))
     code, absent = token.answer_code(signature), token.answer_code(signature, NOT_FOUND)
-    # A thread, because the timeout of a call would cover the time for which the caller processes the batches.
+    # Read on a thread, because a call's timeout would include the time in which the caller processes the batches.
     batches: SimpleQueue[pa.RecordBatch | BaseException | None] = SimpleQueue()
     wanted: SimpleQueue[bool] = SimpleQueue()
 

@@ -76,7 +76,7 @@ class ConnectionGuard:
         while not self._stopping.wait(_CHECK_S):
             earlier, now = dict(self._callers), time.monotonic()
             peers = set(self.connections().values())
-            # Callers that came after the list was made stay.
+            # Peers that called after the connections were listed are still callers.
             for name in [name for name, peer in earlier.items() if peer not in peers]:
                 del self._callers[name]
             strangers = {peer: strangers.get(peer, now) for peer in peers - set(self._callers.values())}
@@ -89,7 +89,7 @@ class ConnectionGuard:
             return
         for descriptor, peer in self.connections().items():
             if peer in peers:
-                # The descriptor may have another owner by now: the copy shows whose connection it is.
+                # The descriptor may belong to another connection by now, so the peer of its copy is checked.
                 with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
                     if _peer(*connection.getpeername()[:2]) == peer:
                         connection.shutdown(socket.SHUT_RDWR)

@@ -60,7 +60,7 @@ ANY_PORT = Ports()
 
 
 def _why_not(host: str, port: int) -> str:
-    """The reason why nothing can listen on an address and port; empty if it is free."""
+    """The reason why no socket can listen on an address and port; empty if the port is free."""
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, _protocol, _name, address = addresses[0]
@@ -136,7 +136,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._permits = permits
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream
-        # Only one thread decodes at a time: hundreds would keep the interpreter from all other threads.
+        # Only one thread decodes at a time. Hundreds of them would starve all other threads of the interpreter lock.
         self._decoding = threading.Lock()
         self._stopping = threading.Lock()
         # Authenticated calls without a valid message for this endpoint.
@@ -146,7 +146,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         arguments = {"middleware": {_CALL: _TokenCheck(token, readers or token)}, **token.server_arguments()}
         reason = ""
         for port in ports.numbers():
-            # gRPC gives no reason.
+            # The error of gRPC contains no reason.
             reason = _why_not(host, port)
             if reason:
                 continue

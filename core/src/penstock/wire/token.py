@@ -55,7 +55,7 @@ class Tls:
         return {f"{_PREFIX}{name}": getattr(self, name) for name in ("certificate", "key", "authority")}
 
     def check(self) -> None:
-        """Check that two processes with this host's files could connect; the error names the files and the host."""
+        """Check that two processes with this host's TLS files can connect; the error names the files and the host."""
         paths = self._paths()
         for name, path in paths.items():
             _pem(path, f"{name}={path!r}")
@@ -67,7 +67,7 @@ class Tls:
             )
 
     def _fault(self) -> str:
-        """The reason why these files let no two processes connect; empty if a handshake in memory succeeds."""
+        """The reason why a handshake with these files fails; empty if it succeeds in memory."""
         import ssl  # neither the Python workers that import this module, nor programs without TLS need it
 
         try:
@@ -78,7 +78,7 @@ class Tls:
             client.check_hostname = False
             to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
             ends = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
-            # Client hello, the server's certificate, and the client's judgement of it.
+            # Client hello, the server's certificate, and its verification by the client.
             for end in (*ends, ends[0]):
                 with suppress(ssl.SSLWantReadError):
                     end.do_handshake()
@@ -94,13 +94,13 @@ CODE_BYTES = 32
 
 
 def content_of(message: str, body: bytes) -> bytes:
-    """What the signature of a call covers: the name of the message, empty for a stream, and its body or the ticket."""
+    """The signed content of a call: the message's name, empty for a stream, and its body or the ticket."""
     return message.encode() + b"\0" + body
 
 
 @frozen
 class Signature:
-    """The signature of one call: who makes it, its random number, the hash of its content, the code over both."""
+    """The signature of one call: caller, random number, hash of the content, and the code over both."""
 
     name: str
     nonce: str
@@ -134,7 +134,7 @@ class Token:
 
     secret: str = field(repr=False)
     tls: Tls | None = None
-    #: Whose token it is; empty for the application's own.
+    #: The name that the token was derived for; empty for the application's own token.
     name: str = ""
 
     @classmethod
@@ -157,7 +157,7 @@ class Token:
         return compare_digest(code.encode(), signature.code.encode())
 
     def answer_code(self, signature: Signature, answer: bytes = b"") -> bytes:
-        """The code that shows that an answer to a call comes from an owner of this token: 32 bytes."""
+        """The code, 32 bytes, that proves that an answer to a call comes from an owner of this token."""
         return self._code("answer", signature.code.encode() + answer)
 
     def _code(self, purpose: str, content: bytes) -> bytes:
