@@ -1,1 +1,1 @@
-"""The executor side of receivers: ``Receiver`` and what runs it, from ``store`` to accepted blocks."""
+"""The executor side of receivers: ``Receiver`` and the classes that run it, from ``store`` to accepted blocks."""

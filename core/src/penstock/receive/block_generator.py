@@ -72,7 +72,7 @@ class BlockGenerator:
     ) -> None:
         self._listener = listener
         self._max_records = settings.max_buffered_records
-        # As ``sys.getsizeof`` counts it; a single record may exceed it.
+        # In bytes of ``sys.getsizeof``; a single record may exceed it.
         self._max_bytes = settings.max_buffered_bytes
         self._clock = clock
         self._limiter = limiter
@@ -85,7 +85,7 @@ class BlockGenerator:
         self._pending_records = 0
         #: The size of the records that are not accepted yet.
         self.pending_bytes = 0
-        # Guards all of these.
+        # Guards the attributes above, from ``accepts_data`` on.
         self._room = threading.Condition()
         # Held from taking the buffer to queueing it, so that blocks keep their order.
         self._cutting = threading.Lock()
@@ -113,7 +113,7 @@ class BlockGenerator:
         num_bytes = sys.getsizeof(record)
         with self._room:
             pending = self._pending_records
-            # Not a call of _is_full: this is done per record.
+            # Inlined from ``_is_full``, because it runs per record.
             if pending and (pending >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes):
                 with self._limiter.waiting():
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
@@ -138,7 +138,7 @@ class BlockGenerator:
             self._room.notify_all()
 
     def flush(self) -> None:
-        """Push what is buffered; return when its callbacks were called. More may be added."""
+        """Push the buffered records and return when their callbacks were called. Further records may be added."""
         self._cut()
         with self._room:
             last = self._last_cut
@@ -165,9 +165,9 @@ class BlockGenerator:
     def complete(
         self, block: GeneratedBlock, failure: BaseException | None, left_out: Mapping[int, BaseException]
     ) -> None:
-        """Call the callbacks of an accepted block, or of a lost one with its failure, and make room for others.
+        """Call the callbacks of an accepted block, or of a lost one with its failure, and free its room in the buffer.
 
-        ``left_out`` has the errors of records that an accepted block lacks, by position.
+        ``left_out`` contains the errors of the records that are missing from an accepted block, by position.
         """
         if failure is not None:
             self.dropped_records += len(block.records)

@@ -58,7 +58,7 @@ class UpdateRateLimit:
 class Registered(Reply):
     """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state."""
 
-    # Rate limit and pause; ``None`` where the driver sets neither: those in force stay.
+    # Rate limit and pause; ``None`` keeps those in force.
     desired: UpdateRateLimit | None = None
 
 
@@ -98,9 +98,9 @@ class DeregisterReceiver:
     # Numbers of records that were buffered at the stop and are stored, or lost.
     flushed: int = 0
     dropped: int = 0
-    # It does not restart by itself, and every record that it took is stored or lost.
+    # The receiver does not restart by itself, and every record that it took is stored or lost.
     ended: bool = False
-    # When it restarts by itself, after this delay.
+    # Delay after which the receiver restarts by itself, if it does.
     restart_delay_ms: float = 0.0
     log_lines: list[str] = field(factory=list)
 
@@ -116,11 +116,11 @@ class StopReceiver:
 
 @frozen
 class ReleaseReceiver:
-    """Driver to receiver: no batch needs the blocks that you serve any more; end."""
+    """Driver to receiver: no batch needs the blocks of this launch; end the task."""
 
 
 @frozen
 class CleanUpBlocks:
-    """Driver to receiver: no batch needs these blocks any more; delete them."""
+    """Driver to receiver: no batch needs these blocks; delete them."""
 
     block_ids: list[str]

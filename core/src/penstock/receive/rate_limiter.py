@@ -20,9 +20,9 @@ _ROUNDING = 1e-6
 @define(eq=False)
 class _Request:
     count: int
-    # Total of permits earned since the start at which the request passes.
+    # The request passes when this many permits have been earned since the start.
     ticket: float
-    # Number of permits that it got; 0 if the limiter was stopped first, ``None`` while it waits.
+    # Number of granted permits; 0 if the limiter was stopped first, ``None`` while the request waits.
     granted: int | None = None
 
 
@@ -125,7 +125,7 @@ class RateLimiter:
                         wait_ms = (request.ticket - self._earned) / self._rate * 1000
                     changed = self._changed
                 if request.granted is None:
-                    # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
+                    # At least 1 ms, because a coarse clock would spin; bounded, because another check is cheap.
                     self.clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
             raise ReceiverStoppedError(

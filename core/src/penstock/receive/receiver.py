@@ -25,7 +25,7 @@ class ReceiverNotRunningError(StreamingStateError, AttributeError):
 
 
 class Receiver(Generic[T]):
-    """Reads from a source and stores what it reads.
+    """Reads records from a source and stores them.
 
     Override ``onStart`` and ``onStop``; both must return promptly. Call ``store``, ``store_all`` or ``store_arrow``
     from any thread, from ``onStart`` on.
@@ -43,19 +43,19 @@ class Receiver(Generic[T]):
     __supervisor: ReceiverSupervisor | None = None
 
     def onStart(self) -> None:
-        """Start what receives: open connections, start threads. Must return promptly.
+        """Start receiving: open connections, start threads. Must return promptly.
 
-        What it raises ends the receiver's task, and the driver relaunches the receiver. Call ``restart`` instead where
+        An exception ends the receiver's task, and the driver relaunches the receiver. Call ``restart`` instead where
         trying again in the same process is enough. A stop that comes meanwhile makes ``isStopped`` true and every
         ``store`` raise.
         """
         raise TypeError(f"{type(self).__name__} must override onStart")
 
     def onStop(self) -> None:
-        """Stop what receives and wake blocked reads. Must return promptly.
+        """Stop receiving and wake blocked reads. Must return promptly.
 
-        What is buffered is stored after this method returns, so ``on_stored`` callbacks may still follow. Keep open
-        what they need, and close it in ``on_drained``.
+        Buffered records are stored after this method returns, so ``on_stored`` callbacks may still follow. Keep open
+        the resources that they need, and close them in ``on_drained``.
         """
 
     def on_drained(self) -> None:

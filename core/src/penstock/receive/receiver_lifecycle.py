@@ -136,7 +136,7 @@ class _Transition:
             if self.receiver.stored_records == start.stored_before:
                 self._abandon(message)
             elif state is start and not start.is_overdue:
-                # It receives in onStart: wrong, but no reason to lose what it receives.
+                # The receiver stores within onStart. That is wrong, but no reason to lose its records.
                 self._become(evolve(start, is_overdue=True))
                 message = f"{message}: derive from ThreadReceiver, or start a thread"
                 self._do(events.OnThread("receiver watchdog", (events.Report(message),)))
@@ -191,7 +191,7 @@ class _Transition:
                 if math.isfinite(timeout_ms):
                     self._do(events.AwaitDeadline(timeout_ms))
             case Registering() | Stopping() | Flushing() | Draining() | Deregistering():
-                # A restart ends its run: the stop takes its place.
+                # A restart is ending the run; the stop replaces the restart.
                 self._become(evolve(state, then=stop))
 
     def _stop_run(self, then: Restart | Stop) -> None:
@@ -213,7 +213,7 @@ class _Transition:
         what = _not_returned("onStop", self.receiver.settings.stop_timeout_ms)
         stuck = ReceiverStuckError(f"{what}: does it wake what receives, and that end?")
         self._do(events.Report(str(stuck), stuck))
-        # Its threads may still receive. Failing the task ends the worker process and with it these threads.
+        # Threads of the receiver may still receive. Failing the task ends the worker process and with it these threads.
         if isinstance(then, Restart):
             self._flush(Stop(str(stuck), stuck, stuck))
         else:
@@ -252,7 +252,7 @@ class _Transition:
             return
         message = with_error(then.message, then.error)
         if not self.receiver.is_registered:
-            # Nobody else reports it: the driver does not know the receiver.
+            # Only this report reaches the user, because the driver does not know the receiver.
             self._log("warning", "receiver stopped before its start", reason=message)
             self._become(Terminated(then.task_error))
             return

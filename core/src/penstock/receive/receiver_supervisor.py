@@ -108,7 +108,7 @@ class ReceiverSupervisor:
     # -- commands: from the driver and from the receiver --
 
     def start(self) -> None:
-        """Register and start the receiver; return when ``onStart`` has. ``await_termination`` raises what fails."""
+        """Register and start the receiver; return when ``onStart`` has. ``await_termination`` raises its errors."""
         self.take(events.StartRequested())
 
     def start_soon(self) -> None:
@@ -135,7 +135,7 @@ class ReceiverSupervisor:
     # -- events and effects --
 
     def take(self, event: Event) -> None:
-        """Give an event to the life cycle of the receiver and carry out the effects."""
+        """Apply an event to the life cycle of the receiver and carry out the effects."""
         if isinstance(event, events.Tick):
             self._waiting_stores.check()
         with self._lock:

@@ -55,7 +55,7 @@ _TLS_ADVICE = (
 
 @frozen
 class Driver:
-    """The driver of a run, as its receivers know it."""
+    """The addresses, tokens and names by which receivers reach the driver of a run."""
 
     # ``grpc://host:port`` of the tracker's endpoint.
     location: str
@@ -71,7 +71,7 @@ class Driver:
 
 @frozen
 class ReceiverTask:
-    """One launch of a receiver, as it travels to the executor."""
+    """One launch of a receiver, pickled for the executor."""
 
     receiver: Receiver[Any]
     stream_id: int
@@ -111,7 +111,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """Owns the supervisor of a launch, and what it has because it is a Spark task: plugins, blocks, endpoint."""
+    """Owns the supervisor of a launch, and the parts of its Spark task: plugins, blocks, endpoint."""
 
     def __init__(self, task: ReceiverTask) -> None:
         token = task.driver.token
@@ -121,7 +121,7 @@ class _Launch:
         plugins = Plugins(task.settings.plugins_disable)
         plugins.manager.register(self._blocks, name="penstock-blocks")
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
-        # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
+        # Monotonic time in seconds until which blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until = 0.0
         self._released = threading.Event()
         host = address_towards(task.driver.location, _DRIVER_ADVICE.format(socket.gethostname()))
@@ -141,7 +141,7 @@ class _Launch:
             disk_bytes=0 if directory is None else _disk_bytes(directory),
             plugin=origin_of(type(task.receiver), plugins.loaded),
         )
-        # Callers learn the endpoint from the registration: no command comes earlier.
+        # No command arrives earlier, because the registration tells the driver the endpoint.
         self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
@@ -151,7 +151,7 @@ class _Launch:
         ``onStart`` that the driver knows, unless the receiver has left a thread running.
         """
         threads, supervisor = set(threading.enumerate()), self._supervisor
-        # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
+        # Ctrl-C reaches the whole process group of a local program; the driver decides how to react.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             supervisor.start_soon()

@@ -33,7 +33,7 @@ class WaitingStores:
         self._clock = clock
         self._module = module.partition(".")[0]
         self._stream_id = stream_id
-        # Since when (monotonic ms), by thread.
+        # Monotonic time in ms since which a thread waits, by thread.
         self._since: dict[threading.Thread, float] = {}
         self._warned = False
 
@@ -89,7 +89,7 @@ class ThreadErrors:
     """Calls ``on_error`` with the name and error of a thread that a receiver started, on that thread.
 
     An exception belongs to the receiver whose code is on its traceback, or to the only receiver of the process if the
-    thread is newer. Everything else is left to the hook that was there before.
+    thread is newer. All other exceptions go to the previous hook.
     """
 
     def __init__(self, receiver: Receiver[Any], on_error: Callable[[str, BaseException], object]) -> None:
@@ -109,7 +109,7 @@ class ThreadErrors:
             _watched = (*_watched, self)
 
     def stop(self) -> None:
-        """Watch no longer. Idempotent."""
+        """Stop watching. Idempotent."""
         global _watched
         with _lock:
             # A hook that was set meanwhile stays; it may call this one, which then passes everything on.

@@ -21,7 +21,7 @@ _MAX_KEPT = 10 * MAX_CHARS
 
 
 class RecentLines:
-    """Standard error of a process, whose last lines are kept; ``redaction`` returns what removes their secrets."""
+    """Standard error of a process. It keeps the last lines; ``redaction`` returns the redaction of their secrets."""
 
     def __init__(self, stream: TextIO, redaction: Callable[[], Redaction]) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ def recent_lines() -> list[str]:
     """The last lines of this process; none while it records none, or when a secret cannot be determined."""
     try:
         return [] if _recent is None else _recent.lines()
-    # Attributes of the receiver are read, which are the author's code.
+    # Reading attributes of the receiver may run its author's code.
     except Exception:
         return []
 

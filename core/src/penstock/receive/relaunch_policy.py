@@ -1,4 +1,4 @@
-"""``RelaunchPolicy``: when a receiver that has ended is relaunched, and when it is given up. Pure."""
+"""``RelaunchPolicy``: decides when an ended receiver is relaunched, and when it is given up. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RelaunchPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The policy that is configured."""
+        """The configured policy."""
         return cls(
             settings.max_receiver_failures,
             settings.receiver_failure_window_ms,
@@ -43,11 +43,11 @@ class RelaunchPolicy:
         )
 
     def relaunches_in_a_row(self, before: int, lived_ms: float) -> int:
-        """Return the number of relaunches since a launch was healthy, from that before the launch that has ended."""
+        """Return the number of relaunches since a launch was healthy; ``before`` is that of the previous launches."""
         return 0 if lived_ms > _HEALTHY_MS else before
 
     def back_off_ms(self, relaunches: int, seed: str) -> float:
-        """Return the delay before a relaunch: it doubles with each relaunch in a row. ``seed`` seeds the jitter."""
+        """Return the delay before a relaunch: it doubles with each consecutive relaunch. ``seed`` seeds the jitter."""
         return delay_ms_after(relaunches, self.first_delay_ms, LONGEST_DELAY_MS, random.Random(seed))
 
     def with_failure(self, failures_ms: Sequence[float], now_ms: float) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ from attrs import frozen
 from penstock.conf import Settings
 from penstock.rate.rate_limits import lowest
 
-# -- why a run ends --
+# -- reasons for the end of a run --
 
 
 @frozen
@@ -62,7 +62,7 @@ class Starting:
 
     # Monotonic.
     began_ms: float
-    # Records stored before that.
+    # Number of records that were stored before ``onStart``.
     stored_before: int
     # The registration changed the rate limit: ``on_rate_change`` follows.
     notifies_rate: bool = False
@@ -97,7 +97,7 @@ class Flushing:
     """The buffered records are stored and reported."""
 
     then: Restart | Stop
-    # No further record is accepted; only before the end.
+    # Whether this is the final flush: no further record is accepted.
     is_final: bool
     # ``onStop`` has returned: ``on_drained`` follows.
     calls_on_drained: bool
@@ -150,7 +150,7 @@ State = Created | Registering | Starting | Interrupted | Receiving | _Ending | A
 
 @frozen
 class RunningReceiver:
-    """Everything that a receiver's task knows of the receiver."""
+    """The state of a receiver in its task."""
 
     stream_id: int
     settings: Settings

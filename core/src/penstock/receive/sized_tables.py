@@ -13,7 +13,7 @@ from penstock.blocks.arrow_form import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The most records encoded together.
+# Maximum number of records that are encoded together.
 _PIECE = 4096
 # A table of large records consists of at least this many pieces: a piece is in memory twice while it is encoded.
 _PIECES = 8

@@ -43,7 +43,7 @@ class ErrorCounts:
 
 @frozen
 class LineRules:
-    """Which lines are accepted, and how.
+    """The rules by which lines are accepted.
 
     Attributes:
         max_line_bytes: a longer line, without its line ending, is dropped.

@@ -30,7 +30,7 @@ class SupervisedThread(Receiver[T], ABC):
 
     __ended: threading.Event | None = None
     __thread: EngineThread | None = None
-    # Whether ``receive`` has said why it is about to return.
+    # Whether ``receive`` has logged the reason for its return.
     __is_explained = False
 
     def wait(self, seconds: float) -> bool:
@@ -77,7 +77,7 @@ class SupervisedThread(Receiver[T], ABC):
         """Receive until ``ended`` is set."""
 
     def _penstock_wake(self) -> None:
-        """Wake what receives."""
+        """Wake the thread that receives."""
 
     def __run(self, ended: threading.Event) -> None:
         try:
@@ -148,6 +148,6 @@ class AsyncReceiver(SupervisedThread[T]):
 
     def _penstock_wake(self) -> None:
         if (task := self.__task) is not None:
-            # A closed loop has ended by itself.
+            # The loop has ended by itself and is closed.
             with contextlib.suppress(RuntimeError):
                 task.get_loop().call_soon_threadsafe(task.cancel)
