@@ -27,7 +27,7 @@ def describe() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
         # Without its path, because the page is published.
-        "Java": str(find_java().found or "none").partition(",")[0],
+        "Java": str(find_java().java or "none").partition(",")[0],
     }
     for package in _PACKAGES:
         try:

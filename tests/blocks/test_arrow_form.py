@@ -174,8 +174,10 @@ def test_consecutive_pieces_have_every_record_once_and_in_order(counts: list[int
 
 def test_a_class_of_the_main_program_travels_by_value() -> None:
     # As in a Python worker: the class says it is of a module that does not have it.
-    made = type("Local", (), {"__module__": "__main__", "__eq__": lambda a, b: vars(a) == vars(b), "__hash__": None})
-    record = made()
+    local_class = type(
+        "Local", (), {"__module__": "__main__", "__eq__": lambda a, b: vars(a) == vars(b), "__hash__": None}
+    )
+    record = local_class()
     record.value = 5
     (back,) = there_and_back([record])
     assert (type(back).__name__, back.value) == ("Local", 5)

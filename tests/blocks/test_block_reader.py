@@ -100,7 +100,7 @@ def test_partitions_read_their_pieces_of_a_block(
 
 def test_a_partition_reads_its_blocks_in_order(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     stored = [store.store(make_block([f"{n}a", f"{n}b"], f"input-0-1-{n}")) for n in range(4)]
-    references = [BlockReference(each.block_id, each.path, 2, "") for each in stored]
+    references = [BlockReference(block.block_id, block.path, 2, "") for block in stored]
     partition = iter([tuple(references[:3]), tuple(references[3:])])
     read = pickle.loads(pickle.dumps(ReadBlocks(TOKEN)))
     assert list(read(0, partition)) == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]

@@ -21,15 +21,15 @@ Serve = Callable[[Mapping[str, str]], BlockServer]
 def serve(tmp_path: Path) -> Iterator[Serve]:
     with (tmp_path / "b1").open("wb") as file:
         write_block_file(pa.table({"value": ["a"]}), file)
-    made: list[BlockServer] = []
+    servers: list[BlockServer] = []
 
     def serve(conf: Mapping[str, str]) -> BlockServer:
-        made.append(BlockServer("127.0.0.1", lambda block_id: open_block_file(str(tmp_path / block_id)), conf))
-        return made[-1]
+        servers.append(BlockServer("127.0.0.1", lambda block_id: open_block_file(str(tmp_path / block_id)), conf))
+        return servers[-1]
 
     yield serve
-    for each in made:
-        each.stop()
+    for server in servers:
+        server.stop()
 
 
 def fetched(server: BlockServer, block_id: str = "b1") -> list[str]:

@@ -55,8 +55,8 @@ class Damaged:
 
     def records(self, *, skips_lost: bool = False, more: Sequence[StoredBlock] = ()) -> list[Any]:
         references = [
-            BlockReference(each.block_id, each.path, each.num_records, "", 0, each.checksum)
-            for each in (self.stored, *more)
+            BlockReference(block.block_id, block.path, block.num_records, "", 0, block.checksum)
+            for block in (self.stored, *more)
         ]
         return list(ReadBlocks(Token("t"), skips_lost=skips_lost)(0, [tuple(references)]))
 

@@ -84,8 +84,8 @@ def test_blocks_are_read_in_any_order_and_in_one_partition(
 ) -> None:
     groups = [[f"record {10 * group + n}" for n in range(10)] for group in range(10)]
     stored = [log.store(make_block(group, f"input-0-1-{number}")) for number, group in enumerate(groups)]
-    assert [each.num_records for each in stored] == [10] * 10
-    assert names(log) == sorted(file_name(each.block_id) for each in stored)
+    assert [block.num_records for block in stored] == [10] * 10
+    assert names(log) == sorted(file_name(block.block_id) for block in stored)
     # In any order, and all in one partition.
     for number in (7, 0, 9, 3):
         assert records(stored[number]) == groups[number]
@@ -182,10 +182,10 @@ def test_sweep_deletes_only_unknown_blocks_of_the_stream(log: WriteAheadLogBlock
     others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", "input-0-1-7"]
     for name in others:
         Directory.of(log.directory).write(name, b"others'")
-    known = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
-    assert log.remove_unknown(known) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
+    known_names = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
+    assert log.remove_unknown(known_names) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
     assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
-    assert log.remove_unknown(known) == []
+    assert log.remove_unknown(known_names) == []
 
 
 def test_set_aside_blocks_are_kept_and_not_swept(
@@ -216,8 +216,8 @@ def test_unfinished_files_of_killed_writers_are_deleted(
     directory = tmp_path / "receivedData" / "0"
     for name in (".input-0-5-3.arrow.0123abcd.partial", ".input-0-1-7.arrow", ".bashrc"):
         (directory / name).write_bytes(b"a part")
-    known = {"input-0-1-0.arrow"}
-    assert local.remove_unknown(known, aside) == []
+    known_names = {"input-0-1-0.arrow"}
+    assert local.remove_unknown(known_names, aside) == []
     assert sorted(path.name for path in directory.iterdir()) == [".bashrc", ".input-0-1-7.arrow", "input-0-1-0.arrow"]
 
 

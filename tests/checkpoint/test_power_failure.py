@@ -132,7 +132,7 @@ class Life:
         self.directory.store.write = noted  # type: ignore[method-assign]
         checkpointer.start()
         self.blocks.start()
-        self.handler.remove_unknown({f"{block.block_id}.arrow" for block in self.blocks.state.known()})
+        self.handler.remove_unknown({f"{block.block_id}.arrow" for block in self.blocks.state.retained()})
         last_ms = self.checkpoint.last_time_ms if self.checkpoint is not None else zero_ms
         restored_ms, state = self.restored()
         version = self._handle(self.state.checkpointed()[restored_ms])[1] if restored_ms >= 0 else StateVersion(-1)

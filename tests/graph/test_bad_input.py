@@ -133,12 +133,12 @@ TAKING_FUNCTIONS: dict[str, Callable[..., Any]] = {
 def test_stop_iteration_of_a_user_function_fails_the_batch(make_input: Callable[..., FakeInput], name: str) -> None:
     # Something leaves the windows of five batches in the sixth.
     stream = make_input(lambda time_ms: [[("a", 1), ("a", 2)], [("a", 3), ("a", 4)]] if time_ms == SLIDE_MS else [[]])
-    made: Any = TAKING_FUNCTIONS[name](stream)
-    node_of(made).initialize(0)
+    derived: Any = TAKING_FUNCTIONS[name](stream)
+    node_of(derived).initialize(0)
 
     def run() -> None:
         for number in range(1, 7):
-            node_of(made).get_or_compute(number * SLIDE_MS)
+            node_of(derived).get_or_compute(number * SLIDE_MS)
 
     with pytest.raises((RuntimeError, StateUpdateError), match="StopIteration"):
         run()

@@ -21,20 +21,20 @@ from penstock.spi import node_of
 
 
 def references(inputs: Any) -> list[Any]:
-    return [[pickle.loads(payload) for payload in each.references] for each in inputs]
+    return [[pickle.loads(payload) for payload in batch_input.references] for batch_input in inputs]
 
 
 def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
     node = initialized(lines)
-    (found,) = node.batch_inputs(INTERVAL_MS)
-    assert (references([found]), found.read, found.schema()) == ([[INTERVAL_MS]], Reader(), TEXT)
+    (batch_input,) = node.batch_inputs(INTERVAL_MS)
+    assert (references([batch_input]), batch_input.read, batch_input.schema()) == ([[INTERVAL_MS]], Reader(), TEXT)
     assert node.batch_inputs(2 * INTERVAL_MS) == ()
 
 
 def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -> None:
     node = initialized(lines)
-    (found,) = node.batch_inputs(INTERVAL_MS)
-    elements, read = found.elements(node.graph.placeholder_rdds)
+    (batch_input,) = node.batch_inputs(INTERVAL_MS)
+    elements, read = batch_input.elements(node.graph.placeholder_rdds)
     rdd = node.get_or_compute(INTERVAL_MS)
     assert (rdd.prev, rdd.func) == (elements, read)
 
@@ -93,9 +93,9 @@ def test_a_persisted_union_of_rows_is_read_from_its_rdds(
     # Else the functions would run again for each window and output.
     union = lines.map(str).union(lines)
     node = initialized(persisted(union))
-    found = node.batch_inputs(INTERVAL_MS)
+    inputs = node.batch_inputs(INTERVAL_MS)
     rdd: Any = node_of(union).get_or_compute(INTERVAL_MS)
-    assert found == (rdd,)
+    assert inputs == (rdd,)
     assert rdd.done == ["persist " + str(StorageLevel.MEMORY_ONLY)]
 
 

@@ -132,10 +132,10 @@ def test_combine_within_the_memory_limit_spills_nothing(spills: list[int], monke
 
 
 def test_reduce_side_merges_combiners_without_creating_new_ones() -> None:
-    made: list[int] = []
+    created: list[int] = []
 
     def create(value: int) -> tuple[str, int]:
-        made.append(value)
+        created.append(value)
         return ("made", value)
 
     def merge(combiner: tuple[str, int], value: int) -> tuple[str, int]:
@@ -147,9 +147,9 @@ def test_reduce_side_merges_combiners_without_creating_new_ones() -> None:
     combiner = Combiner(create, merge, merge_combiners, 1e9)
     half = list(combine_values(combiner, 0, [("a", 1), ("a", 2), ("b", 3)]))
     assert dict(half) == {"a": ("made", 3), "b": ("made", 3)}
-    assert made == [1, 3]
+    assert created == [1, 3]
     assert dict(combine_combiners(combiner, 0, half * 2)) == {"a": ("made", 6), "b": ("made", 6)}
-    assert made == [1, 3]
+    assert created == [1, 3]
 
 
 @pytest.mark.parametrize("memory_limit_mb", [1e9, 0], ids=["in memory", "no memory"])

@@ -58,8 +58,8 @@ def pulled(context: FakeContext, source: Source) -> PulledInputDStream:
 
 
 def records(stream: Any, time_ms: int) -> list[Any]:
-    found: list[Any] = stream.get_or_compute(time_ms).collect()
-    return found
+    elements: list[Any] = stream.get_or_compute(time_ms).collect()
+    return elements
 
 
 def test_failed_source_is_called_again_for_the_same_time(pulled: PulledInputDStream, source: Source) -> None:

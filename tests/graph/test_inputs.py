@@ -41,7 +41,7 @@ class Received:
         return 2.5 + stream_id
 
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
-        return [LocatedPartition((f"{batch_time_ms}-{each}-{n}",)) for each in stream_ids for n in range(2)]
+        return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for stream_id in stream_ids for n in range(2)]
 
 
 class Silent(Receiver[Any]):
@@ -76,12 +76,12 @@ def test_receiver_stream_reads_the_blocks_of_its_batch(
 ) -> None:
     DStream(received, cast(StreamingContext, context)).foreachRDD(print)
     context.graph.start(0)
-    found: Any = received.get_or_compute(100)
+    rdd: Any = received.get_or_compute(100)
     references = tuple(pickle.dumps((f"100-0-{n}",), pickle.HIGHEST_PROTOCOL) for n in range(2))
-    assert (found.func, found.getNumPartitions()) == (ReadPartition(ReadBlocks(TOKEN), references), 2)
+    assert (rdd.func, rdd.getNumPartitions()) == (ReadPartition(ReadBlocks(TOKEN), references), 2)
     # The RDD of the partitions and their locations is created once.
     later: Any = received.get_or_compute(200)
-    assert later.prev is found.prev
+    assert later.prev is rdd.prev
     assert later.prev.collect() == [0, 1]
 
 
@@ -94,9 +94,9 @@ def test_many_references_do_not_travel_with_each_task(
     monkeypatch.setattr(batch_input, "_SENT_WITH_TASKS_BYTES", 20)
     DStream(received, cast(StreamingContext, context)).foreachRDD(print)
     context.graph.start(0)
-    found: Any = received.get_or_compute(100)
-    assert found.func == ReadPartition(ReadBlocks(TOKEN))
-    assert [pickle.loads(element) for element in found.prev.collect()] == [("100-0-0",), ("100-0-1",)]
+    rdd: Any = received.get_or_compute(100)
+    assert rdd.func == ReadPartition(ReadBlocks(TOKEN))
+    assert [pickle.loads(element) for element in rdd.prev.collect()] == [("100-0-0",), ("100-0-1",)]
 
 
 def test_input_is_reported_once_for_several_outputs(
@@ -133,11 +133,11 @@ def test_blocks_of_united_receivers_are_packed_together(
     united = first.union(others[0]).union(others[1])
     united.foreachRDD(print)
     context.graph.start(0)
-    found: Any = node_of(united).get_or_compute(100)
-    assert [pickle.loads(reference)[0] for reference in found.func.references] == [
+    rdd: Any = node_of(united).get_or_compute(100)
+    assert [pickle.loads(reference)[0] for reference in rdd.func.references] == [
         f"100-{stream}-{n}" for stream in range(3) for n in range(2)
     ]
-    assert node_of(united).batch_inputs(100) == (found.blocks,)
+    assert node_of(united).batch_inputs(100) == (rdd.blocks,)
     # Each stream reports its own input.
     assert [info.inputStreamId for _time_ms, info in reports] == [0, 1, 2]
 

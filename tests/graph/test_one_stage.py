@@ -78,9 +78,9 @@ def test_single_partition_is_reduced_without_a_shuffle_unless_another_number_is_
     shuffled: list[int],
     number: int,
 ) -> None:
-    found = counted(reduce(make_input(lambda _time_ms: batch_of(given)), asked), context)
-    assert (shuffles, found.getNumPartitions()) == (shuffled, number)
-    assert dict(found.collect()) == (Counter(WORDS) if given else {})
+    result = counted(reduce(make_input(lambda _time_ms: batch_of(given)), asked), context)
+    assert (shuffles, result.getNumPartitions()) == (shuffled, number)
+    assert dict(result.collect()) == (Counter(WORDS) if given else {})
 
 
 @pytest.mark.usefixtures("tables")
@@ -95,8 +95,8 @@ def test_panes_of_a_window_always_have_the_same_number_of_partitions(
     number: int,
 ) -> None:
     stream = make_input(lambda _time_ms: batch_of(1))
-    found = counted(stream.reduceByKeyAndWindow(add, inverse, 3 * INTERVAL_MS / 1000, numPartitions=asked), context)
-    assert (shuffles, found.getNumPartitions()) == ([number], number)
+    result = counted(stream.reduceByKeyAndWindow(add, inverse, 3 * INTERVAL_MS / 1000, numPartitions=asked), context)
+    assert (shuffles, result.getNumPartitions()) == ([number], number)
 
 
 @pytest.mark.parametrize(("asked", "shuffled"), [(2, []), (FREE_SLOTS, [FREE_SLOTS])])

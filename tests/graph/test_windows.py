@@ -65,13 +65,13 @@ class Program:
 
     def run(self, clear_lag: int = 0) -> dict[int, list[Any] | None]:
         """The records by batch number; each batch is forgotten ``clear_lag`` batches later."""
-        made = {}
+        records_by_batch = {}
         for number in range(1, len(self._batches) + 1):
             if self.stream.is_time_valid(number * SLIDE_MS):
                 rdd = self.stream.get_or_compute(number * SLIDE_MS)
-                made[number] = None if rdd is None else rdd.collect()
+                records_by_batch[number] = None if rdd is None else rdd.collect()
             clear_metadata(self.stream, (number - clear_lag) * SLIDE_MS)
-        return made
+        return records_by_batch
 
 
 @pytest.fixture
@@ -89,10 +89,10 @@ def in_window(batches: list[V | None], end: int, window: int) -> list[V]:
 
 
 def reduced(panes: Iterable[list[Pairs]], function: Callable[[Any, Any], Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    streams: dict[str, Any] = {}
     for key, value in itertools.chain.from_iterable(itertools.chain.from_iterable(panes)):
-        made[key] = function(made[key], value) if key in made else value
-    return made
+        streams[key] = function(streams[key], value) if key in streams else value
+    return streams
 
 
 def batches_of(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Batch]]:
@@ -136,8 +136,8 @@ def test_tree_cover_is_minimal() -> None:
 def test_window_contains_the_records_of_its_batches(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
-    made = program(batches, lambda stream: stream.window(seconds(window), seconds(slide)))
-    assert made.run(lag) == {
+    windows = program(batches, lambda stream: stream.window(seconds(window), seconds(slide)))
+    assert windows.run(lag) == {
         end: list(itertools.chain(*itertools.chain(*in_window(batches, end, window))))
         for end in range(slide, len(batches) + 1, slide)
     }
@@ -148,15 +148,15 @@ def test_window_contains_the_records_of_its_batches(
 def test_reduced_window_preserves_the_order_of_time(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
-    made = program(
+    windows = program(
         batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(window), seconds(slide), 2)
     )
-    for end, records in made.run(lag).items():
+    for end, records in windows.run(lag).items():
         expected = reduced(in_window(batches, end, window), operator.add)
         assert dict(records or ()) == expected
         assert len(records or ()) == len(expected)
     # Nothing was forgotten too early: no batch that has an RDD was asked for twice.
-    asked = [time_ms for time_ms in made.input.node.computed if batches[time_ms // SLIDE_MS - 1] is not None]
+    asked = [time_ms for time_ms in windows.input.node.computed if batches[time_ms // SLIDE_MS - 1] is not None]
     assert len(asked) == len(set(asked))
 
 
@@ -165,9 +165,9 @@ def test_reduced_window_preserves_the_order_of_time(
 def test_grouped_window_has_values_in_the_order_of_time(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
-    made = program(batches, lambda stream: stream.groupByKeyAndWindow(seconds(window), seconds(slide)))
+    windows = program(batches, lambda stream: stream.groupByKeyAndWindow(seconds(window), seconds(slide)))
     listed = [batch and [[(key, [value]) for key, value in part] for part in batch] for batch in batches]
-    for end, records in made.run(lag).items():
+    for end, records in windows.run(lag).items():
         assert {key: list(values) for key, values in records or ()} == reduced(
             in_window(listed, end, window), operator.add
         )
@@ -178,13 +178,13 @@ def test_grouped_window_has_values_in_the_order_of_time(
 def test_window_with_inverse_and_zero_filter_equals_the_recomputed_window(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
-    made = program(
+    windows = program(
         batches,
         lambda stream: stream.reduceByKeyAndWindow(
             operator.add, operator.sub, seconds(window), seconds(slide), 2, lambda pair: pair[1] != 0
         ),
     )
-    for end, records in made.run(lag).items():
+    for end, records in windows.run(lag).items():
         expected = reduced(in_window(batches, end, window), operator.add)
         assert dict(records or ()) == expected
         assert len(records or ()) == len(expected)
@@ -195,12 +195,12 @@ def test_window_with_inverse_and_zero_filter_equals_the_recomputed_window(
 def test_keys_stay_in_a_window_with_inverse_of_five_slides(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
-    made = program(
+    windows = program(
         batches,
         lambda stream: stream.reduceByKeyAndWindow(operator.add, operator.sub, seconds(window), seconds(slide)),
     )
     before: dict[str, int] = {}
-    for end, records in made.run(lag).items():
+    for end, records in windows.run(lag).items():
         panes = in_window(batches, end, window)
         expected = reduced(panes, operator.add)
         if window >= 5 * slide:
@@ -221,8 +221,8 @@ def test_window_with_inverse_adds_and_removes_each_batch_once(program: Callable[
         return one - other
 
     batches: list[Batch] = [[[("a", 2**number)]] for number in range(9)]
-    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(add, subtract, seconds(5)))
-    made.run()
+    windows = program(batches, lambda stream: stream.reduceByKeyAndWindow(add, subtract, seconds(5)))
+    windows.run()
     assert calls.count(("subtract", 1)) == 1
     assert [number for name, number in calls if name == "subtract"] == [1, 2, 4, 8]
     assert [number for name, number in calls if name == "add"] == [2**number for number in range(1, 9)]
@@ -236,15 +236,15 @@ def test_slide_merges_logarithmically_many_panes(
     program: Callable[..., Program], merged: list[int], window: int
 ) -> None:
     batches: list[Batch] = [[[("a", "x")]] for _ in range(3 * window)]
-    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(window)))
+    windows = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(window)))
     most = mean = 0.0
     for number in range(1, len(batches) + 1):
         merged.clear()
-        rdd = made.stream.get_or_compute(number * SLIDE_MS)
+        rdd = windows.stream.get_or_compute(number * SLIDE_MS)
         assert rdd is not None
         assert rdd.collect() == [("a", "x" * min(number, window))]
         most, mean = max(most, sum(merged)), mean + sum(merged) / len(batches)
-        clear_metadata(made.stream, number * SLIDE_MS)
+        clear_metadata(windows.stream, number * SLIDE_MS)
     levels = math.log2(window)
     assert mean <= levels + 2
     # Once, when the first batch leaves: the nodes that begin after it are made then.
@@ -253,10 +253,10 @@ def test_slide_merges_logarithmically_many_panes(
 
 def test_tree_nodes_that_no_window_reaches_are_forgotten(program: Callable[..., Program]) -> None:
     batches: list[Batch] = [[[("a", "x")]] for _ in range(100)]
-    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
-    made.run()
+    windows = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
+    windows.run()
     # No public name for a leak: partial results that no window reaches.
-    nodes = made.stream._nodes
+    nodes = windows.stream._nodes
     assert 0 < len(nodes) <= 20
     assert all((number + 1) << level > 90 for level, number in nodes)
 

@@ -25,8 +25,8 @@ MakeListener = Callable[..., "Listener"]
 
 
 def post(bus: ListenerBus, times: range) -> None:
-    for each in times:
-        bus.post(StreamingStarted(each))
+    for time_ms in times:
+        bus.post(StreamingStarted(time_ms))
 
 
 def fail(_time: int) -> None:
@@ -53,7 +53,7 @@ def test_all_listeners_get_the_same_order_from_concurrent_posts(bus: ListenerBus
     assert other.await_heard(800) == heard
     assert sorted(heard) == list(range(800))
     for first in range(0, 800, 100):
-        assert [each for each in heard if first <= each < first + 100] == list(range(first, first + 100))
+        assert [time_ms for time_ms in heard if first <= time_ms < first + 100] == list(range(first, first + 100))
 
 
 def test_each_listener_runs_on_its_own_thread(bus: ListenerBus, make_listener: MakeListener) -> None:
@@ -151,8 +151,8 @@ def test_error_that_is_no_exception_counts_as_an_error(
 
 def disabled(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The listeners that were reported as disabled."""
-    found = [re.search(r"listener disabled .* listener=(.*)", record.getMessage()) for record in caplog.records]
-    return sorted(match[1] for match in found if match)
+    matches = [re.search(r"listener disabled .* listener=(.*)", record.getMessage()) for record in caplog.records]
+    return sorted(match[1] for match in matches if match)
 
 
 def test_listeners_of_one_plugin_are_reported_separately(
@@ -211,9 +211,9 @@ def test_slow_listener_drops_events_which_is_logged_and_a_fast_one_gets_all(
     bus.add(register(fast, "fast"))
     bus.post(StreamingStarted(0))
     assert gate.reached.wait(10)
-    for each in range(1, 10):
-        bus.post(StreamingStarted(each))
-        fast.await_heard(each + 1)
+    for number in range(1, 10):
+        bus.post(StreamingStarted(number))
+        fast.await_heard(number + 1)
     assert fast.heard == list(range(10))
     gate.open()
     assert slow.await_heard(3) == [0, 1, 2]
@@ -325,9 +325,9 @@ def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
     bus, stuck, fine = make_bus(queue_size), make_listener(gate), make_listener()
     bus.add(register(stuck, f"stuck {queue_size}"))
     bus.add(register(fine, "fine"))
-    for each in range(2):
-        bus.post(StreamingStarted(each))
-        fine.await_heard(each + 1)
+    for number in range(2):
+        bus.post(StreamingStarted(number))
+        fine.await_heard(number + 1)
         assert gate.reached.wait(10)
     before = time.monotonic()
     bus.stop(0.1)

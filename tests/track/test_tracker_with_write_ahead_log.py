@@ -196,7 +196,7 @@ def test_write_ahead_log_that_cannot_be_written_fails_the_start(
 ) -> None:
     tracked = make_tracker(write_ahead_log=make_log())
     (tmp_path / "log").write_text("in the way")
-    with pytest.raises(WriteAheadLogError, match="log cannot be written"):
+    with pytest.raises(WriteAheadLogError, match="log could not be written"):
         tracked.tracker.start()
     assert tracked.launches == []
 

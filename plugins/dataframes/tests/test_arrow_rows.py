@@ -137,8 +137,8 @@ def test_rows_in_a_row_are_structs() -> None:
 
 @pytest.mark.usefixtures("_in_tokyo")
 def test_a_time_without_a_zone_is_local() -> None:
-    found = column([datetime(2024, 1, 1, 12)], pa.timestamp("us", "UTC"))
-    assert found == [datetime(2024, 1, 1, 3, tzinfo=UTC)]
+    values = column([datetime(2024, 1, 1, 12)], pa.timestamp("us", "UTC"))
+    assert values == [datetime(2024, 1, 1, 3, tzinfo=UTC)]
 
 
 def test_a_time_of_another_zone_is_the_same_instant() -> None:

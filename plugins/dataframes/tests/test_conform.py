@@ -19,8 +19,8 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 def test_a_declared_schema_takes_columns_by_name_and_widens_them() -> None:
     schema = pa.schema([("b", pa.string()), ("a", pa.float64()), ("new", pa.date32())])
-    given = pa.RecordBatch.from_pydict({"a": pa.array([1], pa.int32()), "b": ["x"], "gone": [True]})
-    assert conform(given, schema).to_pylist() == [{"b": "x", "a": 1.0, "new": None}]
+    batch = pa.RecordBatch.from_pydict({"a": pa.array([1], pa.int32()), "b": ["x"], "gone": [True]})
+    assert conform(batch, schema).to_pylist() == [{"b": "x", "a": 1.0, "new": None}]
 
 
 def test_a_column_of_nulls_takes_any_declared_type() -> None:
@@ -96,9 +96,9 @@ def test_times_of_one_kind_are_converted(given: pa.DataType, data_type: pa.DataT
 
 @pytest.mark.parametrize("data_type", [pa.list_view(pa.int8()), pa.large_list_view(pa.int8())], ids=str)
 def test_list_views_are_refused_because_arrow_casts_them_to_wrong_values(data_type: pa.DataType) -> None:
-    given = pa.RecordBatch.from_arrays([pa.array([[1], [2, 3]], data_type)], names=["a"])
+    batch = pa.RecordBatch.from_arrays([pa.array([[1], [2, 3]], data_type)], names=["a"])
     with pytest.raises(SchemaError, match=r"'a' of a block, .*list_view.*, cannot be converted to list"):
-        conform(given, pa.schema([("a", pa.list_(pa.field("element", pa.int8())))]))
+        conform(batch, pa.schema([("a", pa.list_(pa.field("element", pa.int8())))]))
 
 
 def not_null(data_type: pa.DataType) -> pa.Schema:
@@ -129,15 +129,15 @@ def nullable(data_type: pa.DataType) -> pa.DataType:
     ],
 )
 def test_a_null_where_the_schema_allows_none_is_an_error(values: list[Any], schema: pa.Schema, message: str) -> None:
-    given = pa.RecordBatch.from_arrays([pa.array(values, nullable(schema.types[0]))], names=["a"])
+    batch = pa.RecordBatch.from_arrays([pa.array(values, nullable(schema.types[0]))], names=["a"])
     with pytest.raises(SchemaError, match=message):
-        conform(given, schema)
+        conform(batch, schema)
 
 
 @pytest.mark.parametrize(("value", "data_type"), [([1], LIST), ({"b": 1}, STRUCT), ([("k", 1)], MAP)])
 def test_a_null_around_a_value_that_must_not_be_null_is_none(value: Any, data_type: pa.DataType) -> None:
-    given = pa.RecordBatch.from_arrays([pa.array([None, value], nullable(data_type))], names=["a"])
-    assert conform(given, pa.schema([("a", data_type)])).column(0).to_pylist() == [None, value]
+    batch = pa.RecordBatch.from_arrays([pa.array([None, value], nullable(data_type))], names=["a"])
+    assert conform(batch, pa.schema([("a", data_type)])).column(0).to_pylist() == [None, value]
 
 
 def test_a_column_that_must_not_be_null_must_be_there() -> None:
@@ -146,6 +146,6 @@ def test_a_column_that_must_not_be_null_must_be_there() -> None:
 
 
 def test_two_columns_of_the_name_that_is_declared_are_refused() -> None:
-    given = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     with pytest.raises(SchemaError, match="2 columns of a block are named 'a'"):
-        conform(given, pa.schema([("a", pa.int64())]))
+        conform(batch, pa.schema([("a", pa.int64())]))

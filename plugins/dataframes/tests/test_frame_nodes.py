@@ -51,10 +51,10 @@ def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: Fak
     # Spark would be needed to see the combined inputs in a DataFrame.
     first, second = (BlocksInput((payload,), ((),), mb, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
     assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2 * mb, Reader())]  # type: ignore[arg-type]
-    (found,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
-    assert isinstance(found, ArrowInput)
-    assert found.references is not None
-    assert found.references.collect() == [0, 1]
+    (combined,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
+    assert isinstance(combined, ArrowInput)
+    assert combined.references is not None
+    assert combined.references.collect() == [0, 1]
     rows = [FakeRDD([["a"]]), FakeRDD([["b"]])]
     (united,) = frames._combined(rows)
     assert isinstance(united, FakeRDD)
@@ -149,8 +149,8 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
 
 def schema_of(node: ToDataFrameDStream, *inputs: Any) -> Any:
     # Spark would be needed to see the schema in a DataFrame.
-    found = node._schema(inputs)
-    return None if found is None else found.struct.simpleString()
+    schema = node._schema(inputs)
+    return None if schema is None else schema.struct.simpleString()
 
 
 def columns(schema: pa.Schema | None) -> ArrowInput:
@@ -269,19 +269,19 @@ def _frames_are_dataframes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_function_gets_the_frame_and_returns_another(frames: Frames) -> None:
     calls: list[Any] = []
 
-    def function(*given: Any) -> Any:
-        calls.append(given)
-        return given[0]
+    def function(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return arguments[0]
 
     derived = TransformedDataFrameDStream((frames, frames), function)
     derived.initialize(0)
     assert derived.frame(2 * INTERVAL_MS) is None
-    unknown, known = derived.frame(INTERVAL_MS), derived.frame(3 * INTERVAL_MS)
+    unknown, declared = derived.frame(INTERVAL_MS), derived.frame(3 * INTERVAL_MS)
     assert unknown is not None
     assert unknown.get() is None
     assert calls == []
-    assert known is not None
-    assert isinstance(known.get(), Frame)
+    assert declared is not None
+    assert isinstance(declared.get(), Frame)
     assert len(calls) == 1
 
 
@@ -361,14 +361,14 @@ def test_rows_that_could_not_be_planned_are_planned_again_without_the_lock(
         return result
 
     monkeypatch.setattr(ToDataFrameDStream, "_frame_of", plan)
-    found: list[Any] = []
+    frames: list[Any] = []
     node = initialized(lines.toDF().rows())
-    DStream(node, context).foreachRDD(lambda rdd: found.extend(rdd.collect()))  # type: ignore[arg-type]
+    DStream(node, context).foreachRDD(lambda rdd: frames.extend(rdd.collect()))  # type: ignore[arg-type]
     context.graph.connect(evolve(context.graph.runtime, generation_retries=2))
     context.graph.zero_time_ms = None
     context.graph.start(0)
     output(context, INTERVAL_MS)
-    assert found == ["row"]
+    assert frames == ["row"]
     # The first attempt is the generator's.
     assert has_lock == [True, False, False]
 

@@ -68,10 +68,10 @@ def test_the_function_of_an_rdd_runs_where_its_elements_are_converted() -> None:
     rdd: Any = BlocksRDD(of(PICKLE), 1, lambda _index, elements: elements, lambda _index, _elements: [1])
     mapped = BlocksRDD.mapPartitionsWithIndex(rdd, lambda _index, elements: [element * 2 for element in elements])
     assert has_function(mapped)
-    found = unpiped(mapped)
-    assert (found.java_rdd, found.is_grouped) == ("java", False)
-    assert found.function is not None
-    assert list(found.function(0, iter([1, 2]))) == [2, 4]
+    rows = unpiped(mapped)
+    assert (rows.java_rdd, rows.is_grouped) == ("java", False)
+    assert rows.function is not None
+    assert list(rows.function(0, iter([1, 2]))) == [2, 4]
 
 
 def test_an_rdd_that_is_persisted_is_read_and_not_computed_again() -> None:

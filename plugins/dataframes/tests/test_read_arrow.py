@@ -45,11 +45,11 @@ def read(blocks: tuple[Any, ...], schema: pa.Schema, **options: Any) -> list[Any
 
 def rows(reads: Any, elements: list[Any], index: int = 0) -> list[Any]:
     """The rows of a partition of elements; pickled as Spark does."""
-    payloads = [pickle.dumps(each) for each in ([elements] if reads.is_grouped else elements)]
-    given = pa.RecordBatch.from_arrays(
+    payloads = [pickle.dumps(element) for element in ([elements] if reads.is_grouped else elements)]
+    arguments = pa.RecordBatch.from_arrays(
         [pa.array(payloads), pa.array([index] * len(payloads))], names=["value", "index"]
     )
-    batches = list(cloudpickle.loads(cloudpickle.dumps(reads))(iter([given] if payloads else [])))
+    batches = list(cloudpickle.loads(cloudpickle.dumps(reads))(iter([arguments] if payloads else [])))
     assert all(batch.schema == reads.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -101,8 +101,8 @@ def test_functions_get_the_elements_and_the_index_of_the_partition() -> None:
     )
     chain = FusedChain((Step("map", str.upper), with_index))
     schema = pa.schema([("index", pa.int32()), ("text", pa.string())])
-    found = rows(ReadRows(chain, schema, are_values=False, is_grouped=True), ["a", "b"], index=7)
-    assert found == [{"index": 7, "text": "A"}, {"index": 7, "text": "B"}]
+    result = rows(ReadRows(chain, schema, are_values=False, is_grouped=True), ["a", "b"], index=7)
+    assert result == [{"index": 7, "text": "A"}, {"index": 7, "text": "B"}]
 
 
 def test_a_type_alone_takes_each_record_of_a_block_as_the_value() -> None:
@@ -118,11 +118,11 @@ def test_merged_batches_have_the_same_rows(sizes: list[int]) -> None:
     batches = [
         pa.RecordBatch.from_pydict({"value": [f"{n}-{i}" for i in range(size)]}, TEXT) for n, size in enumerate(sizes)
     ]
-    found = list(merged(batches))
-    assert [row for batch in found for row in batch.to_pylist()] == [
-        row for each in batches for row in each.to_pylist()
+    merged_batches = list(merged(batches))
+    assert [row for batch in merged_batches for row in batch.to_pylist()] == [
+        row for batch in batches for row in batch.to_pylist()
     ]
-    assert len(found) == bool(sum(sizes))
+    assert len(merged_batches) == bool(sum(sizes))
 
 
 def test_a_large_batch_is_passed_on_as_it_is() -> None:
@@ -159,9 +159,9 @@ def test_rows_of_a_block_convert_to_the_same_columns(data_type: pa.DataType, val
     table = pa.table({"a": pa.array([value, None], data_type), "b": [1, 2]})
     schema = spark_schema(table.schema)
     records = list(arrow_form.records(arrow_form.from_columns(table).to_batches()))
-    found = rows(ReadRows(None, schema, are_values=False, is_grouped=True), records)
-    assert found == read((table,), schema)
-    assert [row["a"] is None for row in found] == [value is None, True]
+    result = rows(ReadRows(None, schema, are_values=False, is_grouped=True), records)
+    assert result == read((table,), schema)
+    assert [row["a"] is None for row in result] == [value is None, True]
 
 
 VALUES = {

@@ -86,12 +86,12 @@ def test_a_type_of_spark_stays(data_type: pa.DataType) -> None:
 def test_another_type_is_converted_without_a_change_of_values(
     data_type: pa.DataType, expected: pa.DataType, value: Any
 ) -> None:
-    given = pa.RecordBatch.from_arrays([pa.array([value, None], data_type)], names=["column"])
-    schema = spark_schema(given.schema)
+    arrow_batch = pa.RecordBatch.from_arrays([pa.array([value, None], data_type)], names=["column"])
+    schema = spark_schema(arrow_batch.schema)
     assert schema.types == [expected]
-    found = conformed(given, schema)
-    assert found.schema == schema
-    assert found.column(0).to_pylist() == [value, None]
+    result = conformed(arrow_batch, schema)
+    assert result.schema == schema
+    assert result.column(0).to_pylist() == [value, None]
 
 
 @pytest.mark.parametrize("data_type", UNKNOWN, ids=str)
@@ -101,23 +101,23 @@ def test_a_type_that_spark_lacks_is_named_with_its_column(data_type: pa.DataType
 
 
 def test_an_extension_type_is_read_as_its_storage() -> None:
-    given = pa.RecordBatch.from_arrays(
+    arrow_batch = pa.RecordBatch.from_arrays(
         [pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16], pa.binary(16)))], ["id"]
     )
-    assert conformed(given, spark_schema(given.schema)).column(0).to_pylist() == [b"x" * 16]
+    assert conformed(arrow_batch, spark_schema(arrow_batch.schema)).column(0).to_pylist() == [b"x" * 16]
 
 
 def test_run_ends_are_decoded() -> None:
     import pyarrow.compute as pc
 
-    given = pa.RecordBatch.from_arrays([pc.run_end_encode(pa.array(["a", "a", "b"]))], names=["column"])
-    found = conformed(given, spark_schema(given.schema))
-    assert found.column(0).to_pylist() == ["a", "a", "b"]
+    arrow_batch = pa.RecordBatch.from_arrays([pc.run_end_encode(pa.array(["a", "a", "b"]))], names=["column"])
+    result = conformed(arrow_batch, spark_schema(arrow_batch.schema))
+    assert result.column(0).to_pylist() == ["a", "a", "b"]
 
 
 def test_parts_of_a_microsecond_are_cut_off() -> None:
-    given = batch(at=pa.array([1_001], pa.timestamp("ns")))
-    assert conformed(given, spark_schema(given.schema)).column(0).cast(pa.int64()).to_pylist() == [1]
+    arrow_batch = batch(at=pa.array([1_001], pa.timestamp("ns")))
+    assert conformed(arrow_batch, spark_schema(arrow_batch.schema)).column(0).cast(pa.int64()).to_pylist() == [1]
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

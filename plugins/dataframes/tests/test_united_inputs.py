@@ -17,7 +17,7 @@ READ: Any = "reads blocks"
 
 def blocks_input(partitions: Sequence[Sequence[int]], hosts: Sequence[Sequence[str]], num_bytes: int) -> BlocksInput:
     """The input of partitions of blocks, here numbers."""
-    references = tuple(pickle.dumps(tuple(each), pickle.HIGHEST_PROTOCOL) for each in partitions)
+    references = tuple(pickle.dumps(tuple(partition), pickle.HIGHEST_PROTOCOL) for partition in partitions)
     return BlocksInput(references, tuple(map(tuple, hosts)), num_bytes, READ)
 
 

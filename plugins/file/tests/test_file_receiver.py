@@ -282,7 +282,7 @@ def test_relaunch_with_offset_file_continues(launch: Launch, log: Path, tmp_path
     second.until_records(["begun", "3"])
     second.stop()
     saved = json.loads((tmp_path / "offsets").read_text())
-    assert [(each["path"], each["offset"]) for each in saved["files"]] == [(str(log), log.stat().st_size)]
+    assert [(file["path"], file["offset"]) for file in saved["files"]] == [(str(log), log.stat().st_size)]
     third = launch(pickle.loads(receiver))
     append(log, "4\n")
     third.until_records(["4"])

@@ -47,7 +47,7 @@ class Context:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., tuple[FileSource, Context]]]:
-    made: list[FileSource] = []
+    sources: list[FileSource] = []
 
     def make(accept: Callable[[str], bool] | None = None, **options: Any) -> tuple[FileSource, Context]:
         source, context = (
@@ -56,11 +56,11 @@ def make(tmp_path: Path) -> Iterator[Callable[..., tuple[FileSource, Context]]]:
         )
         source.open(context, 60_000)  # type: ignore[arg-type]
         source.start()
-        made.append(source)
+        sources.append(source)
         return source, context
 
     yield make
-    for source in made:
+    for source in sources:
         source.stop()
 
 

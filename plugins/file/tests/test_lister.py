@@ -15,15 +15,15 @@ DEADLINE_S = 20.0
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., Lister]]:
-    made: list[Lister] = []
+    listers: list[Lister] = []
 
     def make(look: Callable[[], None]) -> Lister:
-        made.append(Lister("test", look))
-        made[-1].start()
-        return made[-1]
+        listers.append(Lister("test", look))
+        listers[-1].start()
+        return listers[-1]
 
     yield make
-    for lister in made:
+    for lister in listers:
         lister.stop()
 
 

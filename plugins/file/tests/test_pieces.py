@@ -23,9 +23,9 @@ def versions(*sizes: int, ending: str = "") -> list[FileVersion]:
 )
 def test_every_byte_is_read_once_and_in_order(sizes: list[int], unit: int | None, parallelism: int) -> None:
     files = versions(*sizes)
-    made = partitions(files, unit, parallelism)
-    assert all(made)
-    pieces = list(itertools.chain.from_iterable(made))
+    groups = partitions(files, unit, parallelism)
+    assert all(groups)
+    pieces = list(itertools.chain.from_iterable(groups))
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     position = iter(pieces)
     for file in files:
@@ -38,14 +38,14 @@ def test_every_byte_is_read_once_and_in_order(sizes: list[int], unit: int | None
             end = piece.stop
         assert end == file.size
     assert next(position, None) is None
-    for partition in made:
+    for partition in groups:
         num_bytes = sum(piece.stop - piece.start for piece in partition)
         splittable = unit is not None and unit < MIB and not any(piece.size % unit for piece in partition)
         assert not splittable or num_bytes <= MAX_PARTITION_BYTES * 1.1 + MIB
 
 
 def test_small_files_share_a_partition() -> None:
-    assert [len(each) for each in partitions(versions(*[1000] * 10), 1, 4)] == [3, 3, 3, 1]
+    assert [len(partition) for partition in partitions(versions(*[1000] * 10), 1, 4)] == [3, 3, 3, 1]
     assert len(partitions(versions(*[1000] * 10_000), 1, 4)) < 200
 
 

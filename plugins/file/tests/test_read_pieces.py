@@ -86,7 +86,13 @@ def test_file_that_is_gone_is_named(path: Path) -> None:
 
 def test_no_file_stays_open(path: Path) -> None:
     def opened() -> int:
-        return len([each for each in Path("/proc/self/fd").iterdir() if each.exists() and each.samefile(path)])
+        return len(
+            [
+                descriptor
+                for descriptor in Path("/proc/self/fd").iterdir()
+                if descriptor.exists() and descriptor.samefile(path)
+            ]
+        )
 
     records = read_with(Counter())(0, [pieces(path)])
     next(records)
