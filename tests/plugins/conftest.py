@@ -36,7 +36,7 @@ class Neighbours:
         plugins.manager.hook.onBatchCompleted(batchCompleted="event")
         assert [sys.modules[module].heard for module in self._modules] == [["event"], ["event"]]
         offered = [listener for listener in plugins.listeners("context") if listener.origin.startswith(self.NAMES)]
-        assert [getattr(each.target, "context", "itself") for each in offered] == ["itself", "context"] * 2
+        assert [getattr(listener.target, "context", "itself") for listener in offered] == ["itself", "context"] * 2
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ class TwoKinds:
     where: int | str = 1
 
 
-def read(options: type, **given: Any) -> Any:
-    return ReceiverSpec("net", dict, options).read_options(given)
+def read(options: type, **values: Any) -> Any:
+    return ReceiverSpec("net", dict, options).read_options(values)
 
 
 def test_message_has_the_validators_reason() -> None:

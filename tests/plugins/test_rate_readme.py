@@ -22,8 +22,8 @@ README = (Path(__file__).parents[2] / "plugins/rate/README.md").read_text(encodi
 
 
 def block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    return str(found)
+    (source,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return str(source)
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def aimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RateEstimatorSpec:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "penstock_aimd", raising=False)
     # As `penstock plugins new` writes it, which the README tells to run.
-    found = [importlib.metadata.EntryPoint("aimd", "penstock_aimd", "penstock")]
-    spec = Plugins(strict=True, entry_points=found).spec("rate_estimators", "aimd")
+    entry_points = [importlib.metadata.EntryPoint("aimd", "penstock_aimd", "penstock")]
+    spec = Plugins(strict=True, entry_points=entry_points).spec("rate_estimators", "aimd")
     assert isinstance(spec, RateEstimatorSpec)
     return spec
 
@@ -62,8 +62,8 @@ def test_readme_estimator_is_short() -> None:
 
 def test_readme_estimator_controls_a_workload(aimd: RateEstimatorSpec) -> None:
     options = aimd.read_options({"step": "300"})
-    made = aimd.factory(options, 1000)
-    assert isinstance(made, RateEstimator)
+    estimator = aimd.factory(options, 1000)
+    assert isinstance(estimator, RateEstimator)
     run = simulate(WORKLOADS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
     said = report(run)
     assert said.stable

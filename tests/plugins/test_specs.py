@@ -29,8 +29,8 @@ class Options:
 SPEC = ReceiverSpec("net", dict, Options, "from the net")
 
 
-def read(**given: Any) -> Any:
-    return SPEC.read_options(given)
+def read(**values: Any) -> Any:
+    return SPEC.read_options(values)
 
 
 def test_options_are_described_with_readable_types() -> None:

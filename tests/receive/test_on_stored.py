@@ -133,7 +133,7 @@ def test_error_of_a_callback_is_reported_and_others_are_still_called(
     tick(clock)
     assert received.await_count(1) == [(2, None)]
     log.await_count(ReportError)
-    assert [each.message for each in log.of(ReportError)] == [f"on_stored failed - {summary_of(raised)}"]
+    assert [report.message for report in log.of(ReportError)] == [f"on_stored failed - {summary_of(raised)}"]
     receiver.store(3, received.of(3))
     tick(clock)
     assert received.await_count(2) == [(2, None), (3, None)]
@@ -151,9 +151,9 @@ def test_on_stored_is_called_once_for_each_record_of_any_thread(
             receiver.store(number, received.of((thread, number)))
 
     storing = [background(lambda thread=thread: store(thread)) for thread in range(5)]  # type: ignore[misc]
-    for each in storing:
-        advance_until(clock, each.done, "all records are stored", 200)
-        each.result(timeout=10)
+    for future in storing:
+        advance_until(clock, future.done, "all records are stored", 200)
+        future.result(timeout=10)
     supervisor.stop("enough")
     assert sorted(name for name, _error in received.entries) == [(t, n) for t in range(5) for n in range(200)]  # type: ignore[type-var]
     assert all(error is None for _name, error in received.entries)

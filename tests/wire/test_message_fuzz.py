@@ -80,7 +80,7 @@ def test_any_change_of_an_attribute_is_refused_or_makes_a_message(message: objec
     @settings(max_examples=50, deadline=None)
     @given(name=st.sampled_from([*whole, "more"]), value=VALUES, drops=st.booleans())
     def check(name: str, value: object, drops: bool) -> None:
-        changed = {key: each for key, each in whole.items() if not (drops and key == name)}
+        changed = {key: value for key, value in whole.items() if not (drops and key == name)}
         if not drops:
             changed[name] = value
         reader.read(json.dumps(changed).encode())

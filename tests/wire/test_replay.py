@@ -48,10 +48,10 @@ class Relay:
 
     def close(self) -> None:
         """Break the connection."""
-        for each in (self._listener, *self._sockets):
+        for sock in (self._listener, *self._sockets):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                sock.shutdown(socket.SHUT_RDWR)
+            sock.close()
         for thread in self._threads:
             thread.join(10)
 
@@ -80,15 +80,15 @@ class Recorded:
 @pytest.fixture
 def record() -> Iterator[Callable[[Token], Recorded]]:
     """Makes endpoints to which one message was sent."""
-    made: list[Recorded] = []
+    recordings: list[Recorded] = []
 
     def make(token: Token) -> Recorded:
-        made.append(Recorded(token))
-        return made[-1]
+        recordings.append(Recorded(token))
+        return recordings[-1]
 
     yield make
-    for each in made:
-        each.endpoint.stop()
+    for recording in recordings:
+        recording.endpoint.stop()
 
 
 def test_recorded_connection_without_tls_shows_no_token_and_is_handled_again(
