@@ -1,21 +1,25 @@
 """Mutates the engine itself: changes one expression or statement at a time, and runs the tests that call the function.
 
 A surviving mutant changes the engine without a failing test: a test is missing, the changed code is needless, or the
-mutant behaves as the original does. Runs the tests without Spark, one fork for each mutant.
+mutant behaves as the original does. Runs the tests without Spark, one fork for each mutant, in a sandbox whose file
+systems are read-only: a mutant of code that deletes files may delete any.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from tests.mutation.mutations import Mutant, mutants_of
+from tests.mutation.sandbox import SandboxError, is_inside, run_inside
 from tests.mutation.session import MutationSession, Verdict
 
 _ROOT = Path(__file__).parents[2]
@@ -36,18 +40,31 @@ def main() -> int:
     parser.add_argument("--sample", type=int, help="test at most this many mutants of each target")
     parser.add_argument("--seed", type=int, default=1, help="chooses the sample")
     parser.add_argument("--minutes", type=float, default=600.0, help="stop after this time")
-    parser.add_argument("--output", type=Path, default=_ROOT / "build" / "mutation.json")
+    parser.add_argument(
+        "--output", type=Path, default=_ROOT / "build" / "mutation.jsonl", help="a line for each mutant"
+    )
+    parser.add_argument("--results", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.results is None or not is_inside():
+        return _run_inside(arguments.output)
     end_s = time.monotonic() + arguments.minutes * 60
-    results: list[dict[str, object]] = []
+    results = os.fdopen(arguments.results, "w", buffering=1)
     for target in arguments.targets:
         mutants = _mutants(target)
         if arguments.sample is not None and len(mutants) > arguments.sample:
             mutants = random.Random(arguments.seed).sample(mutants, arguments.sample)
         _test(target, mutants, arguments.tests or [f"tests/{target.partition('/')[0]}"], end_s, results)
-        arguments.output.parent.mkdir(exist_ok=True)
-        arguments.output.write_text(json.dumps(results, indent=1))
     return 0
+
+
+def _run_inside(output: Path) -> int:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("wb") as results:
+        command = [sys.executable, "-m", "tests.mutation", *sys.argv[1:], "--results", str(results.fileno())]
+        try:
+            return run_inside(command, results=results)
+        except SandboxError as error:
+            raise SystemExit(f"nothing was mutated, because a mutant may delete any file: {error}") from error
 
 
 def _mutants(target: str) -> list[Mutant]:
@@ -60,13 +77,13 @@ def _mutants(target: str) -> list[Mutant]:
     return [mutant for module, file in zip(modules, paths, strict=True) for mutant in mutants_of(module, file)]
 
 
-def _test(target: str, mutants: list[Mutant], tests: list[str], end_s: float, results: list[dict[str, object]]) -> None:
+def _test(target: str, mutants: list[Mutant], tests: list[str], end_s: float, results: TextIO) -> None:
     counts: Counter[str] = Counter()
     survivors: dict[str, list[str]] = defaultdict(list)
 
     def note(mutant: Mutant, verdict: Verdict, killer: str) -> None:
         counts[verdict] += 1
-        results.append({"target": target, "mutant": str(mutant), "verdict": verdict, "killer": killer})
+        print(json.dumps({"target": target, "mutant": str(mutant), "verdict": verdict, "killer": killer}), file=results)
         if verdict in ("survived", "untested"):
             survivors[mutant.module].append(f"  {verdict}: {mutant}")
         print(f"\r{target}: {counts.total()} of {len(mutants)}, {dict(counts)}", end="", file=sys.stderr, flush=True)

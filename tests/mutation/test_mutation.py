@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
 import logging
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +11,10 @@ from types import ModuleType
 
 import pytest
 from tests.mutation.mutations import Mutant, mutants_of
+from tests.mutation.sandbox import SandboxError, run_inside
 from tests.mutation.session import replace
 
+_ROOT = Path(__file__).parents[2]
 _MODULE = '''
 class Bounds:
     """A docstring is not mutated."""
@@ -64,23 +69,45 @@ def test_mutant_replaces_the_function(module: tuple[ModuleType, list[Mutant]]) -
     assert bounds.first is None
 
 
+@pytest.fixture
+def _sandbox() -> None:
+    try:
+        run_inside(["true"])
+    except SandboxError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("_sandbox")
 def test_report_names_survivors_and_killers(tmp_path: Path) -> None:
-    tests = tmp_path / "test_partition_packing.py"
-    tests.write_text(
-        "from penstock.blocks.partition_packing import pack\n\n"
-        "def test_nothing_is_packed():\n    assert pack([]) == []\n"
-    )
-    output = tmp_path / "mutation.json"
+    output = tmp_path / "mutation.jsonl"
     command = (
         sys.executable,
         "-m",
         "tests.mutation",
         "blocks/partition_packing.py",
         "--tests",
-        tests,
-        "--output",
-        output,
+        "tests/blocks/test_partition_packing.py",
     )
-    completed = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    assert "survived: penstock.blocks.partition_packing" in completed.stdout
-    assert '"verdict": "killed"' in output.read_text()
+    completed = subprocess.run([*command, "--output", output], cwd=_ROOT, capture_output=True, text=True, check=True)
+    assert re.search(r"blocks/partition_packing.py: (\d+) of \1 mutants tested, [1-9]", completed.stdout)
+    results = [json.loads(line) for line in output.read_text().splitlines()]
+    assert {"killed", "survived"} >= {result["verdict"] for result in results} > {"survived"}
+    assert all(result["killer"].startswith("tests/blocks") for result in results if result["verdict"] == "killed")
+
+
+@pytest.mark.usefixtures("_sandbox")
+def test_sandbox_cannot_delete(tmp_path: Path) -> None:
+    folder = _ROOT / "build" / "sandbox"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kept").touch()
+    own = "/tmp/own"
+    program = (
+        "import pathlib, shutil\n"
+        f"pathlib.Path({own!r}).write_text('')\n"
+        f"assert not pathlib.Path({str(tmp_path)!r}).exists()\n"
+        f"shutil.rmtree({str(folder)!r}, ignore_errors=True)"
+    )
+    assert run_inside([sys.executable, "-c", program]) == 0
+    assert (folder / "kept").exists()
+    assert not Path(own).exists()
+    shutil.rmtree(folder)
