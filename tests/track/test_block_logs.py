@@ -15,6 +15,7 @@ from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError, ConfigurationError
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
@@ -251,6 +252,28 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
     wait_for(lambda: "odd" in caplog.text, "the warning about an unexpected error")
     tracked.tracker.clean_up(400, delete=True)
     wait_for(lambda: files(directory) == ["input-0-1-1.arrow"], "the next is deleted")
+
+
+def test_relaunch_deletes_what_earlier_launches_stored_and_the_driver_did_not_accept(
+    make_tracker: MakeTracker, make_log: Callable[[], WriteAheadLog], directory: str, wait_for: WaitFor
+) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory, write_ahead_log=make_log())
+    tracked.tracker.start()
+    add(tracked.registered(), 0)
+    log = WriteAheadLogBlockHandler(stream_directory(directory, 0))
+    table = arrow_form.encode(["a report that failed"])
+    adding, *_lost = [log.store(Block(f"input-0-{name}", 0, 1, table)) for name in ("1-1", "1-2", "2-0", "3-0")]
+    with tracked.tracker.blocks.adding([adding]):
+        tracked.launch(1).end(RuntimeError("died"))
+        tracked.relaunch()
+        wait_for(lambda: "input-0-1-2.arrow" not in files(directory), "its file is deleted")
+        # Accepted; being added; stored by the launch that runs now, or by a later one.
+        assert files(directory) == [f"input-0-{name}.arrow" for name in ("1-0", "1-1", "2-0", "3-0")]
+        tracked.tracker.blocks.add_blocks([adding])
+    tracked.launch(2).end(RuntimeError("died"))
+    tracked.relaunch()
+    wait_for(lambda: "input-0-2-0.arrow" not in files(directory), "its file is deleted")
+    assert files(directory) == [f"input-0-{name}.arrow" for name in ("1-0", "1-1", "3-0")]
 
 
 # -- backlog --

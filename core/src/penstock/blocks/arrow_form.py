@@ -4,8 +4,10 @@ There are three forms. ``value``: records of exactly one of the types str, bytes
 column. ``pickle``: anything else, pickled in groups into a binary column. ``columns``: the columnar batch of a
 ``store_arrow``.
 
-A block file is Arrow IPC, verified by checksum before Arrow reads it, because Arrow may crash on a corrupt file. A
-local one is memory-mapped, a remote one is read through ``pyarrow.fs``.
+A block file is Arrow IPC. A local one is memory-mapped, a remote one is read through ``pyarrow.fs``. Files of the
+write-ahead log are verified by checksum before Arrow reads them, because Arrow may crash on a corrupt file. Other files
+have no checksum: no other run reads them, and for 20 MB a write would take 14 ms of processor time instead of 6, and
+opening 10 ms instead of 0.1.
 """
 
 from __future__ import annotations

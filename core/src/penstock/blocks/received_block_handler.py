@@ -29,7 +29,7 @@ _HOME = "receivedData"
 _SUFFIX = ".arrow"
 # A name, never a path: a message from the wire must not lead out of the directory.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
+_LOGGED = re.compile(r"input-(\d+)-(\d+)-\d+")
 
 
 class ReceivedBlockHandler(Protocol):
@@ -120,6 +120,15 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
                 files=len(removed),
             )
         return removed
+
+    def remove_unreported(self, known: Set[str], epoch: int) -> None:
+        """Delete the files of launches before ``epoch``, which can report no more, except those of ``known`` blocks."""
+        matches = [_LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in self._files.names()]
+        names = [
+            f"{match[0]}{_SUFFIX}" for match in matches if match and match[0] not in known and int(match[2]) < epoch
+        ]
+        if removed := self._apply("delete", names, self._files.delete):
+            log.info("unreported blocks deleted", directory=self.directory, files=len(removed))
 
     def _apply(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
         """Call ``act`` for every file; return the names of those that existed. Failures are logged together."""

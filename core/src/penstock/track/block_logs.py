@@ -7,7 +7,8 @@ deletions that were asked for before it stops; all other blocks remain for a rec
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
+from functools import partial
 
 from pyspark import SparkContext
 
@@ -34,7 +35,7 @@ class BlockLogs:
             stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id))
             for stream_id in stream_ids
         }
-        self._loop: EventLoop[list[StoredBlock]] = EventLoop("BlockLogs", self._delete, self._on_error)
+        self._loop: EventLoop[Callable[[], None]] = EventLoop("BlockLogs", lambda action: action(), self._on_error)
 
     @classmethod
     def of(
@@ -67,7 +68,14 @@ class BlockLogs:
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs; returns at once. A failure is logged and leaves the file."""
-        self._loop.post(list(blocks))
+        self._loop.post(partial(self._delete, list(blocks)))
+
+    def remove_unreported(self, stream_id: int, epoch: int, known: Callable[[], Set[str]]) -> None:
+        """Delete what launches before ``epoch`` stored and the driver did not accept; returns at once.
+
+        ``known`` is called on the thread that deletes.
+        """
+        self._loop.post(lambda: self._logs[stream_id].remove_unreported(known(), epoch))
 
     def stop(self, timeout_s: float) -> None:
         """Complete the requested deletions, then end the thread. May be called again."""

@@ -77,6 +77,12 @@ class ReceivedBlockTracker:
                 self._being_added -= ids
                 self._additions.notify_all()
 
+    def known_ids(self) -> set[str]:
+        """The ids of the blocks that are not cleaned up, and of those that some thread is adding."""
+        with self._additions:
+            being_added = set(self._being_added)
+        return being_added.union(block.block_id for block in self.state.known())
+
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
         """Queue blocks in order, except those added before. If ``WriteAheadLogError`` is raised, none is queued."""
         self._write(allocations.blocks_added(blocks))
@@ -143,15 +149,20 @@ class ReceivedBlockTracker:
         """Forget the blocks of streams that the program has removed."""
         self._write(allocations.streams_forgotten(stream_ids))
 
-    def note_launches(self, epochs: Mapping[int, int]) -> None:
-        """Save the epochs of launches that are about to start, by stream, so that no later run uses them again."""
+    def note_launches(self, epochs: Mapping[int, int]) -> bool:
+        """Save the epochs of launches that are about to start, by stream, so that no later run uses them again.
+
+        Returns whether they are saved: then nothing counts whose outcome was unknown before.
+        """
         if self._write_ahead_log is None or not epochs:
-            return
+            return False
         try:
             self._write(allocations.receivers_launched(epochs))
         except WriteAheadLogError as error:
             # The ids of the launch's blocks contain its number as well.
             log.warning("launches not written to write-ahead log", reason=str(error))
+            return False
+        return True
 
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""

@@ -240,9 +240,14 @@ class TrackedReceivers:
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
-        self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
+        is_saved = self._blocks.note_launches(
+            {stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates}
+        )
         for stream_id, chosen in candidates.items():
             self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
+            if self._launcher.logs is not None and is_saved:
+                # From now on, reports of older launches are refused.
+                self._launcher.logs.remove_unreported(stream_id, self.records[stream_id].epoch, self._blocks.known_ids)
 
     # -- periodic checks; on the loop --
 
