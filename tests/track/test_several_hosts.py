@@ -113,21 +113,21 @@ def test_blocks_of_a_lost_receiver_are_served_by_another_on_its_host(
     two.tracked.relaunch(300)
     again = two.on(4, B)
     stored += again.store(0)
-    found = two.references(stream_id=first.task.stream_id)
-    assert [each.source for each in found] == [second.source, second.source, again.source]
-    assert two.read(found) == stored
+    references = two.references(stream_id=first.task.stream_id)
+    assert [reference.source for reference in references] == [second.source, second.source, again.source]
+    assert two.read(references) == stored
 
 
 def test_task_finds_blocks_that_a_relaunched_receiver_serves(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
-    assert found[0].source == first.source
+    references = two.references(stream_id=first.task.stream_id)
+    assert references[0].source == first.source
     two.lose(first)
     two.tracked.relaunch(300)
     assert two.on(3, A).source != first.source
-    assert two.read(found) == stored
+    assert two.read(references) == stored
     assert two.errors == ["the receiver's task failed: RuntimeError: lost"]
 
 
@@ -138,10 +138,10 @@ def test_unserved_block_is_not_lost_while_its_host_has_an_executor(
     two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
+    earlier = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     # Spark tries such a task again.
-    for references in (found, two.references(stream_id=first.task.stream_id)):
+    for references in (earlier, two.references(stream_id=first.task.stream_id)):
         with pytest.raises(BlockUnreachableError, match="input-"):
             two.read(references)
     assert [said for said in two.errors if "lost," in said] == []
@@ -152,13 +152,13 @@ def test_block_on_a_host_without_executors_is_lost(hosts: Callable[..., Hosts], 
     two = hosts(**{"spark.penstock.blocks.onLost": policy})
     first, other = two.on(1, A), two.on(2, B)
     stored = [*first.store(0), *other.store(0)]
-    found = two.references(stream_id=0) + two.references(stream_id=1)
+    references = two.references(stream_id=0) + two.references(stream_id=1)
     two.lose(first, A)
     if policy == "skip":
-        assert two.read(found) == stored[1:]
+        assert two.read(references) == stored[1:]
     else:
         with pytest.raises(BlockGoneError, match="input-"):
-            two.read(found)
+            two.read(references)
     assert len([said for said in two.errors if "1 blocks (1 records) are lost" in said]) == 1
 
 
@@ -224,10 +224,10 @@ def test_task_waits_for_a_receiver_that_is_being_relaunched(
     monkeypatch.setattr(locations, "find", note)
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
+    references = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     with ThreadPoolExecutor() as pool:
-        reading = pool.submit(two.read, found)
+        reading = pool.submit(two.read, references)
         wait_for(lambda: asked, "the task to ask for it")
         two.tracked.relaunch(300)
         two.on(3, A)
@@ -239,11 +239,11 @@ def test_wait_of_a_task_for_a_receiver_is_bounded(hosts: Callable[..., Hosts], m
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
+    references = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     before = time.monotonic()
     with pytest.raises(BlockUnreachableError, match="input-"):
-        two.read(found)
+        two.read(references)
     assert time.monotonic() - before < 20
 
 
@@ -258,9 +258,9 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracked, int], None]:
 
     def hide(tracked: Tracked, number: int) -> None:
         groups.add(tracked.launch(number).group)
-        known = cluster.running_task
+        task = cluster.running_task
         monkeypatch.setattr(
-            cluster, "running_task", lambda sc, group: None if group in groups else known(sc, group), raising=True
+            cluster, "running_task", lambda sc, group: None if group in groups else task(sc, group), raising=True
         )
 
     return hide
@@ -275,14 +275,14 @@ def test_blocks_on_a_nameless_host_are_served_by_the_next_launch_there(
         nameless(two.tracked, 1)
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
+    references = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     two.tracked.relaunch(300)
     if hidden == 3:
         nameless(two.tracked, 3)
     again = two.on(3, A)
-    assert two.read(found) == stored
-    assert [each.source for each in two.references(stream_id=first.task.stream_id)] == [again.source]
+    assert two.read(references) == stored
+    assert [reference.source for reference in two.references(stream_id=first.task.stream_id)] == [again.source]
     two.tracked.tracker.clean_up(200, delete=True)
     assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
@@ -295,10 +295,10 @@ def test_blocks_on_a_nameless_host_are_not_lost(
     nameless(two.tracked, 1)
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
-    found = two.references(stream_id=first.task.stream_id)
+    references = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     with pytest.raises(BlockUnreachableError, match="input-"):
-        two.read(found)
+        two.read(references)
     # Nor forgotten when it is to be deleted.
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
@@ -373,9 +373,9 @@ def test_moved_receiver_serves_its_blocks_until_they_are_processed(
     two.tracked.relaunch()
     second = two.on(2, B)
     stored += second.store(0)
-    found = two.references()
-    assert [each.source for each in found] == [first.source, first.source, second.source]
-    assert two.read(found) == stored
+    references = two.references()
+    assert [reference.source for reference in references] == [first.source, first.source, second.source]
+    assert two.read(references) == stored
     two.tick()
     assert ReleaseReceiver() not in first.received.entries
     two.tracked.tracker.clean_up(200, delete=True)
@@ -396,9 +396,9 @@ def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[H
     second = two.on(2, A)
     two.tick()
     first.received.await_one(ReleaseReceiver)
-    found = two.references()
-    assert [each.source for each in found] == [second.source] * 2
-    assert two.read(found) == stored
+    references = two.references()
+    assert [reference.source for reference in references] == [second.source] * 2
+    assert two.read(references) == stored
 
 
 def test_draining_launches_serve_the_last_batches_of_a_stop(
@@ -446,7 +446,7 @@ def test_dead_draining_launch_is_no_source(moved: tuple[Hosts, FakeProcess, list
     first.close()
     first.launch.end(RuntimeError("lost"))
     two.tracked.settle()
-    assert [each.source for each in two.references()] == ["", ""]
+    assert [reference.source for reference in two.references()] == ["", ""]
     assert (two.errors, len(two.tracked.launches)) == ([], 2)
 
 

@@ -20,9 +20,9 @@ def named(charts: OverviewCharts | RateCharts, name: str) -> Any:
 
 
 def source(charts: OverviewCharts | RateCharts) -> ColumnDataSource:
-    found = charts.roots[0].select_one({"type": ColumnDataSource})
-    assert isinstance(found, ColumnDataSource)
-    return found
+    column_data = charts.roots[0].select_one({"type": ColumnDataSource})
+    assert isinstance(column_data, ColumnDataSource)
+    return column_data
 
 
 def test_points_are_the_numbers_of_the_batches() -> None:
@@ -91,12 +91,12 @@ def test_an_open_page_is_sent_one_point_and_the_parts_that_changed() -> None:
     update.update(is_ready=True)
     sent.clear()
     opened.update(snapshot(1, 91))
-    assert [len(each.data["x"]) for each in sent if isinstance(each, ColumnsStreamedEvent)] == [1]
-    assert not [each for each in sent if isinstance(each, ColumnsPatchedEvent)]
+    assert [len(event.data["x"]) for event in sent if isinstance(event, ColumnsStreamedEvent)] == [1]
+    assert not [event for event in sent if isinstance(event, ColumnsPatchedEvent)]
     # The bars of the histograms, and nothing else, are sent as a whole.
-    whole: list[Any] = [getattr(each.model, each.attr) for each in sent if isinstance(each, ColumnDataChangedEvent)]
+    whole: list[Any] = [getattr(event.model, event.attr) for event in sent if isinstance(event, ColumnDataChangedEvent)]
     assert [(len(data["batches"]), sum(data["batches"])) for data in whole] == [(16, 91)] * 4
-    changed = next(each.new for each in sent if getattr(each, "attr", "") == "parts")
+    changed = next(event.new for event in sent if getattr(event, "attr", "") == "parts")
     assert {"verdict", "latest-batches", "measure-rate"} <= set(changed)
     assert "state" not in changed
 

@@ -33,10 +33,10 @@ def test_streams_made_in_a_loop_are_drawn_as_one() -> None:
         DStreamInfo(2 * i, "ReceiverInputDStream", f"r{i}", "receiverStream at a.py:1", ()) for i in range(1000)
     ]
     mapped = [node(2 * i + 1, 2 * i, at="map at a.py:2") for i in range(1000)]
-    union = DStreamInfo(5000, "UnionDStream", "", "union at a.py:3", tuple(each.number for each in mapped))
-    nodes = sorted([*receivers, *mapped, union], key=lambda each: each.number)
+    union = DStreamInfo(5000, "UnionDStream", "", "union at a.py:3", tuple(stream.number for stream in mapped))
+    nodes = sorted([*receivers, *mapped, union], key=lambda stream: stream.number)
     groups = grouped(nodes)
-    assert [(len(each.streams), each.parents) for each in groups] == [(1000, ()), (1000, (0,)), (1, (1,))]
+    assert [(len(group.streams), group.parents) for group in groups] == [(1000, ()), (1000, (0,)), (1, (1,))]
     assert in_rows(groups).columns == 1
 
 
@@ -47,7 +47,7 @@ def test_two_alike_streams_stay_apart() -> None:
 
 def test_missing_and_later_parents_are_ignored() -> None:
     groups = grouped([node(0, 7), node(1, 1, 0, 2), node(2)])
-    assert [(each.number, each.parents) for each in groups] == [(0, ()), (2, ()), (1, (0,))]
+    assert [(group.number, group.parents) for group in groups] == [(0, ()), (2, ()), (1, (0,))]
 
 
 def test_nothing_to_draw_is_an_empty_picture() -> None:

@@ -158,14 +158,14 @@ def test_data_becomes_later_while_no_batch_ends() -> None:
 )
 def test_what_is_wrong_with_a_receiver_is_said(trouble: str, level: Level, reason: str) -> None:
     state = snapshot(problems={0: trouble})
-    found = receiver_problem(state.streams[0], state.time_ms)
-    assert found is not None
-    assert (found.level, found.reason) == (level, reason)
+    problem = receiver_problem(state.streams[0], state.time_ms)
+    assert problem is not None
+    assert (problem.level, problem.reason) == (level, reason)
 
 
 def test_the_worst_receivers_come_first_and_sound_ones_not_at_all() -> None:
     state = snapshot(receivers=20, problems={3: "hostile", 5: "given up", 7: "lost"})
-    assert [each.stream.id for each in receiver_problems(state, state.time_ms)] == [5, 3, 7]
+    assert [problem.stream.id for problem in receiver_problems(state, state.time_ms)] == [5, 3, 7]
     assert receiver_problems(state, state.time_ms)[1].stream.name == HOSTILE
 
 
