@@ -59,6 +59,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "InputStreamSpec",
             "InputSource",
             "RecoverableSource",
+            "DatedSource",
             "SourceBatch",
             "ArrowInput",
             "ArrowReader",

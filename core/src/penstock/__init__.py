@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import (
         ArrowInput as ArrowInput,
         ArrowReader as ArrowReader,
+        DatedSource as DatedSource,
         InputSource as InputSource,
         InputStreamSpec as InputStreamSpec,
         RateEstimator as RateEstimator,

@@ -37,7 +37,10 @@ class Directory:
         self.looked_again: list[list[str]] = []
         # What happens between the two looks.
         self.meanwhile: Callable[[], None] = lambda: None
-        self.selection = FileSelector(lambda: self.now_ns, accept, lambda path: f"x://{path}")
+        self.stepped_ns = 0
+        self.selection = FileSelector(
+            lambda: self.now_ns + self.stepped_ns, accept, lambda path: f"x://{path}", lambda: self.now_ns
+        )
 
     def put(self, path: str, size: int = 10, age_s: float = 60) -> None:
         self.files[path] = Info(path, size, self.now_ns - int(age_s * S))
@@ -320,6 +323,25 @@ def test_file_that_a_listing_misses_is_not_read_again(directory: Directory) -> N
     # An hour later it is taken for another file.
     directory.files["a"] = missed
     assert directory.look() == ["a"]
+
+
+@pytest.mark.parametrize("stepped_s", [-3600, 3600])
+def test_step_of_the_clock_does_not_end_the_time_for_a_missed_file(directory: Directory, stepped_s: int) -> None:
+    directory.put("a", age_s=7200)
+    assert directory.look() == ["a"]
+    missed = directory.files.pop("a")
+    assert directory.look() == []
+    directory.stepped_ns = stepped_s * S
+    directory.files["a"] = missed
+    assert directory.look() == []
+
+
+def test_files_modified_after_a_time_are_left_for_later(directory: Directory) -> None:
+    for name, age_s in (("late", 50), ("old", 70)):
+        directory.put(name, age_s=age_s)
+    directory.selection.look(list(directory.files.values()), directory.again)
+    taken = [directory.selection.take(0, 0, NOW - seconds * S) for seconds in (71, 70, 51, 50)]
+    assert [[version.path for version in versions] for versions in taken] == [[], ["old"], [], ["late"]]
 
 
 def test_readme_lists_the_names_that_are_skipped() -> None:

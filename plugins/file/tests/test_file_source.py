@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -101,6 +102,32 @@ def test_recovered_batch_without_files_has_the_schema(make: Make, tmp_path: Path
     assert empty.arrow is not None
     assert (again.arrow.references, again.arrow.schema()) == (None, empty.arrow.schema())
     assert names(source.compute_again(2000)) == ["new"]
+
+
+def test_late_batches_have_the_files_of_their_intervals_from_one_listing(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, _context = make()
+    listings = 0
+    listing = DirectoryPattern.listing
+
+    def counted(directory: DirectoryPattern) -> Any:
+        nonlocal listings
+        listings += 1
+        return listing(directory)
+
+    monkeypatch.setattr(DirectoryPattern, "listing", counted)
+    for name, time_s in (("third", 25), ("first", 5), ("second", 15), ("after", 40)):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (time_s, time_s))
+    assert [names(source.compute_late(time_s * 1000)) for time_s in (10, 15, 20, 30)] == [
+        ["first"],
+        ["second"],
+        [],
+        ["third"],
+    ]
+    assert listings == 1
+    assert names(source.compute(31_000)) == ["after"]
 
 
 def test_failing_spark_loses_no_file(make: Make, tmp_path: Path) -> None:

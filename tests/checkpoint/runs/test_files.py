@@ -2,48 +2,91 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from pathlib import Path
 
 import pytest
-from tests.helpers.runs import Hold, Output, Runs
+from attrs import frozen
+from tests.helpers.runs import INTERVAL_MS, Hold, Output, Runs
 
 from penstock import StreamingContext
 
 pytestmark = pytest.mark.spark
 
 
-def test_each_file_is_in_one_batch_although_the_directory_was_moved(runs: Runs, tmp_path: Path, output: Output) -> None:
-    incoming, hold = tmp_path / "incoming", Hold(tmp_path / "hold")
-    incoming.mkdir()
+@frozen
+class Incoming:
+    """A directory whose files are modified by the manual clock."""
 
-    def put(name: str) -> None:
-        path = incoming / name
+    path: Path
+    runs: Runs
+
+    def put(self, name: str) -> None:
+        path = self.path / name
         path.write_text(f"{name}\n")
-        now_s = runs.clock.now_ms() / 1000
+        now_s = self.runs.clock.now_ms() / 1000
         os.utime(path, (now_s, now_s))
 
+
+@pytest.fixture
+def incoming(runs: Runs, tmp_path: Path) -> Incoming:
+    (tmp_path / "incoming").mkdir()
+    return Incoming(tmp_path / "incoming", runs)
+
+
+def test_files_of_the_downtime_go_to_the_batches_of_their_intervals(
+    runs: Runs, incoming: Incoming, output: Output
+) -> None:
+    """The numbers of Spark's CheckpointSuite."""
+
     def build(context: StreamingContext) -> None:
-        stream = context.textFileStream(str(incoming))
+        lines = context.textFileStream(str(incoming.path))
+        output.collect(lines.map(int).reduceByWindow(operator.add, None, 30, 1))
+
+    run = runs.new(build).start()
+    for number in (1, 2, 3):
+        incoming.put(str(number))
+        run.batches(1)
+    left = runs.interrupt()
+    run.stop()
+    for number in (4, 5, 6):
+        runs.clock.advance(INTERVAL_MS // 2)
+        incoming.put(str(number))
+        runs.clock.advance(INTERVAL_MS // 2)
+    again = runs.new(build, left).start()
+    for number in (7, 8, 9):
+        incoming.put(str(number))
+        again.batches(1)
+    assert output.batches == {n + 1: [total] for n, total in enumerate((1, 3, 6, 10, 15, 21, 28, 36, 45))}
+
+
+def test_each_file_is_in_one_batch_although_the_directory_was_moved(
+    runs: Runs, incoming: Incoming, tmp_path: Path, output: Output
+) -> None:
+    hold = Hold(tmp_path / "hold")
+
+    def build(context: StreamingContext) -> None:
+        stream = context.textFileStream(str(incoming.path))
         output.collect(stream)
         stream.foreachRDD(hold)
 
     run = runs.new(build).start()
-    put("first")
+    incoming.put("first")
     run.batches(2)
-    put("second")
+    incoming.put("second")
     # The batch is pending; a recovered run has to read the same files for it.
     left = runs.interrupt_at(hold)
     run.stop()
     pending_ms = runs.clock.now_ms()
     assert output.written[-1] == (pending_ms, ["second"])
     runs.clock.advance(2000)
-    put("while down")
+    incoming.put("while down")
     runs.directory.rename(tmp_path / "elsewhere")
     left = left.rename(tmp_path / "moved")
     again = runs.new(build, left).start()
     again.batches(1)
-    put("third")
+    incoming.put("third")
     again.batches(2)
     assert runs.created == 1
     seen: dict[str, set[int]] = {}

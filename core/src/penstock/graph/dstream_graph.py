@@ -91,6 +91,8 @@ class DStreamGraph:
         self.zero_time_ms: int | None = None
         #: Batch time of the newest batch.
         self.last_time_ms = -1
+        #: The last batch time that was due before a recovered run started.
+        self.late_until_ms = -1
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
         self.num_streams = 0

@@ -14,7 +14,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
-from penstock.plugins.specs import ArrowInput, RecoverableSource
+from penstock.plugins.specs import ArrowInput, DatedSource, RecoverableSource
 from penstock.runtime.clock import iso_time
 from penstock.spark.rdds import as_rdd
 
@@ -144,7 +144,8 @@ class PulledInputDStream(InputDStream):
             return self._empty(time_ms)
         self._newest_ms = time_ms
         try:
-            batch = self._source.compute(time_ms)
+            is_late = time_ms <= self.graph.late_until_ms and isinstance(self._source, DatedSource)
+            batch = self._source.compute_late(time_ms) if is_late else self._source.compute(time_ms)
         except BaseException as error:
             self._failed[time_ms] = error
             raise

@@ -181,6 +181,17 @@ class RecoverableSource(InputSource, Protocol):
         """Make a batch of the earlier run again; ``None`` when it was empty."""
 
 
+@runtime_checkable
+class DatedSource(RecoverableSource, Protocol):
+    """A source that knows when its data arrived: data of the downtime goes to the batches of its intervals."""
+
+    def compute_late(self, batch_time_ms: int) -> SourceBatch:
+        """Make a batch that was due during the downtime, from what had arrived by its time; otherwise as ``compute``.
+
+        May wait for some seconds.
+        """
+
+
 class RateEstimator(ABC):
     """Estimates how many records/s a receiver stream should store, from what its last batch took.
 

@@ -138,6 +138,7 @@ class JobGenerator:
             self._clock.run_ahead(behind_ms)
             start_ms += behind_ms
         self._graph.start(recovered.zero_time_ms)
+        self._graph.late_until_ms = start_ms - interval_ms
         due = recovered.due(start_ms, interval_ms)
         self._begun = recovered.pending
         if recovered.state_ms is not None:

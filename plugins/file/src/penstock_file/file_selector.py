@@ -7,7 +7,9 @@ generator's. The lock is never held during a call of the user's filter or of the
 from __future__ import annotations
 
 import heapq
+import math
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,16 +36,22 @@ class FileSelector:
     """Selects the file versions that the next batches read, each version once.
 
     Args:
-        now_ns: the wall clock.
+        now_ns: the wall clock, as modification times.
         accept: the user's filter, called with a file's name; ``None``: skip names that begin with a dot or end like a
             half-written file's.
         name: turns a path into the name for users.
+        monotonic_ns: a clock that nobody sets.
     """
 
     def __init__(
-        self, now_ns: Callable[[], int], accept: Callable[[str], bool] | None = None, name: Callable[[str], str] = str
+        self,
+        now_ns: Callable[[], int],
+        accept: Callable[[str], bool] | None = None,
+        name: Callable[[str], str] = str,
+        monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._now_ns = now_ns
+        self._monotonic_ns = monotonic_ns
         self._accept = accept
         self._name = name
         # Size and mtime of every handled path. Until they change, the path needs no further check.
@@ -93,12 +101,13 @@ class FileSelector:
             for version in stable:
                 self._queue(version)
 
-    def take(self, max_files: int, max_bytes: int) -> list[FileVersion]:
+    def take(self, max_files: int, max_bytes: int, until_ns: float = math.inf) -> list[FileVersion]:
         """Take the oldest queued versions, at least one if there is any.
 
         Args:
             max_files: maximum number of files; 0: no limit.
             max_bytes: maximum bytes, which only a single larger file may exceed; 0: no limit.
+            until_ns: the newest modification time.
         """
         taken: list[FileVersion] = []
         num_bytes = 0
@@ -109,7 +118,7 @@ class FileSelector:
                 if version is None or (version.mtime_ns, version.size) != (mtime_ns, size):
                     heapq.heappop(self._heap)  # gone, or outdated
                     continue
-                if max_bytes and taken and num_bytes + size > max_bytes:
+                if mtime_ns > until_ns or (max_bytes and taken and num_bytes + size > max_bytes):
                     break
                 heapq.heappop(self._heap)
                 del self._queued[path]
@@ -212,10 +221,10 @@ class FileSelector:
         if path not in self._vanished:
             return False
         version, gone_ns = self._vanished.pop(path)
-        return version == now and self._now_ns() - gone_ns <= _VANISHED_NS
+        return version == now and self._monotonic_ns() - gone_ns <= _VANISHED_NS
 
     def _forget(self, listed: set[str]) -> None:
-        now_ns = self._now_ns()
+        now_ns = self._monotonic_ns()
         for path, (_version, gone_ns) in list(self._vanished.items()):
             if now_ns - gone_ns > _VANISHED_NS:
                 del self._vanished[path]

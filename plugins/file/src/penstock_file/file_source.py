@@ -6,6 +6,7 @@ waits for a listing no longer than a share of the batch interval; the listing ru
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -37,6 +38,8 @@ log = get_logger("file")
 _LOOK_AGAIN_S = 0.05
 # Share of the batch interval that a batch waits for the listing.
 _LISTING_SHARE = 0.5
+# Maximum seconds that the first batch of a downtime waits for the listing.
+_LATE_LISTING_S = 30.0
 # File names in the description of a batch.
 _NAMED_FILES = 5
 _LONGEST_NAME = 80
@@ -107,6 +110,8 @@ class FileSource:
         self._batches: dict[int, tuple[FileVersion, ...]] = {}
         self._parallelism = 1
         self._listing_timeout_s = 0.0
+        # Whether a listing has ended since the start.
+        self._is_listed = False
         # Whether a listing is running.
         self._listing = False
 
@@ -143,20 +148,40 @@ class FileSource:
             FileReadError: the user's filter failed.
         """
         assert self._sc is not None
-        if not self._lister.ask(self._listing_timeout_s) and self._listing:
+        self._list(batch_time_ms, self._listing_timeout_s)
+        return self._next(self._sc, batch_time_ms, math.inf)
+
+    def compute_late(self, batch_time_ms: int) -> SourceBatch:
+        """Create a batch of the downtime from the next files that were modified by its time.
+
+        Raises:
+            FileReadError: the user's filter failed.
+        """
+        assert self._sc is not None
+        # One complete listing after the start shows all files of the downtime.
+        if not self._is_listed:
+            self._is_listed = self._list(batch_time_ms, max(self._listing_timeout_s, _LATE_LISTING_S))
+        return self._next(self._sc, batch_time_ms, batch_time_ms * 1e6)
+
+    def _list(self, batch_time_ms: int, timeout_s: float) -> bool:
+        has_ended = self._lister.ask(timeout_s)
+        if not has_ended and self._listing:
             log.warning(
                 "directory listing too slow, files delayed",
                 path=str(self._directory),
                 batch_time=batch_time_ms,
-                waited_s=self._listing_timeout_s,
+                waited_s=timeout_s,
                 advice="lengthen the batch interval, or move files away that have been read",
                 throttle_s=_LOG_AGAIN_S,
             )
-        taken = self._selector.take(self._options.max_files_per_batch, self._options.max_bytes_per_batch)
+        return has_ended
+
+    def _next(self, sc: SparkContext, batch_time_ms: int, until_ns: float) -> SourceBatch:
+        taken = self._selector.take(self._options.max_files_per_batch, self._options.max_bytes_per_batch, until_ns)
         if not taken:
-            return self._empty(self._sc, batch_time_ms)
+            return self._empty(sc, batch_time_ms)
         try:
-            return self._batch(self._sc, batch_time_ms, taken)
+            return self._batch(sc, batch_time_ms, taken)
         except BaseException:
             self._selector.put_back(taken)
             raise
