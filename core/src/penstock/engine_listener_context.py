@@ -44,6 +44,7 @@ class EngineListenerContext(ListenerContext):
         self._sc = program.sc
         self._settings = program.settings
         self._graph = program.graph
+        self._clock = program.clock
         self._plugins = plugins
         self._engine = engine
         self._recovery = recovery
@@ -105,6 +106,9 @@ class EngineListenerContext(ListenerContext):
             )
             for stream in self._graph.streams()
         ]
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         return self._engine.tracker.receiver_infos()

@@ -55,7 +55,8 @@ class Running:
         self.context = FakeListenerContext(**options)
         self.taken = Taken()
         self.now_ms = T
-        self.monitor = Monitor(self.context, MetricsStore(), [self.taken], lambda: self.now_ms)
+        self.context.now_ms = lambda: self.now_ms  # type: ignore[method-assign]
+        self.monitor = Monitor(self.context, MetricsStore(), [self.taken])
 
     def deliver(self, events: Sequence[Any]) -> None:
         for event in events:

@@ -55,6 +55,7 @@ def test_files_of_the_downtime_go_to_the_batches_of_their_intervals(
         incoming.put(str(number))
         runs.clock.advance(INTERVAL_MS // 2)
     again = runs.new(build, left).start()
+    again.completed.await_time(6 * INTERVAL_MS)
     for number in (7, 8, 9):
         incoming.put(str(number))
         again.batches(1)

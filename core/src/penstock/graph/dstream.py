@@ -306,7 +306,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
         Args:
             begin: a datetime, or seconds since the epoch; a time between two batches means the earlier one.
-            end: the same.
+            end: the same; a time after the newest generated batch means that batch.
 
         Raises:
             StreamingStateError: the context has not started.

@@ -144,8 +144,10 @@ class PulledInputDStream(InputDStream):
             return self._empty(time_ms)
         self._newest_ms = time_ms
         try:
-            is_late = time_ms <= self.graph.late_until_ms and isinstance(self._source, DatedSource)
-            batch = self._source.compute_late(time_ms) if is_late else self._source.compute(time_ms)
+            if time_ms <= self.graph.late_until_ms and isinstance(self._source, DatedSource):
+                batch = self._source.compute_late(time_ms)
+            else:
+                batch = self._source.compute(time_ms)
         except BaseException as error:
             self._failed[time_ms] = error
             raise

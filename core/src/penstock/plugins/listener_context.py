@@ -158,6 +158,9 @@ class ListenerContext(Protocol):
     def graph(self) -> Sequence[DStreamInfo]:
         """Describe every stream that an output operation reaches, in the order in which the program made them."""
 
+    def now_ms(self) -> int:
+        """The clock of batch times and events, ms since the epoch. It follows the wall clock and never goes back."""
+
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """Return the state of each receiver, by stream id."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -170,6 +171,9 @@ class FakeListenerContext(ListenerContext):
             DStreamInfo(count + n, "ForEachDStream", "", f"app.py:{n + 10}", (n,), role="output") for n in range(count)
         ]
         return inputs + outputs
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         return dict(self.infos)

@@ -7,7 +7,6 @@ OpenTelemetry. Callbacks run on the listener's own thread, ``snapshot`` on the s
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -65,7 +64,6 @@ class Monitor:
         context: the application.
         store: builds the state from the events.
         sinks: receive every event after the store.
-        now_ms: the wall clock.
     """
 
     never_drop = True
@@ -75,12 +73,10 @@ class Monitor:
         context: ListenerContext,
         store: MetricsStore,
         sinks: Sequence[Sink] = (),
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._context = context
         self._store = store
         self._sinks = tuple(sinks)
-        self._now_ms = now_ms
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._sampled_ms = self._asked_ms = -1
@@ -96,7 +92,7 @@ class Monitor:
         """The state of the application now."""
         self._ask_for_jobs()
         with self._lock:
-            now_ms = self._now_ms()
+            now_ms = self._context.now_ms()
             if not self._is_closed and now_ms - self._sampled_ms >= _SAMPLE_S * 1000:
                 self._sample(now_ms)
             return self._store.snapshot(now_ms)
@@ -151,7 +147,7 @@ class Monitor:
         self._take(batchCompleted)
         self._ask_for_jobs()
         with self._lock:
-            self._sample(self._now_ms())
+            self._sample(self._context.now_ms())
 
     def onOutputOperationStarted(self, outputOperationStarted: OutputOperationStarted) -> None:
         """An output operation runs."""
@@ -229,7 +225,7 @@ class Monitor:
         if self._is_closed or not self._asking.acquire(blocking=is_last):
             return
         try:
-            now_ms = self._now_ms()
+            now_ms = self._context.now_ms()
             if is_last or now_ms - self._asked_ms >= _SAMPLE_S * 1000:
                 self._asked_ms = now_ms
                 if changed := self._changed_jobs(_LAST_WAIT_S if is_last else 0.0):

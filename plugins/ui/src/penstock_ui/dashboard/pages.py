@@ -6,7 +6,6 @@ renders its parts again and sends the changed ones, and its charts send the new 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -184,9 +183,8 @@ class OpenPage:
             self._update.update(parts=changed)
 
     def _rendered(self, snapshot: Snapshot) -> dict[str, str]:
-        now_ms = time.time_ns() // 1_000_000 if snapshot.is_live else snapshot.time_ms
         merged = 1 if self._charts is None else self._charts.merged
-        return render_parts(self._page, snapshot, self._query, now_ms, merged)
+        return render_parts(self._page, snapshot, self._query, snapshot.time_ms, merged)
 
 
 def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merged: int = 1) -> dict[str, str]:
