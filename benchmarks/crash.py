@@ -347,6 +347,8 @@ def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) ->
 
 def main() -> None:
     """Kill, start, count."""
+    from penstock_cli.java import ensure_java
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="how often the driver is killed")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
@@ -354,6 +356,7 @@ def main() -> None:
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    ensure_java()
     if options.program:
         program(options.program, options.port, options.interval)
         return

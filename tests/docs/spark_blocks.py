@@ -163,6 +163,8 @@ class SparkBlocks:
         for name in set(re.findall(r'"([\w-]+\.txt)"', text)):
             (self._folder / name).write_text("".join(f"{line}\n" for line in LINES))
             text = text.replace(f'"{name}"', f'"{self._folder / name}"')
+        # A relative path is one in the folder of the JVM.
+        text = re.sub(r'(?<=\.checkpoint\(")(?=\w+"\))', f"{self._folder}/", text)
         return re.sub(
             r"""(?<=["'])(hdfs://|s3a:/)?/(?=[\w/-]+["'])""", f"{self._folder}/", text.replace("9999", str(port))
         )
