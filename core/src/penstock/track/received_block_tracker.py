@@ -77,11 +77,11 @@ class ReceivedBlockTracker:
                 self._being_added -= ids
                 self._additions.notify_all()
 
-    def known_ids(self) -> set[str]:
+    def retained_ids(self) -> set[str]:
         """The ids of the blocks that are not cleaned up, and of those that some thread is adding."""
         with self._additions:
             being_added = set(self._being_added)
-        return being_added.union(block.block_id for block in self.state.known())
+        return being_added.union(block.block_id for block in self.state.retained())
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
         """Queue blocks in order, except those added before. If ``WriteAheadLogError`` is raised, none is queued."""

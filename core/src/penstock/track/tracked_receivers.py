@@ -247,7 +247,9 @@ class TrackedReceivers:
             self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
             if self._launcher.logs is not None and is_saved:
                 # From now on, reports of older launches are refused.
-                self._launcher.logs.remove_unreported(stream_id, self.records[stream_id].epoch, self._blocks.known_ids)
+                self._launcher.logs.remove_unreported(
+                    stream_id, self.records[stream_id].epoch, self._blocks.retained_ids
+                )
 
     # -- periodic checks; on the loop --
 
