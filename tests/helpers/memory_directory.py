@@ -96,10 +96,7 @@ class MemoryDirectory(Directory):
     def move(self, name: str, folder: str) -> bool:
         raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
 
-    def sync(self, name: str) -> None:
-        self.note("sync", name)
-
-    def sync_tree(self, synced: set[str]) -> None:
+    def sync(self, synced: set[str]) -> None:
         self.note("sync", "")
 
     def delete(self, name: str) -> bool:

@@ -161,34 +161,23 @@ def test_commit_syncs_file_and_names_only_with_fsync(tmp_path: Path, monkeypatch
     appender.close()
 
 
-def test_sync_covers_what_another_process_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    local(tmp_path).write("a", b"one")
-    synced: list[str] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
-    local(tmp_path).sync("a")
-    assert synced[0] == str(tmp_path / "a")
-    assert synced[-1] == str(tmp_path)
-    with pytest.raises(FileNotFoundError):
-        local(tmp_path).sync("nothing")
-
-
-def test_synced_tree_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_covers_what_others_have_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = tmp_path / "tree"
     local(tree / "0").write("a", b"one")
     local(tree / "1").write("b", b"two")
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
     done: set[str] = set()
-    local(tree).sync_tree(done)
+    local(tree).sync(done)
     files = {str(tree / "0" / "a"), str(tree / "1" / "b")}
     assert done == files
     assert {*files, str(tree), str(tree / "0"), str(tree / "1"), str(tmp_path)} <= set(synced)
     del synced[:]
     local(tree / "1").write("c", b"three")
-    local(tree).sync_tree(done)
+    local(tree).sync(done)
     assert str(tree / "1" / "c") in synced
     assert files.isdisjoint(synced)
-    local(tmp_path / "nothing").sync_tree(done)
+    local(tmp_path / "nothing").sync(done)
 
 
 def test_path_and_file_uri_are_local(tmp_path: Path) -> None:

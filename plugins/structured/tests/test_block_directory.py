@@ -12,6 +12,7 @@ from typing import IO
 
 import pyarrow as pa
 import pytest
+from tests.helpers.simulated_disk import synced_path
 
 from penstock import Block, ConfigurationError, PenstockError
 from penstock_structured import block_directory
@@ -195,7 +196,7 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
-@pytest.mark.parametrize("step", ["_locked", "atomic_write"])
+@pytest.mark.parametrize("step", ["_locked", "Directory.of"])
 def test_a_directory_that_cannot_be_written_is_refused_with_the_reason_and_released(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int
 ) -> None:
@@ -203,10 +204,20 @@ def test_a_directory_that_cannot_be_written_is_refused_with_the_reason_and_relea
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(block_directory, step, refuse)
+        patch.setattr(f"penstock_structured.block_directory.{step}", refuse)
         with pytest.raises(ConfigurationError, match=rf"option 'blocks', .*, cannot be used: {os.strerror(code)}"):
             BlockDirectory(tmp_path / "query", "socket")
     BlockDirectory(tmp_path / "query", "socket").close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_names_of_new_directories_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    synced: set[Path] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(synced_path(descriptor)))
+    BlockDirectory(tmp_path / "new" / "query", "socket", durable=durable).close()
+    assert durable == ({tmp_path, tmp_path / "new", tmp_path / "new" / "query"} <= synced)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1}'])

@@ -254,7 +254,7 @@ class Checkpointer:
         if not files <= self._named:
             stores = {state.store for state in checkpoint.states if state.store}
             for path in (*(files - self._named), *stores):
-                self._directory.files.child(path).sync_tree(self._synced)
+                self._directory.files.child(path).sync(self._synced)
             self._named = files
         if self._store.syncs_next and self._run.block_log is not None:
             self._run.block_log.sync()

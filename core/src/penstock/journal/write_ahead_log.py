@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
+from itertools import accumulate
 from typing import Protocol
 
 from attrs import field, frozen
@@ -161,12 +162,9 @@ class WriteAheadLog:
 
     def sync(self) -> None:
         """Return when the disk has every event committed so far; without effect on a remote directory. Any thread."""
-        if self._durability is Durability.FSYNC:
-            return
-        for number in segment_numbers(self._directory):
-            # The base that has replaced a deleted segment is on the disk.
-            with suppress(FileNotFoundError):
-                self._directory.sync(segment_name(number))
+        # A segment that is deleted meanwhile was replaced by a base, which is on the disk.
+        if self._durability is not Durability.FSYNC:
+            self._directory.sync(set())
 
     def append(self, event: Event) -> None:
         """Return once an event, a JSON object, is committed and applied to the state."""
@@ -222,7 +220,8 @@ class WriteAheadLog:
         with self._changed:
             self._in_write = []
             self._changed.wait_for(lambda: self._queue or self._closed)
-            count = _fitting(self._queue)
+            sizes = accumulate(len(pending.text) + 1 for pending in self._queue)
+            count = max(1, sum(size <= _MAX_EVENT_BYTES for size in sizes))
             self._in_write = self._queue[:count]
             self._queue = self._queue[count:]
             return self._in_write
@@ -339,14 +338,3 @@ class WriteAheadLog:
         """A new file name, because the file of a failed attempt may exist."""
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
-
-
-def _fitting(pending: list[_Pending]) -> int:
-    """The number of events at the head of a queue that fit into one record; at least one."""
-    count, num_bytes = 0, 0
-    for each in pending:
-        num_bytes += len(each.text) + 1
-        if count and num_bytes > _MAX_EVENT_BYTES:
-            break
-        count += 1
-    return count

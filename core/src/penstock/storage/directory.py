@@ -149,12 +149,11 @@ class Directory(ABC):
         """Move a file into a subdirectory, which is created; return whether the file existed."""
 
     @abstractmethod
-    def sync(self, name: str) -> None:
-        """Return when the disk has a file and its name, whoever wrote it; without effect on a closed remote file."""
+    def sync(self, synced: set[str]) -> None:
+        """Return when the disk has all files below the directory, whoever wrote them; closed remote files are durable.
 
-    @abstractmethod
-    def sync_tree(self, synced: set[str]) -> None:
-        """``sync`` all files below the directory that are not in ``synced``, and add them to it."""
+        Files in ``synced`` are left out, and the others are added to it.
+        """
 
     @abstractmethod
     def append(self, name: str) -> Appender:
@@ -224,15 +223,11 @@ class LocalDirectory(Directory):
             return False
         return True
 
-    def sync(self, name: str) -> None:
-        fsync(self._path / name)
-        self._sync_names()
-
-    def sync_tree(self, synced: set[str]) -> None:
+    def sync(self, synced: set[str]) -> None:
         for folder, _folders, names in os.walk(self._path):
             new = {path for path in (f"{folder}/{name}" for name in names) if path not in synced}
             for path in (*new, folder):
-                # Tasks delete unneeded files.
+                # Unneeded files are deleted meanwhile.
                 with suppress(FileNotFoundError):
                     fsync(Path(path))
             synced |= new
@@ -348,10 +343,7 @@ class RemoteDirectory(Directory):
                 return False
         return True
 
-    def sync(self, name: str) -> None:
-        pass
-
-    def sync_tree(self, synced: set[str]) -> None:
+    def sync(self, synced: set[str]) -> None:
         pass
 
     def append(self, name: str) -> Appender:

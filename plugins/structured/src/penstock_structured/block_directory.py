@@ -27,7 +27,15 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import Block, ConfigurationError, PenstockError, StoredBlock
-from penstock.spi import BlockReference, atomic_write, get_logger, make_private, open_block_file, write_block_file
+from penstock.spi import (
+    BlockReference,
+    Directory,
+    atomic_write,
+    get_logger,
+    make_private,
+    open_block_file,
+    write_block_file,
+)
 
 log = get_logger("structured")
 
@@ -365,10 +373,10 @@ class BlockDirectory:
             )
 
     def _describe(self, receiver: str) -> None:
-        path = self.path / _DESCRIPTION
-        if not path.exists():
-            with atomic_write(path, sync=self._durable) as partial:
-                partial.write_text(json.dumps({"format": _FORMAT, "receiver": receiver}))
+        if not (self.path / _DESCRIPTION).exists():
+            # With ``sync`` the disk has the names of the directories above, too.
+            description = json.dumps({"format": _FORMAT, "receiver": receiver}).encode()
+            Directory.of(str(self.path)).write(_DESCRIPTION, description, sync=self._durable)
 
     def _sweep(self, consumed: int) -> None:
         """Find the blocks; delete consumed blocks, and blocks that an earlier process did not accept."""
