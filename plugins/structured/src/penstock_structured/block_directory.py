@@ -2,10 +2,8 @@
 
 A block is one Arrow file. ``store`` writes it under a hidden name; ``accept`` renames it to the next number, and only
 then the query sees it. The file name contains number, rows, bytes and checksum, so a restart needs nothing else. One
-process at a time owns the directory, through a lock that the system releases when the process ends.
-
-The query sees a block only once its name is on the disk. Otherwise a power failure could lose a block that the
-checkpoint refers to.
+process at a time owns the directory, through a lock that the system releases when the process ends. The query sees a
+block only once its name is on the disk: a power failure must not lose a block that the checkpoint refers to.
 """
 
 from __future__ import annotations
@@ -374,9 +372,8 @@ class BlockDirectory:
 
     def _describe(self, receiver: str) -> None:
         if not (self.path / _DESCRIPTION).exists():
-            # With ``sync`` the disk has the names of the directories above, too.
-            description = json.dumps({"format": _FORMAT, "receiver": receiver}).encode()
-            Directory.of(str(self.path)).write(_DESCRIPTION, description, sync=self._durable)
+            data = json.dumps({"format": _FORMAT, "receiver": receiver}).encode()
+            Directory.of(str(self.path)).write(_DESCRIPTION, data, sync=self._durable)
 
     def _sweep(self, consumed: int) -> None:
         """Find the blocks; delete consumed blocks, and blocks that an earlier process did not accept."""
@@ -445,10 +442,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _sync(directory: Path) -> None:
-    """Sync the names of a directory to the disk.
-
-    One call covers all accepted blocks. ``penstock.spi`` syncs only together with each file (``atomic_write``).
-    """
+    """Sync the names of a directory to the disk: one call covers all accepted blocks."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
