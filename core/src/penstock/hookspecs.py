@@ -52,7 +52,7 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body
 def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
     """Offer listeners: objects with any of the ``on…`` methods below. Called once on the driver, at the start.
 
-    ``penstock plugins`` shows the classes in the return annotation, such as ``Iterable[AlertListener]``.
+    Lists of plugins show the classes in the return annotation, such as ``Iterable[AlertListener]``.
     """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from hmac import compare_digest
@@ -16,7 +17,6 @@ import pyarrow.flight as flight
 
 from penstock.errors import WireError
 from penstock.runtime.retry import Backoff, retry
-from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import first_line
 from penstock.wire.json_codec import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import CODE_BYTES, Token, content_of
@@ -107,7 +107,8 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float, *, advice:
         except BaseException as error:
             batches.put(error)
 
-    EngineThread("fetch", pull).start()
+    # A plain thread: tasks fetch, and must not import the log.
+    threading.Thread(target=pull, name="fetch", daemon=True).start()
     try:
         while (batch := batches.get(timeout=timeout_s)) is not None:
             if isinstance(batch, BaseException):
