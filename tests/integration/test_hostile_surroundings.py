@@ -8,12 +8,14 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow import flight
 from tests.helpers import Gate, engine_of, listening_ports, run_in_background
+from tests.wire.half_open import Stranger
 
 from penstock import StopProgress, StreamingContext, StreamingContextState, StreamingListener, ThreadReceiver
 
@@ -132,7 +134,14 @@ def test_strangers_at_the_ports_of_a_running_program_are_refused_and_harm_nothin
                 client.do_get(flight.Ticket(b"input-0-1-0"), call).read_all()
     after = len(batches.records)
     wait_for(lambda: len(batches.records) > after + 10, "more records")
-    ssc.stop(stopSparkContext=False, stopGracefully=True)
+    with ExitStack() as held:
+        for port in (*of_driver, *of_receiver):
+            for calls in (False, True):
+                held.enter_context(Stranger(port, calls=calls))
+        began = time.monotonic()
+        ssc.stop(stopSparkContext=False, stopGracefully=True)
+        # One silent connection to an endpoint that waits for it would take 20 s, an unfinished call for ever.
+        assert time.monotonic() - began < 15
     assert batches.records == [(receiver, number) for number in range(len(batches.records))]
     assert events.errors == []
     assert not (tmp_path / "unpickled").exists()
