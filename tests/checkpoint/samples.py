@@ -113,7 +113,7 @@ class FakeProgram:
 
     def restore(self, checkpoint: Checkpoint, *, drops: bool = False) -> int | None:
         """Restore its streams from a checkpoint; return the time after which states are recomputed."""
-        return restore_streams(self.graph, checkpoint, FOLDER, drops=drops).oldest_ms
+        return restore_streams(self.graph, checkpoint, FOLDER, drops=drops)[0].oldest_ms
 
     @property
     def restored(self) -> dict[str, dict[int, str]]:

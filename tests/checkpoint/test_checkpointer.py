@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -66,7 +66,7 @@ class Outputs:
     def start(self) -> None:
         self.found = CheckpointStore(self._files).newest()
 
-    def clean_up(self, _before_ms: int) -> None:
+    def clean_up(self, _before_ms: int, _pending: Collection[int]) -> None:
         """There is nothing to clean up."""
 
 
@@ -94,6 +94,7 @@ class Writing:
         self.failures: list[int] = []
         self.reasons: list[str] = []
         self.cleanable: list[int] = []
+        self.retained: list[list[range]] = []
         self.block_log = SimpleNamespace(last_number=0, sync=lambda: None)
         program = Program(
             self.program.context,
@@ -111,7 +112,7 @@ class Writing:
             completed_outputs=cast(Any, self.outputs),
         )
         tracker = SimpleNamespace(rates=lambda: {0: 5.0}, blocks=SimpleNamespace(forget_streams=self._forget_streams))
-        self.checkpointer = Checkpointer(program, run, cast(Any, tracker), listeners, self._post, self.cleanable.append)
+        self.checkpointer = Checkpointer(program, run, cast(Any, tracker), listeners, self._post, self._release)
         self._done = threading.Semaphore(0)
         # Nothing public reports the end of a write that failed.
         write = self.checkpointer._write
@@ -127,6 +128,10 @@ class Writing:
         assert isinstance(event, CheckpointFailed)
         self.failures.append(event.failures)
         self.reasons.append(event.reason)
+
+    def _release(self, before_ms: int, retained: Sequence[range]) -> None:
+        self.cleanable.append(before_ms)
+        self.retained.append(list(retained))
 
     def _forget_streams(self, stream_ids: set[int]) -> None:
         self.forgotten.append(stream_ids)
@@ -236,6 +241,21 @@ def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writi
     assert (newest.last_time_ms, newest.pending, newest.needed_ms) == (3000, {2000: 3, 3000: 1}, 2000)
     assert newest.states[0].files == {2000: "now/rdd-1"}
     assert (newest.inputs[0].stream_id, newest.inputs[0].rate) == (0, 5.0)
+
+
+def test_blocks_of_a_failed_batch_are_retained_without_those_after_it(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.files[2000] = "file:/somewhere/now/rdd-1"
+    for number in range(3, 30):
+        writing.files[number * 1000] = f"file:/somewhere/now/rdd-{number}"
+        writing.save(number, pending=(3000,))
+    remember_ms = writing.program.graph.max_input_remember_ms
+    (retained,) = writing.retained[-1]
+    assert retained == range(3000 - remember_ms, 3001)
+    # The tenth newest checkpoint is after batch 20.
+    assert writing.cleanable[-1] == 20_000 - 1000 - remember_ms
+    # The state store keeps what the failed batch needs.
+    assert writing.checkpointer.recoverable_ms == 3000
 
 
 def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> None:

@@ -7,7 +7,7 @@ finds the newest synced checkpoint and everything that it names. No setting ever
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -191,8 +191,8 @@ class Life:
                 checkpointer.discard_file(files.pop(old_ms))
         checkpointer.save(time_ms, [], time_ms - INTERVAL_MS)
 
-    def _release(self, before_ms: int) -> None:
-        self.handler.delete([block.block_id for block in self.blocks.clean_up_batches(before_ms)])
+    def _release(self, before_ms: int, retained: Sequence[range]) -> None:
+        self.handler.delete([block.block_id for block in self.blocks.clean_up_batches(before_ms, retained)])
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from tests.schedule.test_recovered_batches import NOTHING_PENDING, Recovering
 from penstock import StoredBlock
 from penstock.checkpoint.checkpoint_format import Checkpoint, SavedInput
 from penstock.checkpoint.restore.recovery import block_log, check_no_blocks_needed, find_newest
-from penstock.checkpoint.restore.restore_streams import restore_points
+from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.errors import ConfigurationError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import BatchCompleted
@@ -94,7 +94,7 @@ def test_missing_allocation_of_the_last_batch_is_no_damage(tmp_path: Path) -> No
 
 def check(path: Path, found: Checkpoint, fake: FakeProgram, conf: dict[str, str] | None = None) -> None:
     program = program_of(fake, conf or {})
-    points = restore_points(found, fake.graph, {})
+    points = restore_sequence(found, fake.graph, {})[0]
     check_no_blocks_needed(program, directory_of(program, path), found, points)
 
 

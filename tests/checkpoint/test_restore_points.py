@@ -10,6 +10,7 @@ from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
 from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
+from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.graph import stateful
 
 
@@ -96,3 +97,44 @@ def test_state_is_old_enough_for_a_window_on_it() -> None:
     program.output(program.source.updateStateByKey(total).setName("a").window(4, 1))
     assert program.restore(with_files(program, {"a": [10, 20]}, last_time_ms=21_000)) == 10_000
     assert chosen(program) == {"a": [10]}
+
+
+def sequence(program: FakeProgram, checkpoint: Checkpoint) -> list[tuple[int, int, int | None]]:
+    """First and last batch, and oldest restore point, of each step of a recovery, in seconds."""
+    return [
+        (points.first_ms // 1000, points.last_ms // 1000, points.oldest_ms and points.oldest_ms // 1000)
+        for points in restore_sequence(checkpoint, program.graph, program.states())
+    ]
+
+
+def test_batch_that_failed_long_ago_needs_neither_later_batches_nor_later_states() -> None:
+    program = FakeProgram()
+    program.state("a")
+    failed = with_files(program, {"a": [10, 90, 100]}, last_time_ms=104_000, pending={12_000: 1, 13_000: 1})
+    assert sequence(program, failed) == [(12, 13, 10), (105, 105, 100)]
+    program.restore(failed)
+    # A later run may need the younger ones, too.
+    assert chosen(program) == {"a": [10, 90, 100]}
+    assert list(program.states()["a"]._generated) == [10_000]
+
+
+def test_state_without_a_younger_rdd_is_recomputed_from_before_the_failed_batch() -> None:
+    program = chain()
+    failed = with_files(program, {"first": [10, 20], "second": [10]}, last_time_ms=24_000, pending={12_000: 1})
+    assert sequence(program, failed) == [(12, 25, 10)]
+
+
+def test_failed_batch_without_state_needs_only_itself() -> None:
+    program = FakeProgram()
+    program.output(program.source)
+    late = [LateBatches(60_000, 3600_000, 1)]
+    failed = program.saved(last_time_ms=3600_000, pending={12_000: 1, 59_000: 2}, late=late)
+    assert sequence(program, failed) == [(12, 12, None), (59, 3601, None)]
+
+
+def test_batch_that_failed_before_the_first_state_was_saved_is_computed_from_the_beginning() -> None:
+    program = FakeProgram()
+    program.state("a")
+    # The first files have been deleted.
+    failed = with_files(program, {"a": [90, 100]}, last_time_ms=104_000, pending={3_000: 1})
+    assert sequence(program, failed) == [(3, 3, 0), (105, 105, 100)]

@@ -85,15 +85,18 @@ class StubBatchInput:
     def __init__(self, log: Log) -> None:
         self._log = log
         self.on_allocate: Callable[[int], object] = lambda _time_ms: None
+        #: The batches that the last clean-up retained.
+        self.retained: list[range] = []
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         self._log.add(("allocate", batch_time_ms))
         self.on_allocate(batch_time_ms)
 
-    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+    def clean_up(self, before_ms: int, retained: Sequence[range] = (), *, delete: bool) -> None:
+        self.retained = list(retained)
         self._log.add(("clean up", before_ms, delete))
 
-    def processed(self, until_ms: int) -> None:
+    def processed(self, until_ms: int, failed: Sequence[int]) -> None:
         """Nothing to note."""
 
     def pause(self, paused: bool) -> None:
@@ -124,6 +127,8 @@ class Engine:
         generation_retries: int = 2,
         wal: bool = False,
         catch_up: str = "all",
+        on_failed: str = "continue",
+        is_recoverable: bool = False,
     ) -> None:
         self.clock = clock
         self.log = Log()
@@ -143,6 +148,7 @@ class Engine:
             "spark.penstock.lateTicks": "skip" if skip_late else "fire",
             "spark.streaming.receiver.writeAheadLog.enable": wal,
             "spark.penstock.checkpoint.catchUp": catch_up,
+            "spark.penstock.onFailedBatch": on_failed,
         }
         self.settings = Settings.parse({name: str(value).lower() for name, value in conf.items()})
         self.scheduler = JobScheduler(
@@ -152,6 +158,7 @@ class Engine:
             self._post,
             self.errors.append,
             self.gave_up.append,
+            is_recoverable=is_recoverable,
         )
         self.input_info = self.scheduler.input_info
         self.generator: JobGenerator | None = None

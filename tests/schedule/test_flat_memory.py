@@ -7,7 +7,7 @@ import logging
 import threading
 import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import lt
 from typing import Any, cast
 
@@ -85,11 +85,11 @@ class Received:
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         self._blocks.allocate_blocks_to_batch(batch_time_ms)
 
-    def clean_up(self, before_ms: int, *, delete: bool) -> None:
-        self._blocks.clean_up_batches(before_ms)
+    def clean_up(self, before_ms: int, retained: Sequence[range], *, delete: bool) -> None:
+        self._blocks.clean_up_batches(before_ms, retained)
 
-    def processed(self, until_ms: int) -> None:
-        self._blocks.processed(until_ms)
+    def processed(self, until_ms: int, failed: Sequence[int]) -> None:
+        self._blocks.processed(until_ms, failed)
 
     def pause(self, paused: bool) -> None:
         """Without effect."""

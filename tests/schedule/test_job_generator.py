@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -259,7 +259,7 @@ def test_first_run_saves_zero_time_before_its_first_batch(engine: Engine) -> Non
         def begin(self, zero_time_ms: int) -> None:
             engine.log.add(("begin", zero_time_ms))
 
-        def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        def save(self, last_time_ms: int, *_rest: object) -> None:
             engine.log.add(("save", last_time_ms))
 
     engine.start(checkpoints=Checkpoints())

@@ -38,7 +38,15 @@ class RecordingCheckpoints:
     def begin(self, zero_time_ms: int) -> None:
         self._log.add(("begin", zero_time_ms))
 
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range]) -> None:
+    def save(
+        self,
+        last_time_ms: int,
+        pending: Sequence[int],
+        needed_ms: int,
+        late: Sequence[range],
+        failed: Sequence[int],
+    ) -> None:
+        self.failed = list(failed)
         self._log.add(Saved(last_time_ms, tuple(pending), needed_ms, tuple(late)))
 
 

@@ -224,6 +224,28 @@ def test_cleaned_up_blocks_stay_forgotten_after_restarts(live: Live) -> None:
     assert batches(live()) == {300: {1: 10}}
 
 
+def test_blocks_of_a_failed_batch_outlive_younger_ones_and_restarts(live: Live) -> None:
+    first = live()
+    for time_ms in (100, 200, 300, 400):
+        first.add_blocks(blocks(time_ms))
+        first.allocate_blocks_to_batch(time_ms)
+    assert first.clean_up_batches(400, [range(150, 201)]) == blocks(100, 300)
+    assert batches(live()) == {200: {1: 10}, 400: {1: 10}}
+    assert live().clean_up_batches(400) == blocks(200)
+    assert batches(live()) == {400: {1: 10}}
+
+
+def test_blocks_of_a_failed_batch_are_unprocessed_until_it_succeeds(live: Live) -> None:
+    tracker = live()
+    for time_ms in (100, 200, 300):
+        tracker.add_blocks(blocks(time_ms))
+        tracker.allocate_blocks_to_batch(time_ms)
+    assert tracker.processed(200, [100]) == blocks(200)
+    assert tracker.processed(300, [100]) == blocks(300)
+    assert tracker.processed(300) == blocks(100)
+    assert tracker.processed(300) == []
+
+
 def test_a_time_whose_batch_was_cleaned_up_stays_allocated(live: Live) -> None:
     first = live()
     first.allocate_blocks_to_batch(500)

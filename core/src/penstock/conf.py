@@ -71,6 +71,11 @@ class Settings(ConfigurationKeys):
             return None
         return min(filter(None, (self.initial_rate_per_s, self.max_rate_per_s)), default=None)
 
+    @property
+    def tolerates_failed_batches(self) -> bool:
+        """Whether single failed batches are only in events and log: there is a limit, or they run again."""
+        return self.max_failed_batches > 0 or self.on_failed_batch == "retry"
+
     def graceful_stop_s(self, batch_interval_ms: int) -> float:
         """The time that a graceful stop may take, seconds."""
         return (self.graceful_stop_timeout_ms or max(10 * batch_interval_ms, 60_000)) / 1000

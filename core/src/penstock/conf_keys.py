@@ -221,6 +221,14 @@ class ConfigurationKeys:
         "Stop after this many consecutive failed batches; `awaitTermination` then raises the last error. 0: never; "
         "`awaitTermination` raises the first error while later batches continue.",
     )
+    on_failed_batch: Literal["continue", "retry", "stop"] = _batches(
+        "spark.penstock.onFailedBatch",
+        "continue",
+        "What follows a failed batch; later batches never wait for it. `continue`: with a checkpoint directory it "
+        "waits for a restart, which runs it again. `retry`: run its failed output operations again, first after 1 s, "
+        "then after delays that double up to a minute, until they succeed. `stop`: stop with its error; a restart runs "
+        "the batch again.",
+    )
     max_pending_batches: Count = _batches(
         "spark.penstock.maxPendingBatches", "0", "Maximum batches that wait or run at the same time. 0: no limit."
     )

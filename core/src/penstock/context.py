@@ -374,8 +374,7 @@ class StreamingContext(StreamBuilder):
             # After the engine has stopped, the context's own stop of Spark ends jobs.
             if self._state is not StreamingContextState.STOPPED:
                 self._on_spark_gone()
-        # With a limit of consecutive failures, single failures are only in events and log.
-        elif not (isinstance(error, BatchFailedError) and self._settings.max_failed_batches > 0):
+        elif not (isinstance(error, BatchFailedError) and self._settings.tolerates_failed_batches):
             self._termination.fail(error)
 
     def _on_spark_gone(self) -> None:

@@ -7,7 +7,7 @@ may call ``abandon``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.graph.dstream_graph import GraphRuntime
 from penstock.listen.events import StopProgress
 from penstock.listen.listener_bus import ListenerBus
+from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread, contain_errors
 from penstock.schedule.job_generator import JobGenerator
@@ -71,7 +72,15 @@ class Engine:
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
             self._properties = LocalProperties(sc, self._run.attempts.of)
-        self.scheduler = JobScheduler(settings, clock, self._properties.put, bus.post, on_error, on_give_up)
+        self.scheduler = JobScheduler(
+            settings,
+            clock,
+            self._properties.put,
+            bus.post,
+            on_error,
+            on_give_up,
+            is_recoverable=self._run is not None,
+        )
         self.checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
         self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
@@ -166,6 +175,9 @@ class Engine:
             except Exception:
                 log.exception("stop phase failed", phase=name)
         log.info("streaming stopped", batches_left=len(self.scheduler.pending_batches))
+        if failed := self.scheduler.failed_batches:
+            effect = "a restart from the checkpoint runs them again" if self._run is not None else "their data is lost"
+            log.warning("failed batches remain", count=len(failed), oldest=iso_time(failed[0]), effect=effect)
 
     def abandon(self) -> None:
         """End every wait of a graceful stop; batches that fail from now on are not complete."""
@@ -213,9 +225,9 @@ class Engine:
                 "last checkpoint not written before the deadline", effect="the next run recovers from an earlier one"
             )
 
-    def _release_blocks(self, before_ms: int) -> None:
+    def _release_blocks(self, before_ms: int, retained: Sequence[range]) -> None:
         if self.generator is not None:
-            self.generator.release_blocks(before_ms)
+            self.generator.release_blocks(before_ms, retained)
 
 
 def _log_unprepared(error: BaseException) -> None:

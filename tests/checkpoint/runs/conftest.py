@@ -18,7 +18,8 @@ def runs(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     shared = entries_of(sc)
 
     def configure(**conf: str) -> None:
-        more = ((f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())
+        # A key in full, or without its prefix and with underscores for dots.
+        more = ((k if "." in k else f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())
         monkeypatch.setattr(sc, "_conf", own_conf([*shared.items(), *more]))
 
     made = Runs(sc, tmp_path, configure)

@@ -76,7 +76,8 @@ class Checkpoint:
         last_time_ms: the youngest generated or late batch; zero time before the first, -1 before zero time is known.
         late: batches of downtimes that are not generated yet.
         pending: generated batches that are not complete, and the number of runs that have begun each.
-        needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches.
+        failed: pending batches whose output failed.
+        needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches, except for failed batches.
         states: one entry per stateful stream.
         listeners: values that listeners have saved, by listener name.
         conf: the configuration in force, without secrets.
@@ -103,6 +104,7 @@ class Checkpoint:
     last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
     late: list[LateBatches] = field(factory=list)
+    failed: list[int] = field(factory=list)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)
     inputs: list[SavedInput] = field(factory=list)

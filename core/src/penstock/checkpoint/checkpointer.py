@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, LateBatches, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
-from penstock.checkpoint.restore.restore_streams import restore_points
+from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.errors import CheckpointError, summary_of
 from penstock.graph.stateful import StatefulDStream
@@ -42,7 +42,8 @@ _MAX_FAILURES = 3
 class Checkpointer:
     """Writes the checkpoints of a run, with the values that ``listeners`` return.
 
-    ``release_blocks`` is called with a time in ms: no retained checkpoint needs blocks of strictly older batches.
+    ``release_blocks`` is called with a time in ms and ranges of batch times: no retained checkpoint needs blocks of
+    strictly older batches that are in none of the ranges.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Checkpointer:
         tracker: ReceiverTracker,
         listeners: Mapping[str, Callable[[], Any]],
         post: Callable[[Event], None],
-        release_blocks: Callable[[int], object],
+        release_blocks: Callable[[int, Sequence[range]], object],
     ) -> None:
         self._graph = program.graph
         self._clock = program.clock
@@ -115,11 +116,20 @@ class Checkpointer:
         """Write a checkpoint with zero time, before the first batch is generated; on the calling thread."""
         self._put(self._collected(zero_time_ms, zero_time_ms, (), -1))
 
-    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range] = ()) -> None:
+    def save(
+        self,
+        last_time_ms: int,
+        pending: Sequence[int],
+        needed_ms: int,
+        late: Sequence[range] = (),
+        failed: Sequence[int] = (),
+    ) -> None:
         """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
-            collected: Checkpoint | Exception = self._collected(zero_time_ms, last_time_ms, pending, needed_ms, late)
+            collected: Checkpoint | Exception = self._collected(
+                zero_time_ms, last_time_ms, pending, needed_ms, late, failed
+            )
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
             collected = error
@@ -139,7 +149,13 @@ class Checkpointer:
     # -- collecting, on the generator's loop --
 
     def _collected(
-        self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int, late: Sequence[range] = ()
+        self,
+        zero_time_ms: int,
+        last_time_ms: int,
+        pending: Sequence[int],
+        needed_ms: int,
+        late: Sequence[range] = (),
+        failed: Sequence[int] = (),
     ) -> Checkpoint:
         with self._changed:
             self._number += 1
@@ -152,6 +168,7 @@ class Checkpointer:
             last_time_ms=last_time_ms,
             pending={time_ms: self._run.attempts.of(time_ms) for time_ms in pending},
             late=[LateBatches(times[0], times[-1], self._run.attempts.of(times[0])) for times in late],
+            failed=list(failed),
             needed_ms=needed_ms,
             states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),
@@ -268,12 +285,13 @@ class Checkpointer:
 
     def _clean_up(self, oldest: Checkpoint) -> None:
         """Delete files that a recovery from the oldest retained checkpoint does not need."""
-        needed_ms = oldest.needed_ms
+        # A state with an old last checkpoint is recomputed from all input since then, and a failed batch from its own.
+        points = restore_sequence(oldest, self._graph, self._states)
         if self._states:
-            since_ms = restore_points(oldest, self._graph, self._states).oldest_ms
-            self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
-            # A state with an old last checkpoint is recomputed from all input since then.
-            needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
+            self.recoverable_ms = oldest.zero_time_ms if points[0].oldest_ms is None else points[0].oldest_ms
+        remember_ms = self._graph.max_input_remember_ms
+        needed_ms = min(oldest.needed_ms, points[-1].since_ms - remember_ms)
+        retained = [range(point.since_ms - remember_ms, point.last_ms + 1) for point in points[:-1]]
         with self._changed:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:
@@ -282,8 +300,8 @@ class Checkpointer:
             self._directory.delete_rdd(path)
         self._delete_old_folders()
         if self._run.completed_outputs is not None:
-            self._run.completed_outputs.clean_up(min([*oldest.pending, oldest.last_time_ms, oldest.next_ms]))
-        self._release_blocks(needed_ms)
+            self._run.completed_outputs.clean_up(min(oldest.last_time_ms, oldest.next_ms), oldest.pending)
+        self._release_blocks(needed_ms, retained)
 
     def _delete_old_folders(self) -> None:
         """Delete the folders of earlier runs that no retained checkpoint refers to."""

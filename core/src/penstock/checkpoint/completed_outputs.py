@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.checkpoint.stream_names import assign, function_name
@@ -42,12 +42,12 @@ class CompletedOutputs(LogState):
         with self._lock:
             return self._names[output_op_id] in self._completed.get(time_ms, ())
 
-    def clean_up(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time."""
+    def clean_up(self, before_ms: int, pending: Collection[int] = ()) -> None:
+        """Forget batches strictly older than a time, except pending ones."""
         with self._lock:
-            has_older = any(time_ms < before_ms for time_ms in self._completed)
+            has_older = any(time_ms < before_ms and time_ms not in pending for time_ms in self._completed)
         if has_older:
-            self._wal.append({"before": before_ms})
+            self._wal.append({"before": before_ms, "pending": sorted(pending)})
 
     def close(self) -> None:
         """Close the log."""
@@ -56,7 +56,9 @@ class CompletedOutputs(LogState):
     def apply(self, event: Event) -> None:
         with self._lock:
             if "before" in event:
-                self._completed = {time: names for time, names in self._completed.items() if time >= event["before"]}
+                before_ms, pending = event["before"], event.get("pending", ())
+                completed = self._completed.items()
+                self._completed = {time: names for time, names in completed if time >= before_ms or time in pending}
             else:
                 self._completed.setdefault(event["time"], set()).add(event["output"])
 

@@ -93,6 +93,8 @@ class DStreamGraph:
         self.last_time_ms = -1
         #: The last batch time that was due before a recovered run started.
         self.late_until_ms = -1
+        #: Failed batches, which run again, oldest first.
+        self.failed_ms: Sequence[int] = ()
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
         self.num_streams = 0

@@ -279,13 +279,23 @@ class Node(OnDriver):
         return dict(self._files)
 
     def _discard_files(self) -> None:
-        """Discard the checkpoint files of forgotten RDDs once a remembered RDD has one."""
+        """Discard the checkpoint files of forgotten RDDs once a younger, remembered RDD has one.
+
+        A failed batch keeps the files that its RDDs are computed from.
+        """
         remembered = {path for time, path in self._files.items() if time in self._generated}
         if remembered:
-            for time in [time for time in self._files if time not in self._generated]:
+            needed = {time for failed_ms in self.graph.failed_ms for time in self._files_needed_by(failed_ms)}
+            needed.update(time for time in self._files if time >= max(self._generated))
+            for time in [time for time in self._files if time not in self._generated and time not in needed]:
                 path = self._files.pop(time)
                 if path not in remembered:
                     self.graph.runtime.discard_file(path)
+
+    def _files_needed_by(self, time_ms: int) -> list[int]:
+        """The times of the files within the remember duration before a batch; of an older one if there are none."""
+        older = sorted(time for time in self._files if time <= time_ms)
+        return [time for time in older if time > time_ms - self.remember_ms] or older[-1:]
 
     @property
     def is_fusible(self) -> bool:

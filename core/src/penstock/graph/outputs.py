@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import datetime
 from typing import Any
 
@@ -87,7 +88,8 @@ class ForEachDStream(Node):
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
-            return self._job(lambda: self._retry(time_ms, first))
+            generate = _once(lambda: self._generate_again(time_ms, first))
+            return self._job(lambda: self._run(time_ms, generate()))
         return None if batch is None else self._job(lambda: self._run(time_ms, batch))
 
     @functools.cached_property
@@ -119,6 +121,8 @@ class ForEachDStream(Node):
         return Job(self.output_op_id, self.call_site, run)
 
     def _run(self, time_ms: int, batch: Any) -> None:
+        if batch is None:
+            return
         completed = self.graph.runtime.completed_outputs
         if completed is not None and completed.has(time_ms, self.output_op_id):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
@@ -129,8 +133,8 @@ class ForEachDStream(Node):
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
 
-    def _retry(self, time_ms: int, first: BaseException) -> None:
-        """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
+    def _generate_again(self, time_ms: int, first: BaseException) -> Any:
+        """Retry to generate the RDD; on the job's thread, so that no other batch waits."""
         # The first attempt was on the generator's loop.
         graph, attempts = self.graph, 1
 
@@ -143,7 +147,7 @@ class ForEachDStream(Node):
                 return self.batch(time_ms)
 
         try:
-            batch = retry(
+            return retry(
                 generate,
                 generation_backoff(graph.batch_interval_ms),
                 failed=first,
@@ -167,8 +171,21 @@ class ForEachDStream(Node):
                 graph.retrying[time_ms] -= 1
                 if graph.retrying[time_ms] <= 0:
                     del graph.retrying[time_ms]
-        if batch is not None:
-            self._run(time_ms, batch)
+
+
+def _once(function: Callable[[], Any]) -> Callable[[], Any]:
+    """A function with the outcome of the first call: by a later one, streams may have forgotten the batch's input."""
+    outcome: Future[Any] = Future()
+
+    def call() -> Any:
+        if not outcome.done():
+            try:
+                outcome.set_result(function())
+            except BaseException as error:
+                outcome.set_exception(error)
+        return outcome.result()
+
+    return call
 
 
 @frozen

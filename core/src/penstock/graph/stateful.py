@@ -50,6 +50,7 @@ class StatefulDStream(Node):
         self.partition_function = partition_function
         self._requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self.set_checkpoint_interval(self.default_checkpoint_ms)
+        self._recovered: dict[int, RDD[Any]] = {}
 
     @property
     def default_checkpoint_ms(self) -> int:
@@ -78,7 +79,12 @@ class StatefulDStream(Node):
         for time_ms, path in files.items():
             saved = checkpointed_state(self._sc, path, num_partitions, self.partition_function)
             rdd = self.relocated(saved, home)
-            self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
+            self._recovered[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
+        self.restore(files)
+
+    def restore(self, times_ms: Iterable[int]) -> None:
+        """Continue from the recovered RDDs of some batches."""
+        self._generated = {time_ms: self._recovered[time_ms] for time_ms in times_ms}
 
     def relocated(self, saved: RDD[Any], home: str) -> RDD[Any]:
         """The saved state with the current location of its state store."""

@@ -25,6 +25,7 @@ from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler, JobSet
+from penstock.schedule.recovered_state import RecoveredState, StateRestore
 from penstock.spark import failure
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ _THROTTLE_S = 60
 class RecoveredBatches:
     """The batches in a checkpoint.
 
-    ``late`` are batches that no run has generated. States are recomputed for all batches after ``state_ms``; ``None``
-    without state.
+    ``late`` are batches that no run has generated. States are recomputed for all batches after ``state_ms``, or after
+    one of ``later_states``; ``None`` without state.
     """
 
     zero_time_ms: int
@@ -51,6 +52,7 @@ class RecoveredBatches:
     pending: frozenset[int]
     state_ms: int | None
     late: Sequence[range] = ()
+    later_states: Sequence[StateRestore] = ()
 
     def due(self, start_ms: int, interval_ms: int) -> list[range]:
         """The batches to generate before ``start_ms``: pending ones and those of all downtimes, oldest first."""
@@ -81,6 +83,7 @@ class JobGenerator:
         self._on_error = on_error
         # With the write-ahead log on, a later run may read the blocks of this one.
         self._retains_blocks = checkpointer is not None and settings.wal_enabled
+        self._retains_failed = self._retains_blocks or settings.on_failed_batch == "retry"
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
         # The loop's events are calls; after every call the due batches are generated. The loop uses real time even
         # under a manual clock, because retries are short and nobody would advance the clock for them.
@@ -101,6 +104,9 @@ class JobGenerator:
         self._completed_ms = -1
         # The pending batches of an earlier run.
         self._begun: frozenset[int] = frozenset()
+        # Until the first batch of the timer.
+        self._state: RecoveredState | None = None
+        self._state_until_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
@@ -143,8 +149,9 @@ class JobGenerator:
         self._begun = recovered.pending
         if recovered.state_ms is not None:
             # State must also be recomputed for the completed batches after the checkpointed RDD.
-            until_ms = due[0][0] if due else start_ms
-            self._graph.advance_state(range(recovered.state_ms + interval_ms, until_ms, interval_ms))
+            self._state = RecoveredState(self._graph, recovered.state_ms, recovered.later_states)
+            self._state.advance(due[0][0] if due else start_ms)
+            self._state_until_ms = start_ms
         log.info("batches recovered", due=sum(map(len, due)), pending=len(recovered.pending), first_tick=start_ms)
         skippable_after_ms = None
         if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
@@ -199,9 +206,9 @@ class JobGenerator:
         """Clean up after a completed batch. Any thread."""
         self._loop.post(partial(self._clear_metadata, time_ms))
 
-    def release_blocks(self, before_ms: int) -> None:
-        """Delete blocks of batches strictly older than a time, which no checkpoint needs. Any thread."""
-        self._loop.post(partial(self._tracker.clean_up, before_ms, delete=self._settings.unpersist))
+    def release_blocks(self, before_ms: int, retained: Sequence[range] = ()) -> None:
+        """Delete blocks of batches older than a time and not retained, which no checkpoint needs. Any thread."""
+        self._loop.post(partial(self._tracker.clean_up, before_ms, retained, delete=self._settings.unpersist))
 
     def _tick(self, time_ms: int) -> None:
         self._loop.post(partial(self._add_due, time_ms))
@@ -298,6 +305,7 @@ class JobGenerator:
         if error is None:
             try:
                 started_ms = self._clock.monotonic_ms()
+                self._advance_state(time_ms)
                 jobs = self._graph.generate_jobs(time_ms)
                 self._log_if_slow(time_ms, self._clock.monotonic_ms() - started_ms)
             # The program's functions run here, and may raise SystemExit, which must not end the loop's thread.
@@ -309,6 +317,13 @@ class JobGenerator:
         input_info = self._scheduler.input_info
         info, final_info = input_info.info(time_ms), partial(input_info.final_info, time_ms)
         return JobSet(time_ms, jobs, info, self._clock.now_ms(), final_info)
+
+    def _advance_state(self, time_ms: int) -> None:
+        """Have the state contain the completed batches between two batches that are generated again."""
+        if self._state is not None:
+            self._state.advance(time_ms)
+            if time_ms >= self._state_until_ms:
+                self._state = None
 
     def _log_if_slow(self, time_ms: int, took_ms: float) -> None:
         if took_ms > self._graph.batch_interval_ms:
@@ -326,15 +341,23 @@ class JobGenerator:
         # A batch may complete before an older one, which still needs its blocks and its parents' RDDs.
         self._completed_ms = max(self._completed_ms, time_ms)
         before_ms, done_ms = self._needed()
-        self._tracker.processed(done_ms)
+        self._graph.failed_ms = self._scheduler.failed_batches
+        failed = self._graph.failed_ms if self._retains_failed else []
+        self._tracker.processed(done_ms, failed)
         self._graph.clear_metadata(done_ms, unpersist=self._settings.unpersist)
         self._scheduler.input_info.clean_up(before_ms)
         if not self._retains_blocks:
-            self._tracker.clean_up(before_ms, delete=self._settings.unpersist)
+            # A failed batch needs the blocks of its windows, too.
+            since_ms = self._graph.max_input_remember_ms
+            retained = [range(time_ms - since_ms, time_ms + 1) for time_ms in failed]
+            self._tracker.clean_up(before_ms, retained, delete=self._settings.unpersist)
         self.save()
 
     def _needed(self) -> tuple[int, int]:
-        """Two times in ms: no batch needs blocks before the first; all batches up to the second are complete."""
+        """Two times in ms: no batch needs blocks before the first; all batches up to the second are complete.
+
+        Failed batches do not count.
+        """
         # A batch moves from the due batches to the scheduler, so they are queried in that order.
         due_ms = self._due.first
         scheduled_ms = self._scheduler.oldest_needed
@@ -353,11 +376,12 @@ class JobGenerator:
         due = self._due.late
         late = [batches for batches in due if batches[0] not in self._begun]
         begun = {batches[0] for batches in due} & self._begun
+        # A batch that fails moves from the pending batches to the failed ones, so they are queried in that order.
+        pending = self._scheduler.pending_batches
+        failed = self._scheduler.failed_batches
         # A late batch is among the pending ones, too, while it is being submitted.
-        submitted = (
-            time_ms for time_ms in self._scheduler.pending_batches if not any(time_ms in times for times in late)
-        )
-        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late)
+        submitted = (time_ms for time_ms in (*pending, *failed) if not any(time_ms in times for times in late))
+        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late, failed)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

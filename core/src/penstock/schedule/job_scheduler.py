@@ -1,7 +1,8 @@
 """``JobScheduler``: runs the jobs of batches and posts the events about them.
 
-Jobs run on the threads of a pool, first in, first out; the loop handles their start and end. A batch with failed jobs
-is complete when all its jobs have ended. A dropped batch, which failed without having started, is complete too.
+Jobs run on the threads of a pool, first in, first out; the loop handles their start and end. A batch is no longer
+pending when all its jobs have ended. If some have failed, it is then a failed batch: one that must run again, in this
+run or a recovered one. A dropped batch, which failed without having started, is complete.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from penstock.listen.events import (
 from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
+from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.input_info_tracker import InputInfoTracker
@@ -45,6 +47,8 @@ _PICKLING_ADVICE = (
     ". The functions of a program travel to executors, with the objects that they refer to: create locks, connections "
     "and clients inside them, for instance once for each partition in mapPartitions or foreachPartition"
 )
+# The first and the longest delay before failed jobs run again.
+_FIRST_DELAY_MS, _LONGEST_DELAY_MS = 1_000.0, 60_000.0
 #: Sets Spark's local properties for a batch time and an output operation on the calling thread.
 JobProperties = Callable[[int, int], object]
 
@@ -62,6 +66,8 @@ class JobSet:
     submission_ms: int
     final_info: Callable[[], Mapping[int, StreamInputInfo]] = field(default=dict)
     has_begun: bool = field(default=False, init=False)
+    is_generated: bool = field(default=True, init=False)
+    reruns: int = field(default=0, init=False)
     _start_ms: int | None = field(default=None, init=False)
     _end_ms: int | None = field(default=None, init=False)
     _operations: dict[int, OutputOperationInfo] = field(init=False)
@@ -92,6 +98,14 @@ class JobSet:
             self.input_info = {**self.input_info, **self.final_info()}
         return self._operations[output_op_id], last
 
+    def restart_failed(self) -> list[Job]:
+        """The failed jobs, which are about to run again."""
+        self.reruns += 1
+        failed = [job for job in self.jobs if self._operations[job.output_op_id].failureReason is not None]
+        for job in failed:
+            self._operations[job.output_op_id] = evolve(self._operations[job.output_op_id], endTime=None)
+        return failed
+
     def info(self) -> BatchInfo:
         """The batch's current state for listeners."""
         return BatchInfo(
@@ -100,7 +114,10 @@ class JobSet:
 
 
 class JobScheduler:
-    """Runs jobs; ``on_error`` gets the error of every failed job, ``on_give_up`` the reason to stop the program."""
+    """Runs jobs; ``on_error`` gets the error of every failed job, ``on_give_up`` the reason to stop the program.
+
+    With ``is_recoverable``, a later run can run failed batches again; without, only this run can.
+    """
 
     def __init__(
         self,
@@ -110,6 +127,8 @@ class JobScheduler:
         post: Callable[[Event], None],
         on_error: Callable[[BaseException], None],
         on_give_up: Callable[[BaseException], None],
+        *,
+        is_recoverable: bool = False,
     ) -> None:
         self._clock = clock
         self._set_properties = set_properties
@@ -120,6 +139,8 @@ class JobScheduler:
         # With this many pending batches, a new batch drops the oldest batch that has not started; 0: never.
         self._drop_at = settings.max_pending_batches if drops else 0
         self._max_failed = settings.max_failed_batches
+        self._on_failed_batch = settings.on_failed_batch
+        self._is_recoverable = is_recoverable
         self.input_info = InputInfoTracker()
         # Events are calls: a job has started or completed, a batch was dropped.
         self._loop: EventLoop[Callable[[], None]] = EventLoop("JobScheduler", lambda call: call(), on_error)
@@ -129,10 +150,14 @@ class JobScheduler:
         # The condition guards these attributes down to `_abandoned`.
         self._jobs: deque[tuple[JobSet, Job]] = deque()
         self._pending: dict[int, JobSet] = {}
+        self._failed: set[int] = set()
         self._dropped: list[int] = []
         self._changed = threading.Condition()
         self._stopped = False
         self._abandoned = False
+        # Failed batches that this run runs again, one at a time.
+        self._rerunnable: dict[int, JobSet] = {}
+        self._backoff = Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS)
         self._consecutive_failures = 0
         self._last_error: BaseException | None = None
         #: Number of dropped batches; these do not count as failed.
@@ -183,8 +208,17 @@ class JobScheduler:
             return sorted(self._pending)
 
     @property
+    def failed_batches(self) -> list[int]:
+        """The times of failed batches, which must run again, oldest first.
+
+        A batch that fails moves here from the pending batches, so query those first.
+        """
+        with self._changed:
+            return sorted(self._failed)
+
+    @property
     def oldest_needed(self) -> int | None:
-        """The oldest batch whose data may still be read; ``None`` if there is none."""
+        """The oldest batch, failed ones aside, whose data may still be read; ``None`` if there is none."""
         # The next batch computes a dropped batch's part of windows and state.
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
@@ -270,16 +304,21 @@ class JobScheduler:
         whole = None if error is None else "".join(traceback.format_exception(error))
         operation, last = job_set.end_job(job.output_op_id, time_ms, whole)
         self._post(OutputOperationCompleted(operation))
+        is_rerun = job_set.time_ms in self._rerunnable
+        # The outputs of the program raise other errors.
+        job_set.is_generated = job_set.is_generated and not isinstance(error, BatchFailedError)
         if error is not None:
-            self._report_failure(job_set, job, error, reason)
+            self._report_failure(job_set, job, error, reason, is_rerun=is_rerun)
         if last:
-            self._complete(job_set)
+            self._end_rerun(job_set) if is_rerun else self._complete(job_set)
 
     def _complete(self, job_set: JobSet) -> None:
         # A batch that failed after `abandon` is not complete: a recovered run generates it again. Decided here, because
         # a callback below may call `abandon` as a consequence of this batch.
         info = job_set.info()
         is_complete = not self._abandoned or bool(info.succeeded)
+        # Only a recovered run can generate a job again.
+        reruns = self._on_failed_batch == "retry" and not info.succeeded and job_set.is_generated
         try:
             log.info(
                 "batch completed",
@@ -296,14 +335,44 @@ class JobScheduler:
             with self._changed:
                 if is_complete:
                     del self._pending[job_set.time_ms]
+                    if not info.succeeded and (self._is_recoverable or reruns):
+                        self._failed.add(job_set.time_ms)
                     self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
                 self._changed.notify_all()
             if is_complete:
                 self._on_batch_completed(job_set.time_ms)
+                if reruns:
+                    self._rerunnable[job_set.time_ms] = job_set
+                    if len(self._rerunnable) == 1:
+                        self._loop.post_later(self._backoff.next_ms(), self._rerun)
+
+    def _rerun(self) -> None:
+        """Queue the failed jobs of one batch: a sink that is down for long gets one attempt at a time."""
+        job_set = min(self._rerunnable.values(), key=lambda job_set: (job_set.reruns, job_set.time_ms))
+        jobs = job_set.restart_failed()
+        with self._changed:
+            self._jobs.extend((job_set, job) for job in jobs)
+            self._changed.notify_all()
+
+    def _end_rerun(self, job_set: JobSet) -> None:
+        if not job_set.info().succeeded:
+            self._loop.post_later(self._backoff.next_ms(), self._rerun)
+            return
+        log.info("failed batch succeeded", batch_time=job_set.time_ms, reruns=job_set.reruns)
+        self._backoff.reset()
+        del self._rerunnable[job_set.time_ms]
+        with self._changed:
+            self._failed.remove(job_set.time_ms)
+        self._on_batch_completed(job_set.time_ms)
+        if self._rerunnable:
+            self._loop.post(self._rerun)
 
     def _count(self, info: BatchInfo) -> None:
         if info.succeeded:
             self._consecutive_failures = 0
+            return
+        if self._on_failed_batch == "stop" and self._last_error is not None:
+            self._on_give_up(self._last_error)
             return
         self._consecutive_failures += 1
         if self._consecutive_failures == self._max_failed:
@@ -332,7 +401,7 @@ class JobScheduler:
         )
         self._post(BatchCompleted(info))
 
-    def _report_failure(self, job_set: JobSet, job: Job, error: BaseException, reason: str) -> None:
+    def _report_failure(self, job_set: JobSet, job: Job, error: BaseException, reason: str, *, is_rerun: bool) -> None:
         original = error.__cause__ if isinstance(error, BatchFailedError) and error.__cause__ else error
         log.error(
             "job failed",
@@ -342,8 +411,10 @@ class JobScheduler:
             reason=reason,
             raised_at=failure.place(original) or None,
         )
-        self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
-        self._on_error(failed)
+        # The batch's first failure has been reported.
+        if not is_rerun:
+            self._last_error = failed = _as_batch_failed(job_set, job, error, reason)
+            self._on_error(failed)
 
 
 def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException, reason: str) -> BatchFailedError:

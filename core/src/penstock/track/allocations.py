@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import NOTHING, fields
@@ -83,8 +83,8 @@ class Allocations:
                     self._add([StoredBlock(**block) for block in blocks])
                 case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
                     self._allocate(time_ms, _by_number(block_ids))
-                case {"what": "batches cleaned", "before": before_ms}:
-                    self._clean(before_ms)
+                case {"what": "batches cleaned", "before": before_ms, **rest}:
+                    self._clean(before_ms, [range(*ends) for ends in rest.get("retained", ())])
                 case {"what": "receivers launched", "epochs": epochs}:
                     self._note_epochs(_by_number(epochs))
                 case {"what": "streams forgotten", "streams": stream_ids}:
@@ -146,8 +146,8 @@ class Allocations:
                 first_ms, {stream_id: list(self._unallocated.get(stream_id, ())) for stream_id in stream_ids}
             )
 
-    def _clean(self, before_ms: int) -> None:
-        for time_ms in [time_ms for time_ms in self._allocated if time_ms < before_ms]:
+    def _clean(self, before_ms: int, retained: Sequence[range]) -> None:
+        for time_ms in old_batches(self._allocated, before_ms, retained):
             for blocks in self._allocated.pop(time_ms).values():
                 self._count_out(blocks)
 
@@ -225,10 +225,10 @@ class Allocations:
         with self._lock:
             return list(self._allocated)
 
-    def blocks_of_batches(self, from_ms: int, before_ms: int) -> list[StoredBlock]:
-        """The blocks of the batches from ``from_ms`` up to, but excluding, ``before_ms``."""
+    def blocks_of_batches(self, times_ms: Iterable[int]) -> list[StoredBlock]:
+        """The blocks of batches, oldest batch first."""
         with self._lock:
-            batches = [batch for time_ms, batch in self._allocated.items() if from_ms <= time_ms < before_ms]
+            batches = [self._allocated.get(time_ms, {}) for time_ms in sorted(times_ms)]
             return [block for batch in batches for blocks in batch.values() for block in blocks]
 
     def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
@@ -239,6 +239,11 @@ class Allocations:
 def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
     for first in range(0, len(blocks), _BLOCKS_PER_EVENT):
         yield blocks_added(blocks[first : first + _BLOCKS_PER_EVENT])
+
+
+def old_batches(times_ms: Iterable[int], before_ms: int, retained: Sequence[range]) -> list[int]:
+    """The batches that are strictly older than a time and in none of the retained ranges."""
+    return [time_ms for time_ms in times_ms if time_ms < before_ms and not any(time_ms in kept for kept in retained)]
 
 
 # -- events --
@@ -255,9 +260,10 @@ def batch_allocated(time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> Eve
     return {"what": "batch allocated", "time": time_ms, "blocks": ids}
 
 
-def batches_cleaned(before_ms: int) -> Event:
-    """Batches strictly older than this are forgotten."""
-    return {"what": "batches cleaned", "before": before_ms}
+def batches_cleaned(before_ms: int, retained: Sequence[range] = ()) -> Event:
+    """Batches strictly older than this, and in none of the retained ranges, are forgotten."""
+    event = {"what": "batches cleaned", "before": before_ms}
+    return {**event, "retained": [[times.start, times.stop] for times in retained]} if retained else event
 
 
 def receivers_launched(epochs: Mapping[int, int]) -> Event:

@@ -8,7 +8,7 @@ loop.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.blocks.block import StoredBlock
@@ -38,6 +38,8 @@ class ReceivedBlockTracker:
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
+        # The failed batches up to that time.
+        self._unprocessed: set[int] = set()
         #: Whether no batch would get new blocks. Read inside ``adding``, for which ``seal`` waits.
         self.is_sealed = False
         # Ids of blocks that some thread is adding, and their guard.
@@ -173,20 +175,27 @@ class ReceivedBlockTracker:
         """Whether some block belongs to no batch."""
         return not self.state.waiting_streams.isdisjoint(self._stream_ids)
 
-    def processed(self, until_ms: int) -> list[StoredBlock]:
-        """The blocks of the batches up to a time that were not in an earlier answer."""
-        blocks = self.state.blocks_of_batches(self._processed_ms + 1, until_ms + 1)
+    def processed(self, until_ms: int, failed: Collection[int] = ()) -> list[StoredBlock]:
+        """The blocks of the batches up to a time, except failed ones, that were not in an earlier answer."""
+        unprocessed = {time_ms for time_ms in failed if time_ms <= until_ms}
+        new = {time_ms for time_ms in self.state.times if self._processed_ms < time_ms <= until_ms}
+        blocks = self.state.blocks_of_batches((new | self._unprocessed) - unprocessed)
+        self._unprocessed = unprocessed
         self._processed_ms = max(self._processed_ms, until_ms)
         return blocks
 
-    def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
-        """Forget batches strictly older than a time and return their blocks; none while the log cannot be written."""
+    def clean_up_batches(self, before_ms: int, retained: Sequence[range] = ()) -> list[StoredBlock]:
+        """Forget batches strictly older than a time, except in retained ranges, and return their blocks.
+
+        Forgets nothing while the log cannot be written.
+        """
         with self._deciding:
-            if all(time_ms >= before_ms for time_ms in self.state.times):
+            old = allocations.old_batches(self.state.times, before_ms, retained)
+            if not old:
                 return []
-            blocks = self.state.blocks_of_batches(0, before_ms)
+            blocks = self.state.blocks_of_batches(old)
             try:
-                self._write(allocations.batches_cleaned(before_ms))
+                self._write(allocations.batches_cleaned(before_ms, retained))
             except WriteAheadLogError as error:
                 log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
                 return []

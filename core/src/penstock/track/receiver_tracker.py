@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -130,6 +130,8 @@ class ReceiverTracker:
             self._logs.start()
             aside = "" if self.blocks.recovered.is_whole else f"aside-{self._clock.now_ms()}"
             self._logs.remove_unknown(self.blocks.state.retained(), aside)
+            # Blocks of complete batches count until the first batch completes.
+            self.backlog.add(self._logs.home, self.blocks.state.retained())
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
@@ -274,9 +276,9 @@ class ReceiverTracker:
         blocks = [block for stream_id in stream_ids for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
         return partitions_of(self._locations.references(blocks), slots, self._bounds)
 
-    def processed(self, until_ms: int) -> None:
-        """Note that the batches up to a time are complete."""
-        self.backlog.processed(self.blocks.processed(until_ms))
+    def processed(self, until_ms: int, failed: Collection[int] = ()) -> None:
+        """Note that the batches up to a time are complete, except failed ones."""
+        self.backlog.processed(self.blocks.processed(until_ms, failed))
         self._tracked.note_batch()
 
     def buffered_bytes(self) -> int:
@@ -284,9 +286,9 @@ class ReceiverTracker:
         records = self._tracked.records.items()
         return sum(self._buffered.get(stream_id, 0) for stream_id, record in records if record.info.active)
 
-    def clean_up(self, before_ms: int, *, delete: bool) -> None:
-        """Forget batches older than a time and, if ``delete``, delete their blocks; returns at once."""
-        blocks = self.blocks.clean_up_batches(before_ms)
+    def clean_up(self, before_ms: int, retained: Sequence[range] = (), *, delete: bool) -> None:
+        """Forget batches older than a time and not retained; with ``delete``, delete their blocks. Returns at once."""
+        blocks = self.blocks.clean_up_batches(before_ms, retained)
         self.backlog.processed(blocks)
         if delete and blocks and self._logs is None and not self._stopping.is_set():
             self._tracked.loop.post(lambda: self._locations.delete(blocks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from platform import python_version
 from typing import Any
 
@@ -18,13 +19,14 @@ from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, 
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
-from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_points, restore_streams
+from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_sequence, restore_streams
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.boot import boot_id
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
+from penstock.schedule.recovered_state import StateRestore
 from penstock.spark import saved_conf
 from penstock.spark.rdd_checkpoints import qualified, unusable
 from penstock.storage.directory import Directory
@@ -149,7 +151,7 @@ class Recovery:
                 "setupFunc rebuild the program and fill its queues, or read from a recoverable source"
             )
         streams = assign(self._graph.stateful_streams(), self._graph.streams())
-        files = restore_points(checkpoint, self._graph, streams).files
+        files = restore_sequence(checkpoint, self._graph, streams)[0].files
         for name, stream in streams.items():
             if not stream.can_begin and not files.get(name):
                 raise CheckpointError(
@@ -181,15 +183,20 @@ class Recovery:
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
             points = restore_streams(self._graph, checkpoint, self.directory.folder, drops=drops)
             if not self._settings.wal_enabled:
-                check_no_blocks_needed(self._program, self.directory, checkpoint, points)
+                check_no_blocks_needed(self._program, self.directory, checkpoint, points[0])
             # Otherwise the earlier run ended before its first batch.
             if checkpoint.zero_time_ms >= 0:
                 batches = RecoveredBatches(
                     checkpoint.zero_time_ms,
                     checkpoint.last_time_ms,
                     frozenset(checkpoint.pending),
-                    points.oldest_ms,
+                    points[0].oldest_ms,
                     [batches.times(checkpoint.batch_interval_ms) for batches in checkpoint.late],
+                    [
+                        StateRestore(point.oldest_ms, partial(self._restore_states, point))
+                        for point in points[1:]
+                        if point.oldest_ms is not None
+                    ],
                 )
         elif replaces:
             self._log_replaced(earlier)
@@ -204,6 +211,11 @@ class Recovery:
             block_log(self._program, self.directory, first.run, checkpoint) if self._settings.wal_enabled else None,
             self._completed_outputs(first.run),
         )
+
+    def _restore_states(self, points: RestorePoints) -> None:
+        streams = assign(self._graph.stateful_streams(), self._graph.streams())
+        for name, files in points.files.items():
+            streams[name].restore(files)
 
     def saved_value(self, listener: str) -> Any:
         """The value that a listener saved in the checkpoint, or ``None``."""
