@@ -89,7 +89,11 @@ class FakeProgram:
         self.bus = ListenerBus(10, 3)
         self.batch_pages = list[str]()
         self.engine = SimpleNamespace(
-            tracker=self.tracker, bus=self.bus, checkpointer=None, name_batch_page=self.batch_pages.append
+            scheduler=SimpleNamespace(failed_batches=[]),
+            tracker=self.tracker,
+            bus=self.bus,
+            checkpointer=None,
+            name_batch_page=self.batch_pages.append,
         )
         if "initialRate" in pairs:
             self.tracker.limits = {
@@ -154,6 +158,8 @@ def test_checkpoints_are_part_of_what_is_stored() -> None:
     program.engine.checkpointer = SimpleNamespace(written_ms=T, failures=2)
     program.tracker.blocks.log_bytes = 70
     assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2)
+    program.engine.scheduler.failed_batches = [T - 5000, T]
+    assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2, 2, T - 5000)
 
 
 def test_executors_are_those_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,7 @@ class EngineListenerContext(ListenerContext):
 
     def storage(self) -> StorageInfo:
         blocks, checkpointer = self._engine.tracker.blocks.state, self._engine.checkpointer
+        failed = self._engine.scheduler.failed_batches
         return StorageInfo(
             blocks.num_known,
             blocks.known_bytes,
@@ -125,6 +126,8 @@ class EngineListenerContext(ListenerContext):
             self._engine.tracker.blocks.log_bytes,
             None if checkpointer is None else checkpointer.written_ms,
             0 if checkpointer is None else checkpointer.failures,
+            len(failed),
+            min(failed, default=None),
         )
 
     def listener_counts(self) -> Sequence[ListenerCounts]:

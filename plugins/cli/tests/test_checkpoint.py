@@ -30,7 +30,9 @@ def directory(tmp_path: Path) -> Path:
     )
     (tmp_path / "run/rdd-7").mkdir(parents=True)
     (tmp_path / "run/rdd-7/part-00000").touch()
-    checkpoint = evolve(FIRST, number=7, last_time_ms=3000, pending={2000: 2, 3000: 1}, inputs=inputs, states=[state])
+    checkpoint = evolve(
+        FIRST, number=7, last_time_ms=3000, pending={2000: 2, 3000: 1}, failed=[2000], inputs=inputs, states=[state]
+    )
     store = CheckpointStore(Directory.of(str(tmp_path)))
     store.write(evolve(checkpoint, listeners={"rates": {"key": "value"}}, conf={"spark.x": "y"}))
     return tmp_path
@@ -47,6 +49,7 @@ def test_directory_is_described(cli: Cli, directory: Path) -> None:
         "program not saved: its own code rebuilds it (spark.penstock.checkpoint.rebuild)",
         "batches every 1 s from 1970-01-01T00:00:00.000Z, the last generated is 1970-01-01T00:00:03.000Z",
         "pending 2: 1970-01-01T00:00:02.000Z (begun by 2 runs), 1970-01-01T00:00:03.000Z (begun by 1 run)",
+        "failed 1 of these, which run again, the oldest 1970-01-01T00:00:02.000Z",
         "input stream 0, lines (receiverStream), 1,500 records/s",
         "input stream 1, files (textFileStream), position {'read': 3}",
         "state counts (updateStateByKey at app.py:9): 1 checkpointed RDD of 1 partition, the newest of batch "

@@ -82,13 +82,13 @@ def test_application_is_described_before_its_first_event(running: Running) -> No
 
 def test_engine_is_asked_when_a_batch_ends(running: Running) -> None:
     running.context.backlog = 77
-    running.context.stored = StorageInfo(3, 4, 6, 5, T, 1)
+    running.context.stored = StorageInfo(3, 4, 6, 5, T, 1, 2, T - 9000)
     running.context.counts = [ListenerCounts("x", 1, 2, True)]
     jobs = (JobInfo(8, T + 1000, 0, "SUCCEEDED", T, T + 5), JobInfo(9, T + 1000, 0, "FAILED", T, T + 9))
     running.context.spark_jobs = {7: JobInfo(7), **{job.job_id: job for job in jobs}}
     running.deliver(batch_events(1))
     state = running.monitor.snapshot()
-    assert state.storage == Storage(77, 3, 4, 6, 5, T, 1)
+    assert state.storage == Storage(77, 3, 4, 6, 5, T, 1, "", 2, T - 9000)
     assert state.listeners == (Listener("x", 1, 2, True),)
     assert state.completed[0].operations[0].jobs == jobs  # type: ignore[index]
     assert [type(event) for event in running.taken.events[-3:]] == [BatchCompleted, JobsRun, Sampled]

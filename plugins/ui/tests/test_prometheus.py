@@ -35,7 +35,7 @@ def test_empty_state_is_valid_and_has_every_count() -> None:
 
 
 def test_values_are_those_of_the_events(run: list[Any]) -> None:
-    storage = Storage(1000, 5, 2000, 50, 300, T, 0)
+    storage = Storage(1000, 5, 2000, 50, 300, T, 0, "", 2, T - 9000)
     stored = Sampled(T + 3000, storage, (Listener("rate (penstock-rate 1)", 3, 2, True),))
     events = [run[0], *batch_events(1, {0: 10, 1: 30}, arrival=T + 15), RateChanged(T, 1, 12.5), stored]
     text = exposition(state_of(events))
@@ -93,7 +93,9 @@ def test_number_of_series_does_not_grow_with_time() -> None:
 
 def test_extreme_values_are_valid(run: list[Any]) -> None:
     state = state_of([*run, RateChanged(T, 0, float("inf")), RateChanged(T, 1, 1e-7)])
-    text = exposition(evolve(state, storage=Storage(backlog_bytes=10**18)))
+    text = exposition(evolve(state, storage=Storage(backlog_bytes=10**18, failed_batches=2, oldest_failed_ms=9000)))
+    assert value(text, "batches_awaiting_rerun") == 2
+    assert value(text, "oldest_failed_batch_timestamp_seconds") == 9
     assert value(text, "receiver_rate_limit_records_per_second", stream_id="0", stream="Receiver-0") == float("inf")
     assert value(text, "receiver_rate_limit_records_per_second", stream_id="1", stream="Receiver-1") == 1e-7
     assert value(text, "backlog_bytes") == 10**18

@@ -138,13 +138,15 @@ def test_applications_lists_the_one(source: FixedSource) -> None:
 
 
 def test_monitoring_has_what_spark_has_no_field_for(run: list[Any]) -> None:
-    stored = Sampled(T + 5000, Storage(1, 2, 3, 4, 5, T, 6), (Listener("x", 1, 2, True),))
+    stored = Sampled(T + 5000, Storage(1, 2, 3, 4, 5, T, 6, "", 7, T - 9000), (Listener("x", 1, 2, True),))
     events = [run[0], *batch_events(1, {0: 10, 1: 30}, arrival=T + 15), RateChanged(T, 1, 12.5, "why"), stored]
     found = get(FixedSource(state_of(events)), "monitoring")
     assert found["latency"] == {"count": 1, "mean": 1200.0, "p50": 1200, "p95": 1200, "p99": 1200, "max": 1200}
     assert (found["backlogBytes"], found["numBlocks"], found["blockDiskBytes"]) == (1, 2, 3)
     assert (found["bufferedBytes"], found["driverLogBytes"]) == (4, 5)
     assert (found["checkpointAge"], found["checkpointFailures"]) == (5000, 6)
+    assert found["numBatchesAwaitingRerun"] == 7
+    assert found["oldestFailedBatch"] < found["checkpointTime"]
     assert found["listeners"] == [{"name": "x", "dropped": 1, "failed": 2, "isDisabled": True}]
     _, stream = found["streams"]
     assert (stream["numRecords"], stream["rateLimit"]) == (30, 12.5)

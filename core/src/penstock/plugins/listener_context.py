@@ -69,6 +69,8 @@ class StorageInfo:
         checkpoint_ms: when the content of the last written checkpoint was gathered, ms since the epoch; ``None``
             without checkpoints.
         checkpoint_failures: consecutive checkpoints that could not be written.
+        failed_batches: number of failed batches that wait to run again.
+        oldest_failed_ms: batch time of the oldest of them.
     """
 
     blocks: int = 0
@@ -77,6 +79,8 @@ class StorageInfo:
     driver_log_bytes: int | None = None
     checkpoint_ms: int | None = None
     checkpoint_failures: int = 0
+    failed_batches: int = 0
+    oldest_failed_ms: int | None = None
 
 
 @frozen

@@ -132,6 +132,8 @@ def _of_batches(newest: Checkpoint) -> Iterator[tuple[str, str]]:
     batches = [f"{_iso_time(time_ms)} (begun by {_count(runs, 'run')})" for time_ms, runs in pending]
     more = f", and {len(batches) - _SHOWN} more" if len(batches) > _SHOWN else ""
     yield "pending", f"{len(batches)}: {', '.join(batches[:_SHOWN])}{more}" if batches else "no batch"
+    if newest.failed:
+        yield "failed", f"{len(newest.failed)} of these, which run again, the oldest {_iso_time(min(newest.failed))}"
     for late in newest.late:
         count = len(late.times(newest.batch_interval_ms))
         yield "late", f"{count:,} of a downtime, from {_iso_time(late.first_ms)} to {_iso_time(late.last_ms)}"

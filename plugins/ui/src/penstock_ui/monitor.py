@@ -198,6 +198,8 @@ class Monitor:
                 stored.driver_log_bytes,
                 stored.checkpoint_ms,
                 stored.checkpoint_failures,
+                failed_batches=stored.failed_batches,
+                oldest_failed_ms=stored.oldest_failed_ms,
             )
             counts = self._context.listener_counts()
             listeners = tuple(

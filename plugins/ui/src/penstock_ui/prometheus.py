@@ -234,6 +234,12 @@ def _storage(snapshot: Snapshot) -> Iterable[Metric]:
         "Checkpoints in a row that could not be written.",
         storage.checkpoint_failures,
     )
+    yield _gauge("batches_awaiting_rerun", "Failed batches that wait to run again.", storage.failed_batches)
+    yield _gauge(
+        "oldest_failed_batch_timestamp_seconds",
+        "Batch time of the oldest failed batch that waits to run again.",
+        _seconds(storage.oldest_failed_ms),
+    )
 
 
 def _gauge(name: str, help: str, value: float | None) -> Metric:

@@ -211,6 +211,8 @@ def monitoring(snapshot: Snapshot) -> Json:
             "checkpointAge": age_ms,
             "checkpointFailures": storage.checkpoint_failures,
             "checkpointError": storage.checkpoint_error or None,
+            "numBatchesAwaitingRerun": storage.failed_batches,
+            "oldestFailedBatch": _date(storage.oldest_failed_ms),
             "listeners": [
                 {
                     "name": listener.name,

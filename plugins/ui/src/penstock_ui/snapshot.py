@@ -223,6 +223,8 @@ class Storage:
         checkpoint_ms: when the last checkpoint was written.
         checkpoint_failures: consecutive checkpoints that could not be written.
         checkpoint_error: the last failure of a checkpoint, empty for none.
+        failed_batches: failed batches that wait to run again.
+        oldest_failed_ms: batch time of the oldest of them.
     """
 
     backlog_bytes: int | None = None
@@ -233,6 +235,8 @@ class Storage:
     checkpoint_ms: int | None = None
     checkpoint_failures: int = 0
     checkpoint_error: str = ""
+    failed_batches: int = 0
+    oldest_failed_ms: int | None = None
 
 
 @frozen

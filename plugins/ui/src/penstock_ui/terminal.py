@@ -163,6 +163,8 @@ def _head(state: State) -> Iterable[Text]:
         f"backlog {_bytes(monitoring.get('backlogBytes'))}, blocks {_bytes(monitoring.get('blockDiskBytes'))}, "
         f"{'no checkpoint' if age is None else f'checkpoint {_ms(age)} old'}"
     )
+    if failed := monitoring.get("numBatchesAwaitingRerun"):
+        yield Text(f"{failed:,} failed batches wait, the oldest of {monitoring['oldestFailedBatch']}", "yellow")
 
 
 def _receivers(state: State) -> Table:
