@@ -26,6 +26,7 @@ from penstock.track.allocations import (
     batch_allocated,
     batches_cleaned,
     blocks_added,
+    old_batches,
     receivers_launched,
 )
 from penstock.track.received_block_tracker import ReceivedBlockTracker
@@ -233,6 +234,18 @@ def test_blocks_of_a_failed_batch_outlive_younger_ones_and_restarts(live: Live) 
     assert batches(live()) == {200: {1: 10}, 400: {1: 10}}
     assert live().clean_up_batches(400) == blocks(200)
     assert batches(live()) == {400: {1: 10}}
+
+
+@given(
+    times=st.sets(st.integers(0, 60)),
+    ends=st.lists(st.integers(0, 60), max_size=12).map(sorted),
+    length=st.integers(0, 15),
+    before=st.integers(0, 70),
+)
+def test_old_batches_are_those_in_no_retained_range(times: set[int], ends: list[int], length: int, before: int) -> None:
+    retained = [range(end - length, end + 1) for end in ends]
+    expected = [time for time in sorted(times) if time < before and not any(time in kept for kept in retained)]
+    assert old_batches(sorted(times), before, retained) == expected
 
 
 def test_blocks_of_a_failed_batch_are_unprocessed_until_it_succeeds(live: Live) -> None:

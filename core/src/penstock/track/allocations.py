@@ -242,8 +242,17 @@ def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
 
 
 def old_batches(times_ms: Iterable[int], before_ms: int, retained: Sequence[range]) -> list[int]:
-    """The batches that are strictly older than a time and in none of the retained ranges."""
-    return [time_ms for time_ms in times_ms if time_ms < before_ms and not any(time_ms in kept for kept in retained)]
+    """The batches that are strictly older than a time and in none of the retained ranges.
+
+    Both the starts and the ends of the ranges ascend: there may be thousands.
+    """
+    starts = [times.start for times in retained]
+
+    def is_retained(time_ms: int) -> bool:
+        position = bisect_right(starts, time_ms)
+        return position > 0 and time_ms in retained[position - 1]
+
+    return [time_ms for time_ms in times_ms if time_ms < before_ms and not is_retained(time_ms)]
 
 
 # -- events --
