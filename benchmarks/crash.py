@@ -83,7 +83,7 @@ class _Connection(socketserver.StreamRequestHandler):
             if not answer:
                 return
             with self.server.lock:
-                self.server.acknowledged = max(self.server.acknowledged, int(answer))
+                self.server.acknowledged = max(self.server.acknowledged, int(answer.split()[0]))
             time.sleep(self.server.rng.uniform(0.0, 0.06))
         self.wfile.write(b"[]\n")
         self.rfile.readline()
@@ -120,7 +120,8 @@ def program(folder: Path, port: int, interval_s: float) -> None:
                             numbers = json.loads(line)
                             if numbers:
                                 self.store_all(numbers)
-                            stream.write(b"%d\n" % (numbers[-1] + 1 if numbers else -1))
+                            acknowledged = numbers[-1] + 1 if numbers else -1
+                            stream.write(f"{acknowledged} {os.environ.get('DRIVER', '')}\n".encode())
                             stream.flush()
                 except OSError:
                     time.sleep(0.1)

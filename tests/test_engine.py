@@ -75,7 +75,9 @@ class Parts:
         self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
         self.scheduler = self.made["JobScheduler"].__dict__
         self.scheduler.update(pending_batches=[], input_info=InputInfoTracker())
-        self.answers["Recovery.prepare"] = lambda: RecoveredRun(cast(Any, SimpleNamespace(name="directory")), FIRST)
+        self.answers["Recovery.prepare"] = lambda: RecoveredRun(
+            cast(Any, SimpleNamespace(name="directory", claim=None)), FIRST
+        )
         self.answers["JobGenerator.stop"] = self.answers["Checkpointer.stop"] = lambda *_arguments: True
 
     def _maker(self, name: str) -> Callable[..., Part]:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,21 @@ def test_directory_is_deleted_once_its_process_is_gone(
     assert not directory.exists()
     assert list(notes.iterdir()) == []
     assert sweep() == []
+
+
+def test_directory_of_another_container_stays_for_a_week_after_its_last_change(tmp_path: Path, notes: Path) -> None:
+    directory = run_directory(tmp_path)
+    # Its pid is free here, and may be in use there.
+    claim(directory, evolve(dead(), namespace="another boot pid:[1]"))
+    # Another owner of the directory has ended.
+    claim(directory, dead())
+    assert sweep() == []
+    assert directory.exists()
+    week_ago = time.time() - 7 * 86_400 - 1
+    for path in (*directory.iterdir(), directory):
+        os.utime(path, (week_ago, week_ago))
+    assert sweep() == [directory]
+    assert list(notes.iterdir()) == []
 
 
 def test_shared_directory_stays_while_one_process_lives(

@@ -25,7 +25,7 @@ NOW_MS = 5000
 
 def program_of(fake: FakeProgram, conf: dict[str, str], application: str = "store") -> Program:
     """A program with a configuration, on a Spark that only has a name."""
-    sc = SimpleNamespace(appName=application, getConf=lambda: SimpleNamespace(getAll=dict))
+    sc = SimpleNamespace(appName=application, applicationId="local-1", getConf=lambda: SimpleNamespace(getAll=dict))
     return Program(fake.context, cast(Any, sc), Settings.parse(conf), ManualClock(NOW_MS), fake.graph)
 
 

@@ -17,10 +17,11 @@ from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.restore import recovery as recovery_module
-from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
-from penstock.errors import CheckpointError, ConfigurationError
+from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery, find_newest
+from penstock.errors import CheckpointError, ClaimLostError, ConfigurationError
 from penstock.runtime.boot import boot_id
 from penstock.spark.saved_conf import hash_seed
+from penstock.storage.claim import CLAIMS, Claim, Owner
 from penstock.storage.directory import Directory
 
 
@@ -77,6 +78,7 @@ def test_first_checkpoint_of_a_recovered_run_contains_pending_batches_with_one_m
         later_attempts=3,
         folders=["before", "now"],
         boot=boot_id(),
+        claim=1,
     )
     # It is still needed if the first checkpoint of this run gets damaged.
     assert recovery.directory.store.retained == [found]
@@ -195,6 +197,89 @@ def test_checkpoint_without_a_program_is_recovered_by_the_programs_own_code_only
     found = left(tmp_path)
     with pytest.raises(CheckpointError, match="it contains no saved program"):
         recovery_of(tmp_path).load_program(found)
+
+
+def test_checkpoint_of_spark_is_refused_by_name(tmp_path: Path) -> None:
+    for name in ("checkpoint-1700000000000", "checkpoint-1700000001000.bk"):
+        (tmp_path / name).write_bytes(b"\x00lz4 of Java objects")
+    named = rf"{tmp_path}/checkpoint-1700000001000\.bk is a checkpoint of pyspark\.streaming"
+    with pytest.raises(CheckpointError, match=named):
+        find_newest(str(tmp_path))
+    # A program without getOrCreate would start afresh among the files.
+    with pytest.raises(CheckpointError, match=named):
+        recovery_of(tmp_path).prepare()
+    assert not (tmp_path / CLAIMS).exists()
+    # Beside checkpoints of Penstock they are of an earlier time.
+    found = left(tmp_path)
+    assert find_newest(str(tmp_path)) == found
+
+
+def test_driver_that_is_refused_takes_the_directory_from_nobody(tmp_path: Path) -> None:
+    left(tmp_path)
+    claim = Claim.take(Directory.of(str(tmp_path)), Owner("host", 1, "store", "app", 0))
+    with pytest.raises(ConfigurationError, match="belongs to application"):
+        recovery_of(tmp_path, application="other").prepare()
+    claim.check()
+    recovery_of(tmp_path).prepare()
+    with pytest.raises(ClaimLostError, match="'store' \\(local-1\\), process"):
+        claim.check()
+
+
+def test_recovery_uses_what_the_earlier_owner_wrote_until_it_lost_the_directory(tmp_path: Path) -> None:
+    left(tmp_path, number=4, last_time_ms=3000)
+    recovery = recovery_of(tmp_path)
+    recovery.find()
+    later = left(tmp_path, number=5, last_time_ms=4000)
+    run = recovery.prepare()
+    assert run.checkpoint == later
+    assert (run.first.number, run.first.last_time_ms, run.first.claim) == (6, 4000, 1)
+
+
+def test_saved_program_that_another_driver_has_replaced_since_it_was_loaded_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CheckpointStore(Directory.of(str(tmp_path)))
+    found = left(tmp_path, number=4, program=store.write_program(b"one"))
+    recovery = recovery_of(tmp_path)
+    # What is loaded does not matter here.
+    monkeypatch.setattr(recovery_module, "load_program", do_nothing)
+    recovery.load_program(found)
+    left(tmp_path, number=5, program=store.write_program(b"another"))
+    with pytest.raises(CheckpointError, match="with another program since getOrCreate read it: start again"):
+        recovery.prepare()
+
+
+@pytest.mark.usefixtures("deleted")
+def test_late_checkpoint_of_an_old_owner_neither_replaces_nor_outranks_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(*rebuilt(tmp_path))
+    first, _run = rebuilt(tmp_path)
+    begin(*rebuilt(tmp_path))
+    expected = newest(tmp_path)
+    # Written without the check: the driver was suspended in between, on a storage without locks.
+    late = CheckpointStore(Directory.of(str(tmp_path)))
+    # Deletions are checked before.
+    monkeypatch.setattr(late, "_delete_old", do_nothing)
+    for number in (expected.number, expected.number + 10):
+        late.write(evolve(expected, claim=first.directory.files.claim_number, number=number, last_time_ms=99_000))
+    assert newest(tmp_path) == expected
+
+
+@pytest.mark.usefixtures("deleted")
+def test_checkpointer_of_a_driver_without_a_claim_writes_and_deletes_nothing(
+    tmp_path: Path, deleted: list[str]
+) -> None:
+    recovery, run = rebuilt(tmp_path)
+    rebuilt(tmp_path)
+    with pytest.raises(ClaimLostError):
+        begin(recovery, run)
+    with pytest.raises(ClaimLostError):
+        recovery.directory.delete_rdd("rdd")
+    with pytest.raises(ClaimLostError):
+        recovery.directory.delete_empty_folders()
+    assert CheckpointStore(Directory.of(str(tmp_path))).names() == []
+    assert deleted == []
 
 
 class Unreadable(CheckpointStore):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.ipc
 import pytest
+from attrs import evolve
 from pyspark import TaskContext
 from tests.helpers.fake_tracker import FakeTracker
 
@@ -303,7 +304,7 @@ def test_the_secret_and_the_settings_are_not_printed(tracker: FakeTracker) -> No
 def test_block_directories_of_dead_runs_are_deleted(tracker: FakeTracker, tmp_path: Path) -> None:
     # A process that started in 1970 is gone.
     left, alive = tmp_path / "penstock" / "app-0", tmp_path / "penstock" / "app-00"
-    claim(left, Process(os.getpid(), create_time=1.0))
+    claim(left, evolve(Process.of(os.getpid()), create_time=1.0))
     claim(alive, Process.of(os.getpid()))
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(StopsItself())(0, []))

@@ -36,6 +36,7 @@ from penstock.receive.messages import (
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, rdd_checkpoints
 from penstock.spark.cluster import TaskLocation
+from penstock.storage.claim import Claim, ClaimedDirectory
 from penstock.storage.directory import Directory
 from penstock.track import receiver_launcher
 from penstock.track.batch_partitions import Located
@@ -199,6 +200,7 @@ class Tracked:
         master: str,
         checkpoint_directory: str | None,
         write_ahead_log: WriteAheadLog | None = None,
+        claim: Claim | None = None,
     ) -> None:
         self.clock = clock
         self.events = EventLog()
@@ -211,7 +213,7 @@ class Tracked:
         self.processes = list[FakeProcess]()
         self.sc = cast(SparkContext, FakeSparkContext(master))
         by_id, settings = dict(enumerate(receivers)), Settings.parse(conf)
-        logs = BlockLogs.of(self.sc, settings, checkpoint_directory, by_id)
+        logs = BlockLogs.of(self.sc, settings, checkpoint_directory, by_id, claim)
         self.tracker = ReceiverTracker(
             ReceiverLauncher(self.sc, by_id, settings, logs),
             ReceivedBlockTracker(by_id, write_ahead_log),
@@ -314,8 +316,10 @@ def make_log(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., Write
     """Makes write-ahead logs in one folder, each of which recovers what the earlier ones wrote."""
     made: list[WriteAheadLog] = []
 
-    def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> WriteAheadLog:
-        made.append(WriteAheadLog(Directory.of(str(tmp_path / "log")), run, Settings.parse(conf or {}), clock))
+    def make(run: str = "run-1", conf: Mapping[str, str] | None = None, claim: Claim | None = None) -> WriteAheadLog:
+        directory = Directory.of(str(tmp_path / "log"))
+        files = directory if claim is None else ClaimedDirectory(directory, claim)
+        made.append(WriteAheadLog(files, run, Settings.parse(conf or {}), clock))
         return made[-1]
 
     yield make
@@ -334,10 +338,11 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         master: str = "local[8]",
         checkpoint_directory: str | None = None,
         write_ahead_log: WriteAheadLog | None = None,
+        claim: Claim | None = None,
     ) -> Tracked:
         monkeypatch.setattr(rdd_checkpoints, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers
-        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, write_ahead_log)
+        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, write_ahead_log, claim)
         made.append(tracked)
         monkeypatch.setattr(receiver_launcher, "ReceiverJob", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))

@@ -13,9 +13,11 @@ from tests.helpers.gate import Gate
 from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
-from penstock.errors import ConfigurationError, WireError, WriteAheadLogError
+from penstock.errors import ClaimLostError, ConfigurationError, WireError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.receive.messages import StopReceiver
+from penstock.storage.claim import Claim, Owner
+from penstock.storage.directory import Directory
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:
@@ -60,6 +62,30 @@ def test_recovered_run_continues_launch_numbers(
     assert process.add(7).accepted
     second.tracker.blocks.allocate_blocks_to_batch(100)
     assert ids(second.tracker.blocks, 100) == ["input-0-2-7"]
+
+
+def test_driver_without_a_claim_refuses_no_block_and_launches_no_receiver(
+    make_tracker: MakeTracker, make_log: MakeLog, tmp_path: Path
+) -> None:
+    claim = Claim.take(Directory.of(str(tmp_path)), Owner("host", 1, "app", "app-1", 0))
+    tracked = make_tracker(
+        conf={"spark.streaming.receiver.writeAheadLog.enable": "true"},
+        checkpoint_directory=str(tmp_path),
+        write_ahead_log=make_log(claim=claim),
+        claim=claim,
+    )
+    tracked.tracker.start()
+    process = tracked.registered()
+    assert process.add(0).accepted
+    Claim.take(Directory.of(str(tmp_path)), Owner("host", 2, "app", "app-2", 0))
+    # After a refusal the receiver would delete the file of a block that the new owner may know.
+    with pytest.raises(WireError, match=r"taken over by another driver: 'app' \(app-2\)"):
+        process.add(1)
+    tracked.tracker.blocks.seal(1)
+    with pytest.raises(WireError, match="taken over by another driver"):
+        process.add(1)
+    with pytest.raises(ClaimLostError):
+        tracked.tracker.blocks.note_launches({0: 2})
 
 
 def test_block_whose_log_write_fails_may_be_reported_again(

@@ -61,12 +61,14 @@ class Engine:
         self._program = program
         self.bus = bus
         self._on_error = on_error
+        self._on_give_up = on_give_up
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
-        receivers, directory, block_log = dict(graph.receivers()), None, None
+        receivers, directory, claim, block_log = dict(graph.receivers()), None, None, None
         if self._run is not None:
             directory, block_log = self._run.directory.name, self._run.block_log
+            claim = self._run.directory.claim
         blocks = ReceivedBlockTracker(receivers, block_log)
-        launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers))
+        launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers, claim))
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
         self._properties = LocalProperties(sc)
         if self._run is not None:
@@ -104,6 +106,8 @@ class Engine:
             discard_file=partial(delete_file, self._program.sc),
         )
         if self._run is not None:
+            if self._run.directory.claim is not None:
+                self._run.directory.claim.on_lost = self._on_give_up
             self.checkpointer = checkpointer = Checkpointer(
                 self._program, self._run, self.tracker, listener_values, self.bus.post, self._release_blocks
             )

@@ -152,6 +152,10 @@ class WriteAheadLogError(CheckpointError):
     """An event could not be written to a write-ahead log, or the log is corrupt."""
 
 
+class ClaimLostError(WriteAheadLogError):
+    """Another driver has taken over the checkpoint directory: what this one writes counts no more."""
+
+
 class BlockDamagedError(BlockGoneError):
     """The file of a block is corrupt: its checksum does not match."""
 

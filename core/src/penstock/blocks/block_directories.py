@@ -3,7 +3,8 @@
 Every run notes its directory and the process that owns it in a file in this user's own folder in the temporary
 directory, because a killed run leaves its blocks. A directory is deleted only if it has the run's name and marker file,
 belongs to this user, and the owner process has ended. If the owner is an executor, a driver on another host may still
-read the blocks. Then the directory must also have been unchanged for an hour.
+read the blocks. Then the directory must also have been unchanged for an hour. Containers may share the folders. Nobody
+here can tell whether a process of another one lives: its directory must have been unchanged for a week.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import shutil
 import time
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -19,6 +21,7 @@ from attrs import frozen
 
 from penstock.errors import WireError
 from penstock.runtime.atomic_write import atomic_write
+from penstock.runtime.boot import boot_id
 from penstock.runtime.log import get_logger
 from penstock.runtime.private_directories import make_private, temporary_directory
 from penstock.wire.json_codec import from_json, to_json
@@ -29,6 +32,7 @@ log = get_logger("block_directories")
 PARENT = "penstock"
 _MARKER = ".penstock-run"
 _GRACE_S = 3600.0
+_FOREIGN_GRACE_S = 7 * 86_400.0
 # When the wall clock is set, the creation time of a running process moves with it. The tolerance is wide, because
 # mistaking a running process for a dead one would delete blocks in use. The opposite mistake only delays a deletion.
 _CLOCK_STEP_S = 600.0
@@ -36,21 +40,33 @@ _CLOCK_STEP_S = 600.0
 
 @frozen
 class Process:
-    """A process. ``create_time``, seconds since the epoch, distinguishes it from a later one with the same pid."""
+    """A process. ``create_time``, seconds since the epoch, distinguishes it from a later one with the same pid.
+
+    ``namespace`` names the kernel since its boot, and the namespace of the pid in it.
+    """
 
     pid: int
     create_time: float
+    namespace: str = ""
 
     @classmethod
     def of(cls, pid: int) -> Process:
         """Look up a running process; raises ProcessLookupError if there is none."""
         try:
-            return cls(pid, psutil.Process(pid).create_time())
+            return cls(pid, psutil.Process(pid).create_time(), _namespace())
         except psutil.Error as error:
             raise ProcessLookupError(f"no process {pid}: {error}") from None
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether the process is of another host or container, or of before the boot."""
+        return self.namespace != _namespace()
+
+    @property
     def is_alive(self) -> bool:
+        """Whether the process runs; false for a foreign one."""
+        if self.is_foreign:
+            return False
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.create_time) < _CLOCK_STEP_S
@@ -66,6 +82,20 @@ class _Note:
     directory: str
     owner: Process
     grace_s: float
+
+    @property
+    def may_be_in_use(self) -> bool:
+        grace_s = _FOREIGN_GRACE_S if self.owner.is_foreign else self.grace_s
+        return self.owner.is_alive or _unchanged_s(Path(self.directory)) < grace_s
+
+
+@cache
+def _namespace() -> str:
+    """The boot of this host, and this process's namespace of pids if the system has any."""
+    try:
+        return f"{boot_id()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 def executor_process() -> Process:
@@ -97,12 +127,12 @@ def sweep() -> list[Path]:
     try:
         by_path = {path: _read(path) for path in sorted(temporary_directory().glob("*.json"))}
         # Executors of one run on one host share a directory.
-        in_use = {note.directory for note in by_path.values() if note is not None and note.owner.is_alive}
+        in_use = {note.directory for note in by_path.values() if note is not None and note.may_be_in_use}
         for path, note in by_path.items():
             if note is not None:
-                directory = Path(note.directory)
-                if note.owner.is_alive or _unchanged_s(directory) < note.grace_s:
+                if note.may_be_in_use:
                     continue
+                directory = Path(note.directory)
                 if note.directory not in in_use and _is_ours(directory):
                     shutil.rmtree(directory, ignore_errors=True)
                     swept.append(directory)

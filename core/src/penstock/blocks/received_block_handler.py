@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +18,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
-from penstock.runtime.atomic_write import atomic_write
+from penstock.runtime.atomic_write import atomic_write, is_partial
 from penstock.runtime.log import get_logger
 from penstock.runtime.private_directories import make_private
 from penstock.storage.directory import Directory, LocalDirectory
@@ -69,11 +70,17 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
     """The receiver write-ahead log of one stream: the directory ``<checkpoint directory>/receivedData/<stream id>``.
 
     A block's checksum travels with its reference. The log survives the receiver, its executor and its host. The driver
-    deletes blocks by name; other files in the directory are not touched.
+    deletes blocks by name, within ``held``; other files in the directory are not touched.
     """
 
-    def __init__(self, directory: str, durability: str = "flush") -> None:
+    def __init__(
+        self,
+        directory: str,
+        durability: str = "flush",
+        held: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self.directory = directory
+        self._held = held
         self._files = Directory.of(directory)
         self._syncs = durability == "fsync"
 
@@ -97,11 +104,12 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         """
         stream_id = self.directory.rpartition("/")[2]
         try:
-            self._files.delete_partial()
-            names = self._files.names()
+            all_names = self._files.all_names()
         except OSError as error:
             log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
+        self._apply("delete", filter(is_partial, all_names), self._files.delete)
+        names = [name for name in all_names if not name.startswith(".")]
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
         unknown = [
             name for name, match in blocks.items() if match and match[1] == stream_id and name not in known_names
@@ -134,12 +142,13 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
         """Call ``act`` for every file; return the names of those that existed. Failures are logged together."""
         done: list[str] = []
         errors: list[OSError] = []
-        for name in names:
-            try:
-                if act(name):
-                    done.append(name)
-            except OSError as error:
-                errors.append(error)
+        with self._held():
+            for name in names:
+                try:
+                    if act(name):
+                        done.append(name)
+                except OSError as error:
+                    errors.append(error)
         if errors:
             reason = text_of(errors[0])
             where = self.directory

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import socket
+import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -22,6 +26,7 @@ from penstock.spark.rdd_checkpoints import (
     qualified,
     unusable,
 )
+from penstock.storage.claim import Claim, ClaimedDirectory, Owner
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import is_remote, location_of_hadoop
 
@@ -34,8 +39,10 @@ class CheckpointDirectory:
         self.name = name
         self.folder = folder
         # Spark has resolved the URI: a path without a file system is on Hadoop's default one.
-        self.files = Directory.of(location_of_hadoop(folder.uri))
+        self.files: Directory = Directory.of(location_of_hadoop(folder.uri))
         self.store = CheckpointStore(self.files, Durability(settings.durability))
+        #: The claim of this driver, once it is taken.
+        self.claim: Claim | None = None
 
     @classmethod
     def create(cls, sc: SparkContext, settings: Settings, name: str, setting: str) -> CheckpointDirectory:
@@ -53,22 +60,38 @@ class CheckpointDirectory:
         assert folder is not None
         return cls(sc, settings, name, folder)
 
+    def take_claim(self) -> None:
+        """Take the directory over from another driver; from now on changes are refused when the claim is lost."""
+        application, application_id = str(self._sc.appName), str(self._sc.applicationId)
+        owner = Owner(socket.gethostname(), os.getpid(), application, application_id, round(time.time() * 1000))
+        try:
+            self.claim = Claim.take(self.files, owner, self.store.last_claim())
+        except OSError as error:
+            raise self.unusable(error) from error
+        self.files = ClaimedDirectory(self.files, self.claim)
+        self.store.use(self.claim)
+
     @property
     def state_home(self) -> str:
         """Location of this run's state store."""
         return f"{location_of_hadoop(self.folder.uri)}/{self.folder.name}/state"
 
     def delete_rdd(self, uri: str) -> None:
-        """Delete a checkpointed RDD; a failure is logged."""
-        delete_file(self._sc, uri)
+        """Delete a checkpointed RDD; a failure is logged. Raises ``ClaimLostError``."""
+        with self._held():
+            delete_file(self._sc, uri)
 
     def delete_folder(self, name: str) -> None:
-        """Delete a folder of the directory; a failure is logged."""
+        """Delete a folder of the directory; a failure is logged. Raises ``ClaimLostError``."""
         self.delete_rdd(f"{self.folder.uri}/{name}")
 
     def delete_empty_folders(self) -> None:
-        """Delete the empty folders of runs that wrote nothing; a failure is logged."""
-        delete_empty_folders(self._sc, self.folder)
+        """Delete the empty folders of runs that wrote nothing; a failure is logged. Raises ``ClaimLostError``."""
+        with self._held():
+            delete_empty_folders(self._sc, self.folder)
+
+    def _held(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.claim is None else self.claim.held(deletes=True)
 
     def unusable(self, error: OSError) -> ConfigurationError:
         """The error for a directory that cannot be read or written."""

@@ -70,6 +70,7 @@ class Checkpoint:
 
     Attributes:
         number: higher than the number of every earlier checkpoint in this directory.
+        claim: number of the claim on the directory under which it was written; 0 without.
         run: id of the run; a recovered run keeps it.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides the partition of a key.
         zero_time_ms: the graph's zero time; -1 before it is known.
@@ -117,6 +118,7 @@ class Checkpoint:
     logged_events: int = 0
     launched_as: str = ""
     boot: str = ""
+    claim: int = 0
 
     @property
     def next_ms(self) -> int:

@@ -13,6 +13,7 @@ from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.segment import frame, read_frames
 from penstock.runtime.log import get_logger
+from penstock.storage.claim import Claim, ClaimedDirectory, FileNumber
 from penstock.storage.directory import Directory, Durability
 
 log = get_logger("checkpoint")
@@ -20,7 +21,7 @@ log = get_logger("checkpoint")
 _RETAINED = 10
 # At least every fifth checkpoint is synced: a power failure loses the younger ones, and what they need is retained.
 _UNSYNCED = 4
-_NAME = re.compile(r"checkpoint-(\d{10})")
+_SPARKS_NAME = re.compile(r"checkpoint-\d+(\.bk)?")
 _PROGRAM = re.compile(r"program-[0-9a-f]{8}-\d+")
 
 
@@ -34,6 +35,10 @@ class CheckpointStore:
         self._unsynced = _UNSYNCED
         #: The checkpoints that a later run may recover from, oldest first.
         self.retained: list[Checkpoint] = []
+
+    def use(self, claim: Claim) -> None:
+        """Write and delete only while a claim on the directory is held."""
+        self._directory = ClaimedDirectory(self._directory, claim)
 
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint; ``None`` without files, an error if there are only damaged ones.
@@ -67,6 +72,16 @@ class CheckpointStore:
         """Whether ``write`` returns only when the disk has the next checkpoint."""
         return self._unsynced >= self._max_unsynced
 
+    def refuse_checkpoints_of_spark(self) -> None:
+        """Raise ``CheckpointError`` if the directory has checkpoints of Spark, and none of Penstock."""
+        sparks = [name for name in self._directory.names() if _SPARKS_NAME.fullmatch(name)]
+        if sparks and not self.names():
+            raise CheckpointError(
+                f"{self._directory.location(sparks[-1])} is a checkpoint of pyspark.streaming, which Penstock cannot "
+                "read: name another directory, and the program starts fresh there. Let the old program stop "
+                "gracefully first: it then leaves no unprocessed data behind"
+            )
+
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
         """Write a checkpoint, then delete all but the newest ten; return the oldest of these."""
         name = _name(checkpoint)
@@ -82,12 +97,14 @@ class CheckpointStore:
         return self.retained[0]
 
     def _delete_old(self) -> None:
-        retained = {_name(checkpoint) for checkpoint in self.retained}
-        programs = {checkpoint.program for checkpoint in self.retained}
-        for old in self._directory.names():
-            is_old = _NAME.fullmatch(old) and old not in retained
-            if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
-                self._directory.delete(old)
+        names = self._directory.names()
+        checkpoints = {f"checkpoint-{number}" for number in FileNumber.among("checkpoint", names)}
+        programs = set(filter(_PROGRAM.fullmatch, names))
+        for checkpoint in self.retained:
+            checkpoints.discard(_name(checkpoint))
+            programs.discard(checkpoint.program or "")
+        for old in sorted(checkpoints | programs):
+            self._directory.delete(old)
         # Left by drivers that were killed while they wrote.
         self._directory.delete_partial()
 
@@ -115,7 +132,7 @@ class CheckpointStore:
 
     def names(self) -> list[str]:
         """Names of the checkpoint files, oldest first."""
-        return [name for name in self._directory.names() if _NAME.fullmatch(name)]
+        return [f"checkpoint-{number}" for number in self._numbers()]
 
     def read(self, name: str) -> Checkpoint:
         """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
@@ -130,11 +147,18 @@ class CheckpointStore:
 
     def last_number(self) -> int:
         """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
-        return max((int(name.rpartition("-")[2]) for name in self.names()), default=0)
+        return max((number for _claim, number in self._numbers()), default=0)
+
+    def last_claim(self) -> int:
+        """The highest number of a claim in the names of checkpoints; 0 if there is none."""
+        return max((claim for claim, _number in self._numbers()), default=0)
+
+    def _numbers(self) -> list[FileNumber]:
+        return FileNumber.among("checkpoint", self._directory.names())
 
 
 def _name(checkpoint: Checkpoint) -> str:
-    return f"checkpoint-{checkpoint.number:010d}"
+    return f"checkpoint-{FileNumber(checkpoint.claim, checkpoint.number)}"
 
 
 def _program_name(data: bytes) -> str:

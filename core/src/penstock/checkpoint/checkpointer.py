@@ -22,7 +22,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.checkpoint.stream_names import assign, function_name
-from penstock.errors import CheckpointError, summary_of
+from penstock.errors import CheckpointError, ClaimLostError, summary_of
 from penstock.graph.stateful import StatefulDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
@@ -248,8 +248,12 @@ class Checkpointer:
                 lambda: self._put(taken),
                 Backoff(first_ms=10, longest_ms=100),
                 retries=_RETRIES,
+                retry_if=lambda error: isinstance(error, Exception) and not isinstance(error, ClaimLostError),
                 on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
             )
+        # The claim itself reports its loss.
+        except ClaimLostError:
+            return
         except Exception as error:
             self._failed(error)
             return

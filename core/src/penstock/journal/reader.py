@@ -23,6 +23,7 @@ from attrs import evolve, frozen
 from penstock import conf
 from penstock.errors import WriteAheadLogError, summary_of
 from penstock.journal.segment import Event, NumberedEvent, Segment, segment_numbers
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Directory
 
 _REMEDY = f"Restore the file, or continue without the lost records: {conf.key('on_damage')}=skip"
@@ -147,7 +148,9 @@ class _Reader:
                 self._unfinished.append(segment)
         return self._without_base(numbers, following)
 
-    def _without_base(self, numbers: list[int], following: list[Segment]) -> tuple[Segment | None, list[Segment]]:
+    def _without_base(
+        self, numbers: list[FileNumber], following: list[Segment]
+    ) -> tuple[Segment | None, list[Segment]]:
         """Handle a log without a complete base, sound only if the driver died as it began the first segment."""
         bases = [segment for segment in self._unfinished if segment.run is not None]
         # Before the first event the state is empty.
@@ -156,7 +159,7 @@ class _Reader:
             return bases[0], [segment for segment in following if segment.number > bases[0].number]
         if following:
             self._missing(following[0], 0, f"the state before event {following[0].first}")
-        elif numbers and numbers[0] > 0 and len(self._unfinished) == len(numbers):
+        elif numbers and numbers[0].number > 0 and len(self._unfinished) == len(numbers):
             self._missing(self._unfinished[-1], 0, "all of it")
         return None, following
 

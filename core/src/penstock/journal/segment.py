@@ -11,7 +11,6 @@ Arrow offers it.
 from __future__ import annotations
 
 import json
-import re
 import struct
 import zlib
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from attrs import field, frozen
 
 from penstock.errors import WriteAheadLogError, other_version
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Directory
 
 # The first byte occurs in no UTF-8 text, so JSON cannot contain the magic.
@@ -37,7 +37,6 @@ Event = dict[str, Any]
 #: The number of a record that is part of the state; events are numbered from 1.
 STATE = 0
 
-_NAME = re.compile(r"segment-(\d{10})")
 _HEADER_VERSION = 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -91,14 +90,14 @@ def _sound_frame(buffer: bytes, start: int) -> Frame | None:
     return Frame(start, end, payload)
 
 
-def segment_name(number: int) -> str:
+def segment_name(number: FileNumber) -> str:
     """The file name of a segment."""
-    return f"segment-{number:010d}"
+    return f"segment-{number}"
 
 
-def segment_numbers(directory: Directory) -> list[int]:
+def segment_numbers(directory: Directory) -> list[FileNumber]:
     """The numbers of the segments in a directory, oldest first; other files are ignored."""
-    return sorted(int(match[1]) for name in directory.names() if (match := _NAME.fullmatch(name)))
+    return FileNumber.among("segment", directory.names())
 
 
 def encoded(event: Event) -> bytes:
@@ -134,7 +133,7 @@ class Segment:
     the offset of the first byte that belongs to no sound record. ``truncated_bytes`` follow the last sound record.
     """
 
-    number: int
+    number: FileNumber
     location: str
     run: str | None
     first: int
@@ -150,7 +149,7 @@ class Segment:
         return ends[-1] if ends else self.damaged_at
 
     @classmethod
-    def read(cls, directory: Directory, number: int) -> Segment:
+    def read(cls, directory: Directory, number: FileNumber) -> Segment:
         """Read a segment's file; raises WriteAheadLogError if a sound record has an unknown format."""
         location = directory.location(segment_name(number))
         data = directory.read(segment_name(number))

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from penstock import conf
 from penstock.conf import Settings
-from penstock.errors import WriteAheadLogError, text_of
+from penstock.errors import ClaimLostError, WriteAheadLogError, text_of
 from penstock.journal.reader import Recovered, read_log
 from penstock.journal.segment import (
     MAX_PAYLOAD_BYTES,
@@ -35,6 +35,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Appender, Directory, Durability
 
 log = get_logger("write_ahead_log")
@@ -102,7 +103,7 @@ class WriteAheadLog:
         self._state: LogState | None = None
         # After ``start``, only the writer's thread uses these.
         self._next_number = 1
-        self._next_segment = 0
+        self._next_segment = FileNumber(directory.claim_number, 0)
         self._appender: Appender | None = None
         self._needs_base = False
         self._state_bytes = 0
@@ -154,7 +155,8 @@ class WriteAheadLog:
 
         def begin() -> None:
             # Only the very first segment has number 0, so a lone later segment shows that another is missing.
-            self._next_segment = max(segment_numbers(self._directory), default=-1) + 1
+            last = max((segment.number for segment in segment_numbers(self._directory)), default=-1)
+            self._next_segment = self._next_segment._replace(number=last + 1)
             self._begin_base()
 
         self._retried(begin)
@@ -323,7 +325,8 @@ class WriteAheadLog:
 
     def _close_segment(self) -> None:
         if self._appender is not None:
-            with suppress(OSError):
+            # Nothing is acknowledged by it, so the claim does not matter.
+            with suppress(OSError, ClaimLostError):
                 self._appender.close()
             self._appender = None
             # Without durability, acknowledged events may be lost with the segment: only a base replaces them.
@@ -336,5 +339,6 @@ class WriteAheadLog:
 
     def _take_name(self) -> str:
         """A new file name, because the file of a failed attempt may exist."""
-        self._next_segment += 1
-        return segment_name(self._next_segment - 1)
+        taken = self._next_segment
+        self._next_segment = taken._replace(number=taken.number + 1)
+        return segment_name(taken)

@@ -83,6 +83,9 @@ class Directory(ABC):
     #: Whether committed data can be read before the file is closed.
     can_append: bool = True
 
+    #: The number of the claim under which files are written; 0 without one.
+    claim_number: int = 0
+
     @staticmethod
     def of(location: str) -> Directory:
         """Open the directory at a location; nothing is created.

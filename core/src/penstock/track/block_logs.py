@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Set
+from contextlib import nullcontext
 from functools import partial
 
 from pyspark import SparkContext
@@ -16,30 +17,38 @@ from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError
+from penstock.errors import ClaimLostError, ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.spark import rdd_checkpoints
+from penstock.storage.claim import Claim
 from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_logs")
 
 
 class BlockLogs:
-    """The logs of a fixed set of streams."""
+    """The logs of a fixed set of streams. Blocks are deleted while ``claim`` is held."""
 
-    def __init__(self, checkpoint_directory: str, stream_ids: Iterable[int]) -> None:
+    def __init__(self, checkpoint_directory: str, stream_ids: Iterable[int], claim: Claim | None = None) -> None:
         #: The directory that holds all logs.
         self.home = checkpoint_directory
+        self._claim = claim
+        held = nullcontext if claim is None else partial(claim.held, deletes=True)
         self._logs = {
-            stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id))
+            stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id), held=held)
             for stream_id in stream_ids
         }
         self._loop: EventLoop[Callable[[], None]] = EventLoop("BlockLogs", lambda action: action(), self._on_error)
 
     @classmethod
     def of(
-        cls, sc: SparkContext, settings: Settings, checkpoint_directory: str | None, stream_ids: Collection[int]
+        cls,
+        sc: SparkContext,
+        settings: Settings,
+        checkpoint_directory: str | None,
+        stream_ids: Collection[int],
+        claim: Claim | None = None,
     ) -> BlockLogs | None:
         """The logs of a context; ``None`` when the write-ahead log is off."""
         if not stream_ids or not settings.wal_enabled:
@@ -50,7 +59,12 @@ class BlockLogs:
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        return cls(location_of_hadoop(rdd_checkpoints.qualified(sc, checkpoint_directory)), stream_ids)
+        return cls(location_of_hadoop(rdd_checkpoints.qualified(sc, checkpoint_directory)), stream_ids, claim)
+
+    def require_claim(self) -> None:
+        """Raise ``ClaimLostError`` if the claim was found lost: another driver may have the blocks of this one."""
+        if self._claim is not None and self._claim.lost is not None:
+            raise self._claim.lost
 
     def start(self) -> None:
         """Start the thread."""
@@ -89,4 +103,6 @@ class BlockLogs:
             self._logs[stream_id].delete(block_ids)
 
     def _on_error(self, error: BaseException) -> None:
-        log.error("block files not deleted", exc_info=error)
+        # The claim itself reports its loss.
+        if not isinstance(error, ClaimLostError):
+            log.error("block files not deleted", exc_info=error)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from penstock.blocks.block import StoredBlock
-from penstock.errors import WriteAheadLogError
+from penstock.errors import ClaimLostError, WriteAheadLogError
 from penstock.journal.reader import Recovered
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
@@ -160,6 +160,9 @@ class ReceivedBlockTracker:
             return False
         try:
             self._write(allocations.receivers_launched(epochs))
+        # The new owner of the directory may launch receivers with the same numbers.
+        except ClaimLostError:
+            raise
         except WriteAheadLogError as error:
             # The ids of the launch's blocks contain its number as well.
             log.warning("launches not written to write-ahead log", reason=str(error))

@@ -130,6 +130,7 @@ class Recovery:
         self._store = directory.store
         #: The checkpoint to recover from; ``None`` to start fresh.
         self.checkpoint: Checkpoint | None = None
+        self._runs_saved_program = False
 
     def find(self) -> None:
         """Select the newest undamaged checkpoint to recover from, if there is one.
@@ -159,16 +160,21 @@ class Recovery:
                     "which is not saved"
                 )
         self.checkpoint = checkpoint
+        self._runs_saved_program = True
 
     def prepare(self) -> RecoveredRun:
-        """Restore the program's streams; raises ``CheckpointError`` if program and checkpoint do not match."""
+        """Take the directory over and restore the program's streams.
+
+        Raises ``CheckpointError`` if program and checkpoint do not match.
+        """
         queues = self._not_recoverable()
         if queues:
             log.warning("queueStream not recoverable", streams=queues, reason="checkpoints do not contain queues")
         rebuilds = self._settings.checkpoint_rebuild
-        earlier = self._earlier(rebuilds)
-        if earlier is not None:
-            self._check_owner(earlier)
+        self._check_owner(self._earlier(rebuilds))
+        self.directory.take_claim()
+        # Again, because the earlier owner may have written meanwhile.
+        earlier = self._newest_of_owner(rebuilds)
         if rebuilds and self.checkpoint is None:
             self.checkpoint = earlier
         checkpoint = self.checkpoint
@@ -241,7 +247,23 @@ class Recovery:
         except OSError as error:
             raise self.directory.unusable(error) from error
 
-    def _check_owner(self, earlier: Checkpoint) -> None:
+    def _newest_of_owner(self, rebuilds: bool) -> Checkpoint | None:
+        """The newest checkpoint once the directory is this driver's; also the one to recover from, if any was found."""
+        found, self.checkpoint = self.checkpoint, None
+        newest = self._earlier(rebuilds or found is not None) or found
+        if found is not None:
+            if newest is not None and self._runs_saved_program and newest.program != found.program:
+                raise CheckpointError(
+                    f"another driver has started in the checkpoint directory {self.directory.name!r} with another "
+                    "program since getOrCreate read it: start again to recover that program"
+                )
+            self.checkpoint = newest
+        return newest
+
+    def _check_owner(self, earlier: Checkpoint | None) -> None:
+        if earlier is None:
+            self._store.refuse_checkpoints_of_spark()
+            return
         name = self._program.sc.appName
         if earlier.application != name:
             raise ConfigurationError(
@@ -309,6 +331,7 @@ class Recovery:
             "program": program,
             "folders": [*folders, own_folder],
             "boot": boot_id(),
+            "claim": self.directory.files.claim_number,
         }
         if self.checkpoint is not None:
             return evolve(
@@ -323,7 +346,10 @@ class Recovery:
 
 def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
     try:
-        return store.newest()
+        newest = store.newest()
+        if newest is None:
+            store.refuse_checkpoints_of_spark()
+        return newest
     except NotADirectoryError as error:
         raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
