@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 from attrs import frozen
 from pyspark import RDD
 from tests.helpers.runs import INTERVAL_MS, Hold, Output, Runs, numbered
+from tests.helpers.simulated_disk import synced_path
 
-from penstock import DStream, StateSpec, StreamingContext
+from penstock import DStream, State, StateSpec, StreamingContext
+from penstock.checkpoint.checkpoint_store import CheckpointStore
+from penstock.storage.directory import Directory
 from penstock_testing import ManualClock
 
 pytestmark = pytest.mark.spark
@@ -233,6 +237,37 @@ def test_state_is_restored_as_old_as_a_state_computed_from_it(runs: Runs, output
     second = runs.new(build, left).start()
     second.batches(1)
     check(output, [(chained, chained_after)], range(8, 9))
+
+
+def keep_total(_key: str, value: int, state: State[int]) -> None:
+    state.update((state.getOption() or 0) + value)
+
+
+def test_state_that_a_checkpoint_names_is_on_the_disk(
+    runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(context: StreamingContext) -> None:
+        pairs = numbered(context, numbers)
+        output.collect(pairs.updateStateByKey(total, 1).checkpoint(2))
+        output.collect(pairs.mapWithState(StateSpec.function(keep_total).numPartitions(2)).checkpoint(2))
+
+    synced: set[Path] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(synced_path(descriptor)))
+    run = runs.new(build).start()
+    run.batches(5)
+    run.stop()
+    newest = CheckpointStore(Directory.of(str(runs.directory))).newest()
+    assert newest is not None
+    rdds = [runs.directory / path for state in newest.states for path in state.files.values()]
+    files = {path for rdd in rdds for path in rdd.rglob("*")}
+    assert len(rdds) >= 2
+    assert files
+    assert files <= synced
+    # Files of later batches are not named by a checkpointed RDD.
+    (store,) = [runs.directory / state.store for state in newest.states if state.store]
+    named = {path for path in store.rglob("*.db") if int(path.name.partition("-")[0]) <= 4 * INTERVAL_MS}
+    assert named
+    assert {*named, store, *rdds} <= synced
 
 
 def initial_states(context: StreamingContext) -> Any:
