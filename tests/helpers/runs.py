@@ -70,6 +70,11 @@ class Completed:
             if not self._changed.wait_for(lambda: time_ms in self.times, 60):
                 raise TimeoutError(f"batch {time_ms} is not complete; complete are {self.times}")
 
+    def await_count(self, count: int) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.times) >= count, 60):
+                raise TimeoutError(f"{count} batches are not complete; complete are {self.times}")
+
 
 def stop_while_it_ticks(timer: Any, clock: ManualClock, stop: Callable[[], object]) -> None:
     """Stop gracefully: the clock has to advance for the two ticks that the timer still makes."""

@@ -141,6 +141,14 @@ def test_time_never_goes_back() -> None:
     assert times == sorted(times)
 
 
+def test_a_wall_clock_before_the_epoch_is_followed() -> None:
+    manual = ManualClock(0)
+    manual.step(-HOUR_MS)
+    clock = BatchClock(manual)
+    manual.advance(1000)
+    assert clock.now_ms() == 1000 - HOUR_MS
+
+
 def test_running_ahead_is_a_jump() -> None:
     manual = ManualClock(1000)
     clock = BatchClock(manual)

@@ -31,10 +31,11 @@ class BatchClock(Clock):
         self._clock = clock
         self._on_step = on_step
         self._lock = threading.Lock()
+        wall_ms, offset_ms = self._read()
         # The lock guards these. The wall clock minus elapsed time, the lead over the wall clock, the last result.
-        self._offset_ms = self._read()[1]
+        self._offset_ms = offset_ms
         self._ahead_ms = 0
-        self._last_ms = 0
+        self._last_ms = wall_ms
         #: How far the clock has jumped forward in total, ms.
         self.jumped_ms = 0
 
