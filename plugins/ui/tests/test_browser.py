@@ -114,7 +114,9 @@ def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload
             assert await tab.value("document.querySelector('details.section').open") is False
             assert await tab.value("document.activeElement === document.querySelector('nav a')")
             await tab.click(await tab.value(POINT.replace("NUMBER", "6")))
-            await tab.until(f"location.href === '{url}/batch?id={T + 7000}' && {NUMBERS % 'batch'}.includes('failed')")
+            await tab.until(
+                f"location.href === '{url}/batch?id={T + 7000}' && {NUMBERS % 'batch-details'}.includes('failed')"
+            )
             assert "ValueError: <b>7</b>" in await tab.value(NUMBERS % "batch-details")
 
     play(scenario)
