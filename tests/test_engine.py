@@ -74,7 +74,7 @@ class Parts:
             monkeypatch.setattr(engine_module, name, self._maker(name))
         self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
         self.scheduler = self.made["JobScheduler"].__dict__
-        self.scheduler.update(pending_batches=[], input_info=InputInfoTracker())
+        self.scheduler.update(pending_batches=[], failed_batches=[], input_info=InputInfoTracker())
         self.answers["Recovery.prepare"] = lambda: RecoveredRun(
             cast(Any, SimpleNamespace(name="directory", claim=None)), FIRST
         )
@@ -306,5 +306,5 @@ def test_final_state_is_not_checkpointed_after_abandon(engine: Engine, parts: Pa
 def test_blocks_released_by_checkpoints_are_cleaned_up_by_the_generator(engine: Engine, parts: Parts) -> None:
     engine.start({})
     release_blocks = parts.made_with["Checkpointer"][-1]
-    release_blocks(300)
+    release_blocks(300, [])
     assert parts.calls_of("JobGenerator.release_blocks") == ["JobGenerator.release_blocks"]

@@ -101,7 +101,7 @@ def left(runs: Runs, output: Output, caplog: pytest.LogCaptureFixture) -> Path:
 
 
 def test_recovering_a_program_with_a_queue_fails_and_names_the_stream(left: Path, runs: Runs, output: Output) -> None:
-    with pytest.raises(CheckpointError, match=r"queueStream at test_as_in_spark\.py:\d+: .*checkpoint.rebuild=true"):
+    with pytest.raises(CheckpointError, match=r"queueStream at test_as_in_spark\.py:\d+\. .*checkpoint.rebuild=true"):
         runs.new(lambda context: build_sums(context, output), left)
     assert runs.created == 1
 
