@@ -126,3 +126,29 @@ def test_the_oldest_of_many_strangers_are_disconnected_early(
     wait_for(lambda: held[0].closed.is_set() and held[1].closed.is_set(), "the oldest are disconnected")
     assert not any(stranger.closed.is_set() for stranger in held[2:])
     endpoint.stop()
+
+
+def test_callers_stay_known_when_connections_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_guard, "_CHECK_S", 0.001)
+    monkeypatch.setattr(connection_guard, "_STRANGER_S", 0.0)
+    listed: dict[int, connection_guard.Peer] = {}
+    listings: list[int] = []
+    disconnected: list[set[connection_guard.Peer]] = []
+
+    class Guard(connection_guard.ConnectionGuard):
+        def connections(self) -> dict[int, connection_guard.Peer]:
+            listings.append(len(listed))
+            return dict(listed)
+
+        def _disconnect(self, peers: set[connection_guard.Peer]) -> None:
+            disconnected.append(peers)
+
+    guard = Guard(1)
+    guard.note_caller("ipv4:127.0.0.1:4711")
+    seen = len(listings)
+    wait_for(lambda: len(listings) >= seen + 3, "two listings fail")
+    listed[7] = ("127.0.0.1", 4711)
+    seen = len(disconnected)
+    wait_for(lambda: len(disconnected) >= seen + 3, "the connections are checked")
+    guard.stop()
+    assert not any(disconnected)

@@ -76,6 +76,9 @@ class ConnectionGuard:
         while not self._stopping.wait(_CHECK_S):
             earlier, now = dict(self._callers), time.monotonic()
             peers = set(self.connections().values())
+            if not peers:
+                # Possibly they could not be listed: the callers among them must stay known.
+                continue
             # Peers that called after the connections were listed are still callers.
             for name in [name for name, peer in earlier.items() if peer not in peers]:
                 del self._callers[name]
