@@ -165,6 +165,11 @@ def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, data_type)
 
 
+def prepare_encoding() -> None:
+    """Encode a record. The first use of Arrow imports pandas, if it is installed, which takes a second."""
+    write_table(encode([""]), pa.BufferOutputStream())
+
+
 def write_table(table: pa.Table, sink: Any) -> None:
     """Write a block's table to an Arrow output stream."""
     with pa.ipc.new_file(sink, table.schema, options=_OPTIONS) as writer:

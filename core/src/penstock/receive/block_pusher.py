@@ -103,6 +103,9 @@ class BlockPusher(BlockGeneratorListener):
 
     def start(self) -> None:
         """Accept records, and generate and report blocks."""
+        # Before the receiver starts: beside one that stores without a pause, imports take several times as long, and
+        # everything that it stores meanwhile would be in the first batch.
+        arrow_form.prepare_encoding()
         self._reporting.start()
         self.generator.start()
 
