@@ -110,5 +110,64 @@ def test_name_of_another_kind_is_no_clash(zoo: Zoo) -> None:
     assert zoo.load().clashes() == []
 
 
+ANSWERS = """
+@hookimpl
+def state(stream, operator, options):
+    return __name__
+"""
+ANSWER_CLASH = (
+    "the hook 'state' is answered by mine (my-state 1.0) and state (penstock-state 1.0): "
+    "set spark.penstock.plugins.prefer to my-state or penstock-state"
+)
+
+
+@pytest.fixture
+def answers(zoo: Zoo) -> Zoo:
+    for name, distribution in (("mine", "my-state"), ("state", "penstock-state")):
+        zoo.add(name, ANSWERS, distribution=distribution)
+    return zoo
+
+
+def answer(plugins: Plugins) -> str:
+    answered: str = plugins.first_answer("state", stream=None, operator="updateStateByKey", options=None)
+    return answered
+
+
+def test_hook_that_two_plugins_answer_is_refused_when_it_is_used(answers: Zoo, neighbours: Neighbours) -> None:
+    plugins = answers.load()
+    with pytest.raises(ConfigurationError) as error:
+        answer(plugins)
+    assert str(error.value) == ANSWER_CLASH
+    assert plugins.clashes() == [ANSWER_CLASH]
+    neighbours.check(plugins)
+
+
+@pytest.mark.parametrize("preferred", [0, 1])
+def test_preferred_distribution_answers_a_hook(answers: Zoo, preferred: int) -> None:
+    plugins = answers.load(prefer=["other", ("my-state", "penstock-state")[preferred]])
+    assert answer(plugins) == answers.modules[preferred]
+    assert plugins.clashes() == []
+
+
+def test_hook_that_two_plugins_answer_is_refused_in_strict_mode(answers: Zoo) -> None:
+    with pytest.raises(PluginError, match="the hook 'state' is answered by mine"):
+        answers.load(strict=True)
+    assert answer(answers.load(["mine"], strict=True)) == answers.modules[1]
+
+
+def test_plugin_that_wraps_an_answer_is_no_rival(zoo: Zoo) -> None:
+    zoo.add("state", ANSWERS)
+    zoo.add("zwrapper", "@hookimpl(wrapper=True)\ndef state():\n    return f'wrapped {(yield)}'\n")
+    plugins = zoo.load(strict=True)
+    assert answer(plugins) == f"wrapped {zoo.modules[0]}"
+
+
+def test_every_hook_with_one_answer_is_checked_for_rivals() -> None:
+    manager = Plugins(entry_points=[]).manager
+    single = {caller.name for caller in vars(manager.hook).values() if caller.spec and caller.spec.opts["firstresult"]}
+    # Every block is stored by the core, unless a plugin answers instead.
+    assert single - {"store"} == set(Plugins.ANSWERED)
+
+
 def test_no_plugins_do_not_clash() -> None:
     assert Plugins(entry_points=[]).clashes() == []

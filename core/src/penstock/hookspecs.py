@@ -70,7 +70,8 @@ def store(block: Block) -> StoredBlock | None:
 def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrameStream | None:
     """Return the batches of a stream as DataFrames. Called on the driver, once per call of ``DStream.toDF``.
 
-    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.Node``.
+    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.Node``. If two plugins have
+    one, ``spark.penstock.plugins.prefer`` decides.
     """
 
 
@@ -79,7 +80,8 @@ def state(stream: DStream[Any], operator: str, options: StateOptions) -> DStream
     """Return a stream of states per key. Called on the driver, once per call of a stateful operator of ``DStream``.
 
     The operator is ``updateStateByKey``, or ``mapWithState``, whose stream is a ``penstock.spi.MapWithStateDStream``.
-    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.StatefulDStream``.
+    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.StatefulDStream``. If two
+    plugins have one, ``spark.penstock.plugins.prefer`` decides.
     """
 
 

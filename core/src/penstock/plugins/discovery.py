@@ -58,6 +58,7 @@ class LoadedPlugin:
         value: the object reference of the entry point.
         specs: offered specs, by hook.
         options: the options classes that its listeners read, by prefix of their keys.
+        answers: the hooks that it answers for the whole program; those that it only wraps are not among them.
         fault: why it was left out; empty when it was loaded.
         disabled: whether ``spark.penstock.plugins.disable`` names it.
     """
@@ -69,6 +70,7 @@ class LoadedPlugin:
     hooks: list[str] = Factory(list)
     specs: dict[str, list[Any]] = Factory(dict)
     options: dict[str, type] = Factory(dict)
+    answers: list[str] = Factory(list)
     fault: str = ""
     disabled: bool = False
     plugin: object = field(default=None, repr=False)
@@ -119,10 +121,11 @@ class Plugins:
     """The plugins of one process: ``entry_points``, by default all installed ones, except those named in ``disable``.
 
     Using a name that several plugins offer raises ``ConfigurationError``, unless ``prefer`` lists one of their
-    distributions; the first match wins. Their other names are unaffected.
+    distributions; the first match wins. Their other names are unaffected. So does a hook that several plugins answer.
 
     Attributes:
         KINDS: hook that offers specs → their class.
+        ANSWERED: the hooks that one plugin answers for the whole program.
         LEGAL_NAME: pattern of the names of entry points, and of the receivers, streams and estimators of plugins.
         additional_entry_points: plugins of this process besides the installed ones, such as the command line's.
 
@@ -135,6 +138,7 @@ class Plugins:
         "input_streams": InputStreamSpec,
         "rate_estimators": RateEstimatorSpec,
     }
+    ANSWERED: ClassVar[tuple[str, ...]] = ("dataframes", "state")
     LEGAL_NAME: ClassVar[re.Pattern[str]] = re.compile(r"[a-z][a-z0-9_-]*")
     additional_entry_points: ClassVar[list[importlib.metadata.EntryPoint]] = []
 
@@ -194,7 +198,7 @@ class Plugins:
         if name in specs:
             return specs[name]
         if rivals:
-            raise ConfigurationError(_clash(rivals))
+            raise ConfigurationError(_name_clash(rivals))
         advice = [f"It is set by {key}."] * bool(key)
         if self._reason(name, left_out_only=True) or not get_close_matches(name, specs, cutoff=0.5):
             advice.append(f"No plugin offers it: {self.remedy(name)}")
@@ -223,14 +227,26 @@ class Plugins:
             for spec in record.specs.get(hook, ()):
                 by_name.setdefault(spec.name, []).append((record, spec))
         for name, offers in by_name.items():
-            preferred = ([offer for offer in offers if offer[0].distribution == name] for name in self._prefer)
-            by_name[name] = next(filter(None, preferred), offers)
+            preferred = self._preferred([record for record, _spec in offers])
+            by_name[name] = [offer for offer in offers if offer[0] in preferred]
         return by_name
 
     def clashes(self) -> list[str]:
-        """Messages for the names that several plugins offer, none of which is preferred."""
+        """Messages for the names that several plugins offer and the hooks that several answer, none preferred."""
         offered = (offers for hook in self.KINDS for offers in self.offers(hook).values())
-        return [_clash(offers) for offers in offered if len(offers) > 1]
+        answering = {hook: self._preferred(self._answering(hook)) for hook in self.ANSWERED}
+        return [
+            *(_name_clash(offers) for offers in offered if len(offers) > 1),
+            *(_answer_clash(hook, plugins) for hook, plugins in answering.items() if len(plugins) > 1),
+        ]
+
+    def _preferred(self, rivals: list[LoadedPlugin]) -> list[LoadedPlugin]:
+        """Those of the first distribution in ``prefer`` that any of them belongs to; without one, all."""
+        matches = ([record for record in rivals if record.distribution == name] for name in self._prefer)
+        return next(filter(None, matches), rivals)
+
+    def _answering(self, hook: str) -> list[LoadedPlugin]:
+        return [record for record in self._working if hook in record.answers]
 
     @property
     def _working(self) -> list[LoadedPlugin]:
@@ -240,9 +256,14 @@ class Plugins:
         """Call a hook that one plugin answers.
 
         Raises:
-            ConfigurationError: no plugin answers; says why.
+            ConfigurationError: no plugin answers; says why. Or several may; names them, and the key that decides.
         """
-        answer = getattr(self.manager.hook, hook)(**arguments)
+        answering = self._answering(hook)
+        preferred = self._preferred(answering)
+        if len(preferred) > 1:
+            raise ConfigurationError(_answer_clash(hook, preferred))
+        others = [record.plugin for record in answering if record not in preferred]
+        answer = self.manager.subset_hook_caller(hook, others)(**arguments)
         if answer is not None:
             return answer
         remedy = self._reason(hook) or f"pip install {plugin_distribution(hook)}"
@@ -350,6 +371,12 @@ class Plugins:
         self.manager.register(plugin, name=record.origin)
         self._check_hooks(plugin)
         record.hooks = sorted(caller.name for caller in self.manager.get_hookcallers(plugin) or ())
+        record.answers = [
+            caller.name
+            for caller in self.manager.get_hookcallers(plugin) or ()
+            if caller.name in self.ANSWERED
+            and any(impl.plugin is plugin and not impl.wrapper for impl in caller.get_hookimpls())
+        ]
         record.options = dict(getattr(target, "penstock_options", {}))
         if not record.hooks:
             raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
@@ -383,14 +410,19 @@ class Plugins:
                 raise UnknownNameError("hook", caller.name, hooks)
 
 
-def _clash(offers: Sequence[tuple[LoadedPlugin, Spec]]) -> str:
-    """Message for a name that several plugins offer."""
+def _name_clash(offers: Sequence[tuple[LoadedPlugin, Spec]]) -> str:
     spec = offers[0][1]
-    origins = " and ".join(record.origin for record, _spec in offers)
-    distributions = " or ".join(record.distribution for record, _spec in offers)
-    return (
-        f"the {spec.kind} {spec.name!r} is offered by {origins}: set spark.penstock.plugins.prefer to {distributions}"
-    )
+    return _clash(f"the {spec.kind} {spec.name!r} is offered by", [record for record, _spec in offers])
+
+
+def _answer_clash(hook: str, plugins: Sequence[LoadedPlugin]) -> str:
+    return _clash(f"the hook {hook!r} is answered by", plugins)
+
+
+def _clash(what: str, plugins: Sequence[LoadedPlugin]) -> str:
+    origins = " and ".join(record.origin for record in plugins)
+    distributions = " or ".join(record.distribution for record in plugins)
+    return f"{what} {origins}: set spark.penstock.plugins.prefer to {distributions}"
 
 
 def _check_made_from_options(spec: Spec) -> None:
