@@ -26,7 +26,8 @@ from penstock.spark.rdd_checkpoints import (
     qualified,
     unusable,
 )
-from penstock.storage.claim import Claim, ClaimedDirectory, Owner
+from penstock.storage.claim import Claim, Owner
+from penstock.storage.claimed_directory import ClaimedDirectory
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import is_remote, location_of_hadoop
 
