@@ -242,6 +242,7 @@ _INFOS = (
     events.StreamInputInfo,
     events.OutputOperationInfo,
     events.ReceiverInfo,
+    events.SourceStatus,
     events.PastError,
     listener_context.ReceiverStreamInfo,
     listener_context.DStreamInfo,

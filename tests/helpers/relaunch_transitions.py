@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
+from penstock.listen.events import SourceStatus
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
@@ -37,6 +38,7 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)
+    yield lifecycle.SourceReported(epoch, SourceStatus(1))
     yield lifecycle.Tick()
     yield lifecycle.ExecutorLost()
 

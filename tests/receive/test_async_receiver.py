@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from tests.helpers import EventLog, Gate
 
 from penstock import AsyncReceiver
+from penstock.receive import thread_receiver
 from penstock.receive.messages import ReportError, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
-    from tests.helpers import EventLog, Gate
+    from tests.receive.conftest import FakeStore
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -26,6 +28,7 @@ class Scripted(AsyncReceiver[Any]):
     """Runs one function in each run of ``receive``."""
 
     def __init__(self, log: EventLog, *runs: Callable[[Scripted], Awaitable[object]]) -> None:
+        self.add = log.add
         self._log = log
         self._runs = list(runs)
 
@@ -185,6 +188,100 @@ def test_awaited_store_raises_what_store_raises(supervise: Supervise, log: Event
     supervise(Scripted(log, receive, forever)).start()
     log.await_count(ReportError)
     assert "StoreError: the metadata is not JSON" in log.of(ReportError)[0].error
+
+
+@pytest.fixture
+def stop_during_store(
+    supervise: Supervise, store: FakeStore, gate: Gate, background: Background
+) -> Callable[[Scripted], Future[Any]]:
+    """Starts a receiver, and stops it while the gate holds its store. Returns the call of ``stop``."""
+
+    def stop_during_store(receiver: Scripted) -> Future[Any]:
+        store.on_store = gate
+        supervisor = supervise(receiver)
+        supervisor.start()
+        assert gate.reached.wait(10)
+        stopping = background(lambda: supervisor.stop("enough"))
+        assert receiver.wait(10)
+        return stopping
+
+    return stop_during_store
+
+
+async def store_and_acknowledge(receiver: Scripted) -> None:
+    await receiver.astore_all([1, 2])
+    # As with a client that sends the acknowledgement.
+    await asyncio.sleep(0)
+    receiver.add("acknowledged")
+
+
+def test_stop_during_an_awaited_store_lets_it_be_acknowledged(
+    stop_during_store: Callable[[Scripted], Future[Any]],
+    log: EventLog,
+    gate: Gate,
+    records: Callable[[], list[Any]],
+) -> None:
+    async def receive(receiver: Scripted) -> None:
+        while not receiver.isStopped():
+            await store_and_acknowledge(receiver)
+
+    stopping = stop_during_store(Scripted(log, receive))
+    gate.open()
+    stopping.result(timeout=30)
+    assert log.names == ["RegisterReceiver", "receive", "AddBlocks", "acknowledged", "returned", "DeregisterReceiver"]
+    assert records() == [1, 2]
+
+
+def test_receiver_that_waits_for_more_is_cancelled_after_the_time_to_acknowledge(
+    stop_during_store: Callable[[Scripted], Future[Any]], log: EventLog, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def receive(receiver: Scripted) -> None:
+        await store_and_acknowledge(receiver)
+        await forever(receiver)
+
+    monkeypatch.setattr(thread_receiver, "_ACKNOWLEDGE_S", 0.05)
+    stopping = stop_during_store(Scripted(log, receive))
+    gate.open()
+    stopping.result(timeout=30)
+    assert log.names[2:] == ["AddBlocks", "acknowledged", "cancelled", "DeregisterReceiver"]
+
+
+def test_store_that_follows_the_stop_is_acknowledged_as_well(
+    stop_during_store: Callable[[Scripted], Future[Any]],
+    log: EventLog,
+    gate: Gate,
+    store: FakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def receive(receiver: Scripted) -> None:
+        await store_and_acknowledge(receiver)
+        store.on_store = second
+        # After the time to acknowledge the first.
+        asyncio.get_running_loop().call_later(0.04, second.open)
+        await store_and_acknowledge(receiver)
+        await forever(receiver)
+
+    second = Gate()
+    monkeypatch.setattr(thread_receiver, "_ACKNOWLEDGE_S", 0.01)
+    stopping = stop_during_store(Scripted(log, receive))
+    gate.open()
+    stopping.result(timeout=30)
+    assert log.names.count("acknowledged") == 2
+
+
+def test_awaited_store_that_the_receiver_itself_abandons_delays_no_stop(
+    stop_during_store: Callable[[Scripted], Future[Any]], log: EventLog, gate: Gate
+) -> None:
+    async def receive(receiver: Scripted) -> None:
+        storing = asyncio.ensure_future(receiver.astore_all([1]))
+        await asyncio.to_thread(gate.reached.wait, 10)
+        storing.cancel()
+        await forever(receiver)
+
+    stopping = stop_during_store(Scripted(log, receive))
+    log.await_count("cancelled")
+    gate.open()
+    stopping.result(timeout=30)
 
 
 def test_receive_must_be_written() -> None:

@@ -41,6 +41,23 @@ def test_initial_rate_comes_from_configuration(
     assert receiver.rate_limit == rate
 
 
+@pytest.mark.parametrize(
+    ("rate", "hint"), [("", 1000), ("1", 1), ("50", 10), ("100000", 1000)], ids=["none", "less than one", "some", "all"]
+)
+def test_hint_is_what_the_rate_lets_through_in_a_block_interval(
+    supervise: Supervise, receiver: Noting, rate: str, hint: int
+) -> None:
+    supervise(receiver, {MAX_RATE: rate} if rate else {}).start()
+    assert receiver.fetch_hint(1000) == hint
+
+
+def test_hint_of_a_paused_receiver_is_one(supervise: Supervise, receiver: Noting) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    supervisor.take(UpdateRateLimit(None, 1, paused=True))
+    assert receiver.fetch_hint(1000) == 1
+
+
 def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
     supervise: Supervise, receiver: Noting, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

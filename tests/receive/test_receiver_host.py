@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.helpers import EventLog, Gate, run_in_background, wait_for
 
-from penstock import Block, Receiver, ReceiverHost, ThreadReceiver
+from penstock import Block, Receiver, ReceiverHost, SourceStatus, ThreadReceiver
 from penstock.errors import ReceiverStoppedError, StoreError, StreamingStateError
 
 QUICK = {"spark.streaming.blockInterval": "5ms", "spark.streaming.receiverRestartDelay": "5ms"}
@@ -77,6 +77,15 @@ def test_store_all_returns_when_the_sink_has_taken_the_records() -> None:
         assert not storing.done()
         gate.open()
         storing.result(timeout=10)
+
+
+def test_status_of_the_source_is_in_the_info_and_no_block_for_the_sink(sink: Sink) -> None:
+    receiver = Idle()
+    with ReceiverHost(receiver, sink, QUICK) as host:
+        assert host.info.source is None
+        receiver.report_source(SourceStatus(5))
+        wait_for(lambda: host.info.source == SourceStatus(5), "the status is reported")
+    assert sink.blocks.entries == []
 
 
 def test_block_is_offered_again_until_the_sink_takes_it(sink: Sink) -> None:

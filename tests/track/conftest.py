@@ -20,7 +20,7 @@ from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.journal.write_ahead_log import WriteAheadLog
-from penstock.listen.events import Event
+from penstock.listen.events import Event, SourceStatus
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
@@ -127,12 +127,18 @@ class FakeProcess:
         assert desired is not None
         return desired
 
-    def add(self, *numbers: int, epoch: int | None = None, stream_id: int | None = None) -> Reply:
+    def add(
+        self,
+        *numbers: int,
+        epoch: int | None = None,
+        stream_id: int | None = None,
+        source: SourceStatus | None = None,
+    ) -> Reply:
         """Report blocks of ten records each."""
         own = self.task.stream_id
         of = self.task.epoch if epoch is None else epoch
         blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
-        return self._ask_as(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+        return self._ask_as(AddBlocks(own if stream_id is None else stream_id, of, blocks, source=source), Reply)
 
     def _ask_as(self, message: RegisterReceiver | AddBlocks | DeregisterReceiver, kind: type[R]) -> R:
         """Send a message with the token of the launch that it names."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import Receiver, ReceiverInfo
+from penstock import Receiver, ReceiverInfo, SourceStatus
 from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import CleanUpBlocks, Registered, StopReceiver, UpdateRateLimit
@@ -137,6 +137,31 @@ def test_registered_receiver_is_in_the_infos(tracked: Tracked) -> None:
     info = ReceiverInfo(0, "Silent-0", True, "host-a", "1")
     assert tracked.events.entries == [ReceiverStarted(info)]
     assert tracked.tracker.receiver_infos() == {0: info}
+
+
+def test_status_of_a_source_is_in_the_info_of_the_launch_that_reported_it(tracked: Tracked) -> None:
+    process = tracked.registered()
+
+    def source() -> SourceStatus | None:
+        # The loop has handled earlier reports when it answers this one.
+        process.report("an error")
+        return tracked.tracker.receiver_infos()[0].source
+
+    assert process.add(source=SourceStatus(3)).accepted
+    assert source() == SourceStatus(3)
+    assert process.add(0, source=SourceStatus(2)).accepted
+    assert source() == SourceStatus(2)
+    process.add(epoch=0, source=SourceStatus(99))
+    assert source() == SourceStatus(2)
+    process.deregister("Restarting receiver")
+    assert tracked.tracker.receiver_infos()[0].source is None
+    process.register()
+    assert source() == SourceStatus(2)
+    process.launch.end(OSError("died"))
+    tracked.events.await_count(ReceiverStopped, 2)
+    tracked.relaunch()
+    process = tracked.registered(2)
+    assert source() is None
 
 
 @pytest.mark.parametrize(("stream_id", "epoch"), [(1, 1), (-1, 1), (0, 0), (0, 2)])

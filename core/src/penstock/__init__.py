@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ReceiverInfo as ReceiverInfo,
         ReceiverStarted as ReceiverStarted,
         ReceiverStopped as ReceiverStopped,
+        SourceStatus as SourceStatus,
         StopProgress as StopProgress,
         StreamingStarted as StreamingStarted,
         StreamInputInfo as StreamInputInfo,

@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from functools import cache
 
-from penstock import DStreamInfo, JobInfo, PastError, ReceiverInfo, StreamInputInfo
+from penstock import DStreamInfo, JobInfo, PastError, ReceiverInfo, SourceStatus, StreamInputInfo
 from penstock_ui.snapshot import (
     Application,
     Batch,
@@ -124,6 +124,7 @@ def _stream(number: int, now_ms: int, batches: int, problems: Mapping[int, str])
         error == "given up",
         3 if error == "lost" else 0,
         1200 if error == "lost" else 0,
+        source=SourceStatus(1200 + number, 3.5, 0.8, redelivered=40, dead_letters=2 * bool(error)),
     )
     name = HOSTILE if error == "hostile" else f"KafkaReceiver-{number}" if number else "orders"
     limit = 1500.0 + 10 * (number % 11)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from attrs import evolve
 from plugins.ui.tests.conftest import T, batch_events
 
 from penstock import (
@@ -17,6 +18,7 @@ from penstock import (
     ListenerCounts,
     ReceiverInfo,
     ReceiverStarted,
+    SourceStatus,
     StopProgress,
     StorageInfo,
     StreamingStarted,
@@ -161,6 +163,18 @@ def test_sample_has_the_receivers_that_changed(running: Running) -> None:
     running.context.infos[0] = lost = ReceiverInfo(0, "Receiver-0", True, "host", "1", lost_blocks=2)
     running.deliver(batch_events(4))
     assert running.monitor.snapshot().streams[0].receiver == lost
+
+
+def test_sample_of_a_changed_source_repeats_no_other_part_of_the_receiver(running: Running) -> None:
+    info = ReceiverInfo(0, "Receiver-0", True, "host", "1")
+    running.context.observe(ReceiverStarted(info))
+    running.deliver(batch_events(1))
+    running.context.infos[0] = behind = evolve(info, source=SourceStatus(20))
+    running.deliver(batch_events(2))
+    running.deliver(batch_events(3))
+    samples = running.taken.of(Sampled)[1:]
+    assert [(sample.receivers, dict(sample.sources)) for sample in samples] == [((), {0: SourceStatus(20)}), ((), {})]
+    assert running.monitor.snapshot().streams[0].receiver == behind
 
 
 def test_changed_rate_limit_is_noted_with_the_estimators_reason() -> None:

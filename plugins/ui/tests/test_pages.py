@@ -115,6 +115,12 @@ def test_the_last_lines_of_a_failed_receivers_log_are_on_its_page() -> None:
     assert f"Last lines of its log connecting refused {HOSTILE}" in found.text
 
 
+def test_page_of_a_stream_shows_how_far_its_receiver_is_behind() -> None:
+    text = read("/stream", snapshot(3, 10, problems={2: "lost"}), Query(id=2)).text
+    assert "Lag 1,202 messages, 3.5 sec; oldest unacknowledged 800 ms" in text
+    assert "Redelivered 40 2 dead letters" in text
+
+
 def test_a_hostile_query_is_text() -> None:
     found = read("/streams", snapshot(60, 10), Query(text=HOSTILE[:100], sort=HOSTILE, show=HOSTILE))
     assert "script" not in found.tags

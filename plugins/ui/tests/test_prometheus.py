@@ -13,7 +13,7 @@ from plugins.ui.tests.conftest import T, batch_events, state_of
 from plugins.ui.tests.exposition import parse
 from plugins.ui.tests.snapshots import snapshot
 
-from penstock import ReceiverError, ReceiverInfo
+from penstock import ReceiverError, ReceiverInfo, ReceiverStarted, SourceStatus
 from penstock_testing import FakeListenerContext, listener_events
 from penstock_ui.monitor import describe
 from penstock_ui.own_events import ApplicationDescribed, RateChanged, Sampled, StreamDescribed
@@ -52,6 +52,16 @@ def test_values_are_those_of_the_events(run: list[Any]) -> None:
     assert value(text, "listener_dropped_events_total", listener="rate (penstock-rate 1)") == 3
     assert value(text, "checkpoint_age_seconds") == 3
     assert value(text, "blocks_disk_bytes") == 2000
+
+
+def test_lag_of_a_source_is_exported_as_far_as_it_is_known() -> None:
+    labels = {"stream_id": "0", "stream": "Receiver-0"}
+    info = ReceiverInfo(0, "Receiver-0", True, "", "", source=SourceStatus(lag_s=1.5, redelivered=4, dead_letters=2))
+    text = exposition(state_of([ReceiverStarted(info), *batch_events(1)]))
+    assert value(text, "receiver_lag_seconds", **labels) == 1.5
+    assert value(text, "receiver_lag_messages", **labels) is None
+    assert value(text, "receiver_redelivered_total", **labels) == 4
+    assert value(text, "receiver_dead_letters_total", **labels) == 2
 
 
 def test_hostile_names_and_errors_stay_inside_their_label() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 
-from penstock import JobInfo, ReceiverError, ReceiverInfo
+from penstock import JobInfo, ReceiverError, ReceiverInfo, ReceiverStarted, SourceStatus
 from penstock_ui.own_events import JobsRun, RateChanged, Sampled
 from penstock_ui.rest import BadRequestError, NotFoundError, respond
 from penstock_ui.snapshot import Listener, Storage
@@ -51,6 +51,13 @@ def test_unknown_values_are_absent(run: list[Any]) -> None:
     assert get(source, "statistics").keys() - fields("statistics", optional=False) == {"avgInputRate"}
     assert get(source, "receivers", 0).keys() - fields("receiver", optional=False) == {"avgEventRate"}
     assert get(source, "batches", T + 1000).keys() == fields("batch", optional=False)
+
+
+def test_source_of_a_receiver_has_the_known_values_of_its_last_report(run: list[Any]) -> None:
+    info = ReceiverInfo(0, "Receiver-0", True, "", "", source=SourceStatus(12, redelivered=1))
+    source = FixedSource(state_of([*run, ReceiverStarted(info)]))
+    (stream,) = [stream for stream in get(source, "monitoring")["streams"] if stream["streamId"] == 0]
+    assert stream["source"] == {"lagMessages": 12, "numRedelivered": 1, "numDeadLetters": 0}
 
 
 def test_values_are_those_of_the_events(run: list[Any]) -> None:

@@ -19,6 +19,7 @@ from penstock import (
     ReceiverError,
     ReceiverInfo,
     ReceiverStarted,
+    SourceStatus,
     StopProgress,
     StreamingStarted,
 )
@@ -200,6 +201,10 @@ def test_sample_shows_storage_and_receivers_and_ends_the_error_of_a_checkpoint(r
     state = state_of([*run, Sampled(T, Storage(backlog_bytes=5, checkpoint_ms=T), (), (info,))])
     assert state.storage == Storage(backlog_bytes=5, checkpoint_ms=T)
     assert state.streams[1].receiver == info
+    behind = Sampled(T, Storage(), (), (), {1: SourceStatus(7), 99: SourceStatus(8)})
+    receiver = state_of([*run, Sampled(T, Storage(), (), (info,)), behind]).streams[1].receiver
+    assert receiver is not None
+    assert receiver.source == SourceStatus(7)
 
 
 def test_state_of_the_application_follows_start_and_stop() -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from plugins.ui.tests.conftest import FixedSource, batch_events, state_of
 from rich.console import Console
 
-from penstock import PenstockError, ReceiverInfo, ReceiverStarted
+from penstock import PenstockError, ReceiverInfo, ReceiverStarted, SourceStatus
 from penstock_ui import commands
 from penstock_ui.event_log import encode
 from penstock_ui.own_events import RateChanged
@@ -48,6 +48,12 @@ def test_status_shows_batches_receivers_and_delays(serve: Serve, healthy: FixedS
     assert "1,234" in result.stdout
     assert "200 ms" in result.stdout
     assert "no checkpoint" in result.stdout
+
+
+def test_lag_and_dead_letters_are_in_the_row_of_a_receiver(serve: Serve, healthy: FixedSource, run: list[Any]) -> None:
+    behind = ReceiverInfo(0, "Receiver-0", True, "host", "1", source=SourceStatus(1200, 3.5, dead_letters=2))
+    healthy.state = state_of([*run, ReceiverStarted(behind)])
+    assert "1,200, 3,500 ms, 2 dead" in cli("status", serve().url, COLUMNS="200").stdout
 
 
 def test_status_as_json_has_the_resources_of_rest(serve: Serve, healthy: FixedSource) -> None:

@@ -132,6 +132,30 @@ class PastError:
     error: str = ""
 
 
+def _not_negative(value: Any) -> Any:
+    return None if value is None else max(0, value)
+
+
+@frozen
+class SourceStatus:
+    """How far a receiver is behind its source. A negative value, the result of clocks that differ, becomes 0.
+
+    Attributes:
+        lag_messages: messages in the source that the receiver has not stored; ``None`` when unknown.
+        lag_s: age of the last stored message, in seconds, while there are later ones; 0 when there are none.
+        oldest_unacknowledged_s: how long the receiver has had the oldest message that it has not acknowledged, in
+            seconds; ``None`` when it has acknowledged all, or does not know.
+        redelivered: messages that this launch got although they had been delivered before.
+        dead_letters: messages that this launch gave up and sent to the source's dead-letter destination.
+    """
+
+    lag_messages: int | None = field(default=None, converter=_not_negative)
+    lag_s: float | None = field(default=None, converter=_not_negative)
+    oldest_unacknowledged_s: float | None = field(default=None, converter=_not_negative)
+    redelivered: int = 0
+    dead_letters: int = 0
+
+
 @frozen
 class ReceiverInfo:
     """One receiver.
@@ -152,6 +176,7 @@ class ReceiverInfo:
         lost_records: records in the lost blocks.
         last_log_lines: the last lines of the log of the receiver's process when it last reported an error itself,
             without secrets. None from a process that was killed: Spark's log of its executor has them.
+        source: the last report of the launch that runs, ``None`` unless its receiver reports.
     """
 
     streamId: int
@@ -168,6 +193,7 @@ class ReceiverInfo:
     lost_blocks: int = 0
     lost_records: int = 0
     last_log_lines: tuple[str, ...] = ()
+    source: SourceStatus | None = None
 
 
 @frozen

@@ -7,9 +7,11 @@ message.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +23,7 @@ from attrs import define, evolve
 from penstock import conf
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
-from penstock.errors import ReceiverStoppedError, StoreError, WireError, shown, summary_of, text_of
+from penstock.errors import PenstockError, ReceiverStoppedError, StoreError, WireError, shown, summary_of, text_of
 from penstock.receive.block_generator import BlockGenerator, BlockGeneratorListener, GeneratedBlock
 from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
     from penstock.conf import Settings
+    from penstock.listen.events import SourceStatus
 
 log = get_logger("receiver_supervisor")
 
@@ -45,6 +48,8 @@ R = TypeVar("R")
 # Errors that go away when somebody frees disk space.
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _FIRST_MS, _LONGEST_MS = 50, 5000
+# Minimum interval between two reports of the source's status.
+_SOURCE_INTERVAL_MS = 1000
 
 
 @define(eq=False)
@@ -96,6 +101,10 @@ class BlockPusher(BlockGeneratorListener):
         # Blocks that wait for a report; None ends the thread.
         self._pushed_blocks: queue.SimpleQueue[_PushedBlock | None] = queue.SimpleQueue()
         self._reporting = EngineThread("BlockPusher reporting", self._keep_reporting)
+        # The newest status of the source; the last one that was sent, and when, monotonic.
+        self._source: SourceStatus | None = None
+        self._sent_source: SourceStatus | None = None
+        self._source_sent_ms = -math.inf
         # Once set, no further generated block is stored.
         self._push_failure: BaseException | None = None
         # Once set, generated blocks that are already stored are deleted instead of reported.
@@ -153,6 +162,10 @@ class BlockPusher(BlockGeneratorListener):
             last = stop == table.num_rows
             self._store_now(table.slice(start, stop - start), stop - start, metadata if last else None, arrival_ms)
 
+    def report_source(self, status: SourceStatus) -> None:
+        """Send a status of the source to the driver with the next report, at most once per second."""
+        self._source = status
+
     def push_and_await(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Store a block of ``count`` records and return when it is accepted, or raise ``StoreError``."""
         stored = self._stored(table, count, metadata, arrival_ms)
@@ -191,6 +204,8 @@ class BlockPusher(BlockGeneratorListener):
 
     def on_generate_block(self) -> None:
         self._take(Tick())
+        if self._is_source_due and self._pushed_blocks.empty():
+            self._pushed_blocks.put(_PushedBlock(None, lambda _failure: None))
 
     def on_push_block(self, block: GeneratedBlock) -> None:
         left_out: dict[int, BaseException] = {}
@@ -264,10 +279,14 @@ class BlockPusher(BlockGeneratorListener):
 
     def _report(self, blocks: list[StoredBlock]) -> None:
         """Report blocks in one message: the driver accepts all of them or none. Refused blocks are deleted."""
+        launch, source = self._launch, None
+        if self._is_source_due:
+            source = self._sent_source = self._source
+            self._source_sent_ms = self._clock.monotonic_ms()
+        message = AddBlocks(launch.stream_id, launch.epoch, blocks, self.generator.pending_bytes, source)
         if not blocks:
+            self._report_idle(message)
             return
-        launch, buffered_bytes = self._launch, self.generator.pending_bytes
-        message = AddBlocks(launch.stream_id, launch.epoch, blocks, buffered_bytes)
         # A group may have thousands of blocks.
         others = len(blocks) - 1
         named = f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
@@ -288,6 +307,17 @@ class BlockPusher(BlockGeneratorListener):
             self._blocks.delete([block.block_id for block in blocks])
             raise StoreError(f"the driver did not accept {named}: {reply.reason}")
         self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
+
+    def _report_idle(self, message: AddBlocks) -> None:
+        """Report the status of the source alone, once: the next report has a newer one."""
+        if message.source is not None:
+            with contextlib.suppress(PenstockError):
+                self._driver.ask(message, Reply)
+
+    @property
+    def _is_source_due(self) -> bool:
+        is_new = self._source is not self._sent_source
+        return is_new and self._clock.monotonic_ms() - self._source_sent_ms >= _SOURCE_INTERVAL_MS
 
     # -- one block --
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from attrs import field, frozen
 
 from penstock.blocks.block import StoredBlock
+from penstock.listen.events import SourceStatus
 from penstock.wire.json_codec import Reply
 
 R = TypeVar("R", bound=Reply)
@@ -64,13 +65,18 @@ class Registered(Reply):
 
 @frozen
 class AddBlocks:
-    """Receiver to driver: these blocks are stored. The driver accepts all or none."""
+    """Receiver to driver: these blocks are stored. The driver accepts all or none.
+
+    Without blocks, the message reports the status of the source of a receiver that stores none.
+    """
 
     stream_id: int
     epoch: int
     blocks: list[StoredBlock]
     # Size of the records in the receiver's buffer that are in no accepted block yet.
     buffered_bytes: int = 0
+    # Of the receiver's source, if there is a new one.
+    source: SourceStatus | None = None
 
 
 @frozen

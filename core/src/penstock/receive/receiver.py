@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import StorageLevel
 
+    from penstock.listen.events import SourceStatus
     from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 T = TypeVar("T")
@@ -123,6 +124,27 @@ class Receiver(Generic[T]):
             StoreError: the batch could not be stored or was not accepted.
         """
         self.__running().store_arrow(batch, metadata)
+
+    def fetch_hint(self, most: int) -> int:
+        """Return how many records to fetch next: what the rate limit lets through in a block interval, at least 1.
+
+        A receiver that fetches more holds them until they may be stored, and meanwhile their lease may expire.
+
+        Args:
+            most: the largest number to return.
+        """
+        state = self.__running().state
+        if state.is_paused:
+            return 1
+        return most if state.rate is None else max(1, min(most, int(state.rate * self.block_interval_ms / 1000)))
+
+    def report_source(self, status: SourceStatus) -> None:
+        """Report how far the receiver is behind its source, for ``ReceiverInfo.source`` and what shows it.
+
+        Cheap enough for any rate of calls: the newest status goes to the driver at most once per second. Report while
+        the source is idle as well, since an old lag looks like a problem.
+        """
+        self.__running().report_source(status)
 
     def reportError(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver, which posts ``onReceiverError``; the receiver continues.

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.received_block_handler import ReceivedBlockHandler
 from penstock.conf import Settings
-from penstock.listen.events import PastError, ReceiverInfo
+from penstock.listen.events import PastError, ReceiverInfo, SourceStatus
 from penstock.receive.messages import (
     AddBlocks,
     DeregisterReceiver,
@@ -90,6 +90,7 @@ class ReceiverHost(Generic[T]):
         self._ends: deque[str] = deque(maxlen=_LAST)
         #: The number of starts, those of restarts included.
         self.starts = 0
+        self._source: SourceStatus | None = None
         registration = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
         self._name = f"{registration.receiver_type}-{stream_id}"
         #: The supervisor of the receiver.
@@ -193,6 +194,7 @@ class ReceiverHost(Generic[T]):
             lastError=last.error,
             lastErrorTime=last.time,
             recent_errors=recent_errors,
+            source=self._source,
         )
 
     def _send_desired_state(self, **changes: Any) -> None:
@@ -213,7 +215,9 @@ class ReceiverHost(Generic[T]):
                     self.starts += 1
                     return Registered(desired=self._desired if self._desired.number else None)
             case AddBlocks():
-                self._sink.accept(message.blocks)
+                self._source = message.source or self._source
+                if message.blocks:
+                    self._sink.accept(message.blocks)
             case ReportError():
                 self._errors.append(PastError(self._clock.now_ms(), message.message, message.error))
             case DeregisterReceiver():

@@ -80,6 +80,7 @@ class ReceiverSupervisor:
         self.store = self._pusher.generator.add_data
         self.store_all = self._pusher.store_all
         self.store_arrow = self._pusher.store_arrow
+        self.report_source = self._pusher.report_source
         receiver._penstock_attach(self)
 
     # -- state --

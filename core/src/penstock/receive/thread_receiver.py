@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 # Maximum time that onStop waits for the thread to end.
 _JOIN_S = 10.0
+# Time that a stop leaves an AsyncReceiver to acknowledge what it has just stored.
+_ACKNOWLEDGE_S = 1.0
 
 
 class SupervisedThread(Receiver[T], ABC):
@@ -116,10 +118,14 @@ class AsyncReceiver(SupervisedThread[T]):
     """A receiver with an event loop: write ``async def receive``. A stop cancels it; its errors restart the receiver.
 
     ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
-    them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.
+    them; ``astore``, ``astore_all`` and ``astore_arrow`` do not. A stop cancels none of the latter. The receiver then
+    has a second more to acknowledge what is stored, unless ``receive`` returns earlier because ``isStopped()``.
     """
 
     __task: asyncio.Task[None] | None = None
+    # The ``astore``, ``astore_all`` and ``astore_arrow`` in progress.
+    __calls: set[asyncio.Future[None]] | None = None
+    __stopping: asyncio.Task[None] | None = None
 
     @abstractmethod
     async def receive(self) -> None:
@@ -127,15 +133,15 @@ class AsyncReceiver(SupervisedThread[T]):
 
     async def astore(self, record: T, on_stored: Callable[[BaseException | None], object] | None = None) -> None:
         """Store one record as ``store`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.store, record, on_stored)
+        await self.__call(self.store, record, on_stored)
 
     async def astore_all(self, records: Iterable[T], metadata: dict[str, Any] | None = None) -> None:
         """Store records as ``store_all`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.store_all, records, metadata)
+        await self.__call(self.store_all, records, metadata)
 
     async def astore_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None = None) -> None:
         """Store a columnar batch as ``store_arrow`` does, without blocking the event loop."""
-        await asyncio.to_thread(self.store_arrow, batch, metadata)
+        await self.__call(self.store_arrow, batch, metadata)
 
     def _penstock_receive(self, ended: threading.Event) -> None:
         async def main() -> None:
@@ -150,4 +156,26 @@ class AsyncReceiver(SupervisedThread[T]):
         if (task := self.__task) is not None:
             # The loop has ended by itself and is closed.
             with contextlib.suppress(RuntimeError):
-                task.get_loop().call_soon_threadsafe(task.cancel)
+                task.get_loop().call_soon_threadsafe(self.__stop, task)
+
+    def __stop(self, task: asyncio.Task[None]) -> None:
+        async def cancel() -> None:
+            if self.__calls:
+                await asyncio.wait(self.__calls)
+                await asyncio.wait([task], timeout=_ACKNOWLEDGE_S)
+            if self.__calls:
+                await asyncio.wait(self.__calls)
+            task.cancel()
+
+        self.__stopping = task.get_loop().create_task(cancel())
+
+    async def __call(self, store: Callable[..., None], *arguments: object) -> None:
+        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.__calls is None:
+            self.__calls = set()
+        self.__calls.add(call)
+        try:
+            await asyncio.to_thread(store, *arguments)
+        finally:
+            self.__calls.discard(call)
+            call.set_result(None)

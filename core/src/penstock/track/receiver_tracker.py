@@ -321,6 +321,9 @@ class ReceiverTracker:
         return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
+        if message.source is not None and message.stream_id in self._tracked.records:
+            reported = lifecycle.SourceReported(message.epoch, message.source)
+            self._tracked.loop.post(lambda: self._tracked.step(message.stream_id, reported))
         with self.blocks.adding(message.blocks) as new:
             # Blocks that were accepted before are accepted from any launch, because a receiver deletes refused blocks.
             return self._add(message, new) if new else Reply()

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.listen.events import Event, PastError, ReceiverInfo
+from penstock.listen.events import Event, PastError, ReceiverInfo, SourceStatus
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver, UpdateRateLimit
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
@@ -177,6 +177,7 @@ class ReceiverTrackingInfo:
         failures_ms: the last failures that count against the failure budget, monotonic.
         last_end: reason of the last stop or failure, with the time of the last error.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
+        source: the last status of its source that the current launch has reported.
         lost_blocks: stored blocks that a batch needed and that were lost.
         jitter_seed: differs between applications, so that their receivers do not retry in step.
     """
@@ -201,6 +202,7 @@ class ReceiverTrackingInfo:
     last_end: PastError = field(default=PastError(-1, ""))
     recent_errors: tuple[PastError, ...] = ()
     last_log_lines: tuple[str, ...] = ()
+    source: SourceStatus | None = None
     lost_blocks: int = 0
     lost_records: int = 0
     jitter_seed: str = ""
@@ -246,6 +248,7 @@ class ReceiverTrackingInfo:
             given_up=self.is_given_up,
             lost_blocks=self.lost_blocks,
             lost_records=self.lost_records,
+            source=self.source if self.is_active else None,
         )
 
 
@@ -274,6 +277,14 @@ class Registration:
 
     message: RegisterReceiver
     location: TaskLocation | None = None
+
+
+@frozen
+class SourceReported:
+    """The launch of this epoch has reported the status of its source."""
+
+    epoch: int
+    status: SourceStatus
 
 
 @frozen
@@ -344,7 +355,7 @@ class Stop:
 
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = LaunchEvent | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
+LifecycleEvent = LaunchEvent | SourceReported | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
 
 # -- effects, carried out in their order by the tracker --
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from attrs import evolve
+
 import penstock
 from penstock import (
     BatchCompleted,
@@ -26,6 +28,7 @@ from penstock import (
     ReceiverInfo,
     ReceiverStarted,
     ReceiverStopped,
+    SourceStatus,
     StopProgress,
     StreamingStarted,
 )
@@ -84,6 +87,7 @@ class Monitor:
         self._open_jobs = dict[int, JobInfo]()
         self._is_closed = False
         self._receivers: dict[int, ReceiverInfo] = {}
+        self._sources: dict[int, SourceStatus | None] = {}
         self._rate_limits: dict[int, float | None] = {}
         self._closing: list[Callable[[], object]] = [sink.close for sink in sinks]
         self._take(describe(context))
@@ -187,8 +191,13 @@ class Monitor:
             for stream in self._context.receiver_streams:
                 self._sample_rate(stream.stream_id, now_ms)
             infos = self._context.receiver_infos()
-            changed = tuple(info for id_, info in infos.items() if info != self._receivers.get(id_))
-            self._receivers = infos
+            # Without the source, which changes all the time: an info may contain long errors.
+            rest = {id_: evolve(info, source=None) for id_, info in infos.items()}
+            sources = {id_: info.source for id_, info in infos.items()}
+            changed = tuple(info for id_, info in infos.items() if rest[id_] != self._receivers.get(id_))
+            changed_sources = {id_: source for id_, source in sources.items() if source != self._sources.get(id_)}
+            self._receivers = rest
+            self._sources = sources
             stored = self._context.storage()
             storage = Storage(
                 self._context.backlog_bytes(),
@@ -205,7 +214,7 @@ class Monitor:
             listeners = tuple(
                 Listener(listener.name, listener.dropped, listener.failed, listener.disabled) for listener in counts
             )
-            self._apply(Sampled(now_ms, storage, listeners, changed))
+            self._apply(Sampled(now_ms, storage, listeners, changed, changed_sources))
 
     def _sample_rate(self, stream_id: int, now_ms: int) -> None:
         limit = self._context.rate_limit(stream_id)

@@ -23,6 +23,7 @@ from penstock import (
     ReceiverInfo,
     ReceiverStarted,
     ReceiverStopped,
+    SourceStatus,
     StopProgress,
     StreamingStarted,
 )
@@ -80,13 +81,15 @@ class Sampled:
         time: when the monitor took the sample.
         storage: blocks, logs and checkpoints.
         listeners: the listeners on the bus.
-        receivers: the receivers that have changed since the last sample.
+        receivers: the receivers that have changed since the last sample, other than in the status of their source.
+        sources: the statuses of sources that have changed since, by stream.
     """
 
     time: int
     storage: Storage
     listeners: tuple[Listener, ...] = ()
     receivers: tuple[ReceiverInfo, ...] = ()
+    sources: Mapping[int, SourceStatus | None] = field(factory=dict)
 
 
 @frozen

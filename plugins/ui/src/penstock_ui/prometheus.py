@@ -151,6 +151,7 @@ def _streams(snapshot: Snapshot) -> Iterable[Metric]:
     keys = {(str(stream.id), stream.name): stream for stream in snapshot.streams}
     receivers = {key: stream for key, stream in keys.items() if stream.has_receiver}
     infos = {key: stream.receiver for key, stream in receivers.items() if stream.receiver is not None}
+    sources = {key: info.source for key, info in infos.items() if info.source is not None}
     last = next((batch for batch in reversed(snapshot.completed) if batch.inputs is not None), None)
     rates = {} if last is None else {key: snapshot.input_rate(last, stream.id) for key, stream in keys.items()}
     for name, kind, help, samples in (
@@ -208,6 +209,36 @@ def _streams(snapshot: Snapshot) -> Iterable[Metric]:
             "gauge",
             "1 when the receiver is not relaunched any more.",
             {k: i.given_up for k, i in infos.items()},
+        ),
+        (
+            "receiver_lag_messages",
+            "gauge",
+            "Messages in the source that the receiver has not stored.",
+            {k: s.lag_messages for k, s in sources.items()},
+        ),
+        (
+            "receiver_lag_seconds",
+            "gauge",
+            "Age of the last message stored while there are later ones.",
+            {k: s.lag_s for k, s in sources.items()},
+        ),
+        (
+            "receiver_oldest_unacknowledged_seconds",
+            "gauge",
+            "How long the receiver has had the oldest message that it has not acknowledged.",
+            {k: s.oldest_unacknowledged_s for k, s in sources.items()},
+        ),
+        (
+            "receiver_redelivered_total",
+            "counter",
+            "Messages that the receiver's launch got although they had been delivered before.",
+            {k: s.redelivered for k, s in sources.items()},
+        ),
+        (
+            "receiver_dead_letters_total",
+            "counter",
+            "Messages that the receiver's launch sent to the dead-letter destination.",
+            {k: s.dead_letters for k, s in sources.items()},
         ),
     ):
         yield Metric(

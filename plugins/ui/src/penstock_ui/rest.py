@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from penstock import SourceStatus
 from penstock_ui.snapshot import Batch, BatchStatus, Distribution, Operation, Snapshot, Stream
 
 Json = dict[str, Any]
@@ -242,11 +243,24 @@ def _stream(stream: Stream) -> Json:
             "numLostRecords": None if info is None else info.lost_records,
             "isUnhealthy": None if info is None else info.unhealthy,
             "isGivenUp": None if info is None else info.given_up,
+            "source": None if info is None or info.source is None else _source(info.source),
             "rateLimit": stream.rate_limit,
             "rateChanges": [
                 _known({"time": _date(change.time_ms), "rateLimit": change.limit, "reason": change.reason})
                 for change in stream.rate_changes
             ],
+        }
+    )
+
+
+def _source(source: SourceStatus) -> Json:
+    return _known(
+        {
+            "lagMessages": source.lag_messages,
+            "lagSeconds": source.lag_s,
+            "oldestUnacknowledgedSeconds": source.oldest_unacknowledged_s,
+            "numRedelivered": source.redelivered,
+            "numDeadLetters": source.dead_letters,
         }
     )
 

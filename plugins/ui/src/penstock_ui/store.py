@@ -335,6 +335,10 @@ class MetricsStore:
         self._listeners = event.listeners
         for receiver in event.receivers:
             self._receivers[receiver.streamId] = receiver
+        for stream_id, source in event.sources.items():
+            # The file that described the receiver may have been deleted.
+            if (known := self._receivers.get(stream_id)) is not None:
+                self._receivers[stream_id] = evolve(known, source=source)
         self._at(event.time)
 
     def _on_counts(self, event: CountsCarried) -> None:

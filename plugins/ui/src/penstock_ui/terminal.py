@@ -168,7 +168,7 @@ def _head(state: State) -> Iterable[Text]:
 
 
 def _receivers(state: State) -> Table:
-    table = _table("stream", "state", "host", "records/s", "limit", "restarts", "last error")
+    table = _table("stream", "state", "host", "records/s", "limit", "lag", "restarts", "last error")
     streams = {stream["streamId"]: stream for stream in state.monitoring["streams"]}
     for receiver in state.receivers:
         stream = streams.get(receiver["streamId"], {})
@@ -179,10 +179,22 @@ def _receivers(state: State) -> Table:
             Text(str(receiver.get("executorHost") or "-")),
             Text(f"{receiver['eventRates'][-1][1]:,.0f}" if receiver["eventRates"] else "-"),
             Text("none" if limit is None else f"{limit:,.0f}"),
+            Text(_lag(stream.get("source") or {})),
             Text(f"{stream.get('numRestarts', 0)}"),
             Text(str(receiver.get("lastErrorMessage") or "").partition("\n")[0], "red"),
         )
     return table
+
+
+def _lag(source: Json) -> str:
+    """Messages and seconds behind the source, and dead letters, as far as they are known: ``1,200, 3.5 s, 2 dead``."""
+    messages, seconds, dead = source.get("lagMessages"), source.get("lagSeconds"), source.get("numDeadLetters")
+    parts = [
+        "" if messages is None else f"{messages:,}",
+        "" if seconds is None else _ms(1000 * seconds),
+        f"{dead:,} dead" if dead else "",
+    ]
+    return ", ".join(part for part in parts if part) or "-"
 
 
 def _batches(batches: list[Json]) -> Table:
