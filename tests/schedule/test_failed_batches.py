@@ -40,6 +40,12 @@ class Sink:
             fail()
 
 
+def awaiting_rerun(engine: Engine) -> list[int]:
+    """The batches whose events say that they run again."""
+    infos = (completed.batchInfo for completed in engine.log.of(BatchCompleted))
+    return [info.batchTime for info in infos if info.awaits_rerun]
+
+
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_scheduler, "_FIRST_DELAY_MS", 1.0)
@@ -53,6 +59,7 @@ def test_failed_batch_waits_for_a_restart_if_there_is_a_checkpoint(make_engine: 
         engine.submit(batch, work)
     engine.log.await_count(("complete", 4))
     assert engine.scheduler.failed_batches == [2, 4]
+    assert awaiting_rerun(engine) == [2, 4]
     # They hold up neither later batches nor a graceful stop.
     assert engine.scheduler.pending_batches == []
     assert engine.scheduler.oldest_needed is None
@@ -64,6 +71,7 @@ def test_failed_batch_is_complete_without_a_checkpoint(engine: Engine) -> None:
     engine.submit(1, fail)
     engine.log.await_count(("complete", 1))
     assert engine.scheduler.failed_batches == []
+    assert awaiting_rerun(engine) == []
 
 
 @pytest.mark.parametrize("is_recoverable", [False, True])
@@ -83,6 +91,7 @@ def test_only_failed_outputs_run_again_until_they_succeed(make_engine: MakeEngin
     assert broken.calls >= 4
     (completed,) = engine.log.of(BatchCompleted)
     assert completed.batchInfo.succeeded is False
+    assert completed.batchInfo.awaits_rerun
     assert len(engine.errors) == 1
 
 
@@ -124,6 +133,7 @@ def test_output_that_could_not_be_generated_is_left_to_a_restart(make_engine: Ma
     engine.submit(2, do_nothing)
     engine.log.await_count(("complete", 2))
     assert engine.scheduler.failed_batches == [1]
+    assert awaiting_rerun(engine) == [1]
     assert calls == [1]
 
 

@@ -35,6 +35,7 @@ def batch_events(
     failure: str | None = None,
     arrival: int | None = None,
     operations: int = 1,
+    awaits_rerun: bool = False,
 ) -> list[Any]:
     """The events of a batch that waits 10 ms and takes 200, of a second."""
     time = T + number * 1000
@@ -49,7 +50,9 @@ def batch_events(
         OutputOperationInfo(time, each.id, each.name, each.description, time + 15, time + 215, failure)
         for each in began
     ]
-    completed = BatchInfo(time, inputs, time + 5, time + 15, time + 215, {each.id: each for each in ended})
+    completed = BatchInfo(
+        time, inputs, time + 5, time + 15, time + 215, {each.id: each for each in ended}, awaits_rerun
+    )
     return [
         BatchSubmitted(waiting),
         BatchStarted(running),

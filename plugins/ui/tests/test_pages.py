@@ -158,6 +158,18 @@ def test_numbers_of_a_batch_are_those_of_the_batch() -> None:
         assert f"{info.numRecords:,}" in text
 
 
+def test_batch_that_waits_to_run_again_says_so_in_tables_and_on_its_page() -> None:
+    state = snapshot(1, 70)
+    failed, after = state.batches[60], state.batches[61:]
+    waits = evolve(state, batches=(*state.batches[:60], evolve(failed, awaits_rerun=True), *after))
+    for page, words in (("/batches", "(1 failed, waiting to run again)"), ("/batch", ": failed, waiting to run again")):
+        query = Query(id=failed.time_ms)
+        assert words in read(page, waits, query).text
+        assert "waiting to run again" not in read(page, state, query).text
+    storage = evolve(state.storage, failed_batches=3, oldest_failed_ms=failed.time_ms)
+    assert "Failed batches 3 wait to run again, the oldest of" in read("/", evolve(state, storage=storage)).text
+
+
 def test_the_page_of_a_batch_has_a_row_for_each_job_with_stages_and_tasks() -> None:
     state = snapshot(1, 70)
     batch = state.batches[60]

@@ -144,6 +144,12 @@ def test_applications_lists_the_one(source: FixedSource) -> None:
     assert respond(source.state, ["applications", "app-0"], {}) == application
 
 
+@pytest.mark.parametrize("awaits_rerun", [False, True])
+def test_failed_batch_says_that_it_runs_again(run: list[Any], awaits_rerun: bool) -> None:
+    events = [run[0], *batch_events(1, failure="down", awaits_rerun=awaits_rerun)]
+    assert get(FixedSource(state_of(events)), "batches")[0].get("awaitsRerun", False) is awaits_rerun
+
+
 def test_monitoring_has_what_spark_has_no_field_for(run: list[Any]) -> None:
     stored = Sampled(T + 5000, Storage(1, 2, 3, 4, 5, T, 6, "", 7, T - 9000), (Listener("x", 1, 2, True),))
     events = [run[0], *batch_events(1, {0: 10, 1: 30}, arrival=T + 15), RateChanged(T, 1, 12.5, "why"), stored]

@@ -161,6 +161,31 @@ def test_failed_batch_shows_its_first_failure_with_the_end_of_a_long_traceback()
     assert len(batch.first_failure) < 11_000
 
 
+def rerun(number: int, operation: int, failure: str | None) -> OutputOperationCompleted:
+    """The end of an output operation that has run again."""
+    time = T + number * 1000
+    return OutputOperationCompleted(OutputOperationInfo(time, operation, "op", "op", T + 90_000, T + 91_000, failure))
+
+
+@pytest.mark.parametrize("limits", [None, Limits(details=1)], ids=["with details", "without"])
+def test_failed_batch_awaits_its_rerun_until_all_outputs_have_succeeded(limits: Limits | None) -> None:
+    events = [*batch_events(1, failure="down", operations=2, awaits_rerun=True), *batch_events(2)]
+    seen = []
+    for again in ([], [rerun(1, 0, "down")], [rerun(1, 0, None)], [rerun(1, 1, None)]):
+        events += again
+        state = state_of(events, limits)
+        batch = state.completed[0]
+        assert (batch.operations is None) == (limits is not None)
+        seen.append((batch.awaits_rerun, batch.num_failed, batch.num_succeeded, batch.first_failure))
+    assert seen == [(True, 2, 0, "down"), (True, 2, 0, "down"), (True, 1, 1, "down"), (False, 0, 2, None)]
+    assert (state.totals.completed_batches, state.totals.failed_batches) == (2, 1)
+
+
+def test_failed_batch_that_does_not_run_again_stays_failed() -> None:
+    (batch,) = state_of([*batch_events(1, failure="down"), rerun(1, 0, None)]).completed
+    assert (batch.awaits_rerun, batch.num_failed) == (False, 1)
+
+
 def test_latency_is_from_the_earliest_arrival_to_the_end() -> None:
     events = [*batch_events(1, arrival=T + 115), *batch_events(2, {0: 0}), *batch_events(3, arrival=T + 10_000)]
     state = state_of(events)

@@ -12,14 +12,15 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from plugins.ui.tests.conftest import FixedSource, batch_events, state_of
+from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 from rich.console import Console
 
 from penstock import PenstockError, ReceiverInfo, ReceiverStarted, SourceStatus
 from penstock_ui import commands
 from penstock_ui.event_log import encode
-from penstock_ui.own_events import RateChanged
+from penstock_ui.own_events import RateChanged, Sampled
 from penstock_ui.server import UIServer
+from penstock_ui.snapshot import Storage
 from penstock_ui.terminal import fetch, watch
 
 Serve = Callable[..., UIServer]
@@ -70,6 +71,17 @@ def test_failed_last_batch_is_the_exit_code(serve: Serve, healthy: FixedSource, 
     result = cli("status", serve().url)
     assert result.exit_code == 1
     assert "ValueError: [red]bad[/red]" in result.stdout
+
+
+def test_batches_that_wait_to_run_again_are_counted_and_marked(
+    serve: Serve, healthy: FixedSource, run: list[Any]
+) -> None:
+    events = [run[0], *batch_events(1, failure="down", awaits_rerun=True), *batch_events(2, failure="down")]
+    storage = Storage(failed_batches=7, oldest_failed_ms=T + 1000)
+    healthy.state = state_of([*events, Sampled(T + 3000, storage, (), ())])
+    shown = cli("status", serve().url).stdout
+    assert "7 failed batches wait, the oldest of 2023-11-14T22:13:21.000GMT" in shown
+    assert [line.split()[1:3] for line in shown.splitlines()[-2:]] == [["completed", "10"], ["awaits", "rerun"]]
 
 
 def test_token_is_passed_by_option_or_environment(serve: Serve, healthy: FixedSource) -> None:

@@ -77,6 +77,8 @@ class BatchInfo:
         processingStartTime: when its first job started.
         processingEndTime: when its last job ended or the batch was abandoned.
         outputOperationInfos: its output operations by id.
+        awaits_rerun: whether it has failed, and its failed output operations run again: in this run, or all of them in
+            a recovered one.
     """
 
     batchTime: int
@@ -85,6 +87,7 @@ class BatchInfo:
     processingStartTime: int | None
     processingEndTime: int | None
     outputOperationInfos: Mapping[int, OutputOperationInfo]
+    awaits_rerun: bool = False
 
     @property
     def schedulingDelay(self) -> int | None:

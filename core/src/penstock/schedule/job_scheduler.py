@@ -319,6 +319,8 @@ class JobScheduler:
         is_complete = not self._abandoned or bool(info.succeeded)
         # Only a recovered run can generate a job again.
         reruns = self._on_failed_batch == "retry" and not info.succeeded and job_set.is_generated
+        awaits_rerun = not info.succeeded and (self._is_recoverable or (reruns and is_complete))
+        info = evolve(info, awaits_rerun=awaits_rerun)
         try:
             log.info(
                 "batch completed",
@@ -327,6 +329,7 @@ class JobScheduler:
                 scheduling_delay_ms=info.schedulingDelay,
                 processing_delay_ms=info.processingDelay,
                 succeeded=info.succeeded,
+                awaits_rerun=info.awaits_rerun,
             )
             self._post(BatchCompleted(info))
             self._count(info)
@@ -335,7 +338,7 @@ class JobScheduler:
             with self._changed:
                 if is_complete:
                     del self._pending[job_set.time_ms]
-                    if not info.succeeded and (self._is_recoverable or reruns):
+                    if awaits_rerun:
                         self._failed.add(job_set.time_ms)
                     self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
                 self._changed.notify_all()

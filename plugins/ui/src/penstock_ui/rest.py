@@ -169,6 +169,8 @@ def batch(snapshot: Snapshot, batch: Batch) -> Json:
             "numFailedOutputOps": batch.num_failed,
             "numTotalOutputOps": batch.num_operations,
             "firstFailureReason": batch.first_failure,
+            # Absent for all others: Spark's batches have no such field.
+            "awaitsRerun": batch.awaits_rerun or None,
         }
     )
 

@@ -91,6 +91,7 @@ class Batch:
         first_failure: the traceback of the first output operation that failed, ``None`` if none did.
         inputs: the input by stream id; ``None`` for an old batch whose details were dropped to limit memory.
         operations: its output operations by id; ``None`` for an old batch whose details were dropped too.
+        awaits_rerun: whether it has failed and will run again.
     """
 
     time_ms: int
@@ -106,6 +107,7 @@ class Batch:
     first_failure: str | None = None
     inputs: Mapping[int, StreamInputInfo] | None = field(factory=dict)
     operations: tuple[Operation, ...] | None = ()
+    awaits_rerun: bool = False
 
     @property
     def generation_delay_ms(self) -> int | None:

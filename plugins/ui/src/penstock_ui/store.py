@@ -285,6 +285,8 @@ class MetricsStore:
             operations = {operation.id: operation for operation in batch.operations or ()}
             operations[info.id] = _operation(info, operations.get(info.id))
             self._unfinished[info.batchTime] = _with_operations(batch, operations)
+        elif (failed := self._completed.get(info.batchTime)) is not None and failed.awaits_rerun:
+            self._completed[failed.time_ms] = _rerun(failed, info)
 
     def _on_jobs(self, jobs: Iterable[JobInfo]) -> None:
         by_batch: dict[int, list[JobInfo]] = {}
@@ -374,6 +376,7 @@ def _batch(info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -
         _latency_ms(info),
         # A copy, because another listener may modify the event's dictionary.
         inputs=dict(info.streamIdToInputInfo),
+        awaits_rerun=info.awaits_rerun,
     )
     return _with_operations(batch, operations)
 
@@ -390,6 +393,22 @@ def _with_operations(batch: Batch, operations: Mapping[int, Operation]) -> Batch
         num_succeeded=max(ended - len(failures), 0),
         first_failure=failures[0] if failures else None,
     )
+
+
+def _rerun(batch: Batch, info: OutputOperationInfo) -> Batch:
+    """A failed batch after one of its output operations has run again."""
+    if info.endTime is None:
+        return batch
+    if batch.operations is None:
+        failed = max(batch.num_failed - (info.failureReason is None), 0)
+        succeeded = batch.num_succeeded + batch.num_failed - failed
+        failure = batch.first_failure if failed else None
+        batch = evolve(batch, num_succeeded=succeeded, num_failed=failed, first_failure=failure)
+    else:
+        operations = {operation.id: operation for operation in batch.operations}
+        operations[info.id] = _operation(info, operations.get(info.id))
+        batch = _with_operations(batch, operations)
+    return evolve(batch, awaits_rerun=batch.num_failed > 0)
 
 
 def _operation(info: OutputOperationInfo, earlier: Operation | None) -> Operation:

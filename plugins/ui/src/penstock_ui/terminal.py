@@ -204,7 +204,7 @@ def _batches(batches: list[Json]) -> Table:
         late = (batch.get("totalDelay") or 0) > batch["batchDuration"]
         table.add_row(
             Text(f"{datetime.fromtimestamp(batch['batchId'] / 1000):%H:%M:%S.%f}"[:-3]),
-            Text(batch["status"].lower()),
+            Text("awaits rerun", "yellow") if batch.get("awaitsRerun") else Text(batch["status"].lower()),
             Text(f"{batch['inputSize']:,}"),
             Text(_ms(batch.get("schedulingDelay"))),
             Text(_ms(batch.get("processingTime"))),
