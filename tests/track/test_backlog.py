@@ -145,6 +145,29 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
     assert tracked.tracker.backlog.num_bytes == 2000
 
 
+def test_limit_counts_the_windows_that_failed_batches_keep(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "2500"})
+    tracker = tracked.tracker
+    tracker.start()
+    process = tracked.registered()
+    for time_ms in (100, 200, 300, 400):
+        assert process.add(time_ms).accepted
+        tracker.blocks.allocate_blocks_to_batch(time_ms)
+        tracker.processed(time_ms, [300])
+    assert tracker.backlog.num_bytes == 1000
+    # The window of the failed batch has three blocks; two of them were processed by the batches that received them.
+    for _ in range(2):
+        tracker.clean_up(350, [range(100, 301)], delete=True)
+        assert tracker.backlog.num_bytes == 3000
+    assert process.received.await_one(UpdateRateLimit).paused
+    # The batch has succeeded: its blocks are on the disk until they are cleaned up.
+    tracker.processed(400)
+    assert tracker.backlog.num_bytes == 3000
+    tracker.clean_up(350, delete=True)
+    assert tracker.backlog.num_bytes == 0
+    assert not process.received.await_one(UpdateRateLimit, 2).paused
+
+
 def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()

@@ -54,6 +54,10 @@ class BlockLocations:
         """Return the disk that stores the blocks of an address: the host's own, or the log that all hosts share."""
         return address if self._logs is None else self._logs.home
 
+    def disk_of(self, block: StoredBlock) -> str:
+        """The disk that stores a block."""
+        return self.disk(self._locations.get(block.block_id, BlockLocation()).address)
+
     def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:
         """For each block: its host, its size in bytes, and where a task reads it now."""
         connections = self.connections.by_location if self._logs is None else {}

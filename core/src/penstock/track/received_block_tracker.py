@@ -40,6 +40,8 @@ class ReceivedBlockTracker:
         self._processed_ms = -1
         # The failed batches up to that time.
         self._unprocessed: set[int] = set()
+        # Batches that were retained beyond their time, for failed ones.
+        self._retained: set[int] = set()
         #: Whether no batch would get new blocks. Read inside ``adding``, for which ``seal`` waits.
         self.is_sealed = False
         # Ids of blocks that some thread is adding, and their guard.
@@ -179,10 +181,10 @@ class ReceivedBlockTracker:
         return not self.state.waiting_streams.isdisjoint(self._stream_ids)
 
     def processed(self, until_ms: int, failed: Collection[int] = ()) -> list[StoredBlock]:
-        """The blocks of the batches up to a time, except failed ones, that were not in an earlier answer."""
+        """The blocks of batches up to a time, except failed and retained ones, that were not in an earlier answer."""
         unprocessed = {time_ms for time_ms in failed if time_ms <= until_ms}
         new = {time_ms for time_ms in self.state.times if self._processed_ms < time_ms <= until_ms}
-        blocks = self.state.blocks_of_batches((new | self._unprocessed) - unprocessed)
+        blocks = self.state.blocks_of_batches((new | self._unprocessed) - unprocessed - self._retained)
         self._unprocessed = unprocessed
         self._processed_ms = max(self._processed_ms, until_ms)
         return blocks
@@ -203,6 +205,13 @@ class ReceivedBlockTracker:
                 log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
                 return []
         return [block for block in blocks if block.stream_id in self._stream_ids]
+
+    def retained(self, before_ms: int) -> list[StoredBlock]:
+        """The blocks of batches older than a time that were not cleaned up, and were not in an earlier answer."""
+        retained = {time_ms for time_ms in self.state.times if time_ms < before_ms}
+        blocks = self.state.blocks_of_batches(retained - self._retained)
+        self._retained = retained
+        return blocks
 
     def _write(self, event: Event) -> None:
         if self._write_ahead_log is None:

@@ -290,6 +290,9 @@ class ReceiverTracker:
         """Forget batches older than a time and not retained; with ``delete``, delete their blocks. Returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms, retained)
         self.backlog.processed(blocks)
+        # They stay on the disk until the failed batches succeed.
+        for block in self.blocks.retained(before_ms):
+            self.backlog.add(self._locations.disk_of(block), [block])
         if delete and blocks and self._logs is None and not self._stopping.is_set():
             self._tracked.loop.post(lambda: self._locations.delete(blocks))
             return
