@@ -1,6 +1,7 @@
 """What the distributions promise together: one version, one licence, a place for every plugin, a lock without hosts."""
 
 import importlib
+import itertools
 import pkgutil
 import re
 import tomllib
@@ -19,7 +20,9 @@ FOLDERS = [".", "core", *(f"plugins/{plugin}" for plugin in PLUGINS)]
 OF_SPARK = {"structured"}
 FURTHER_MODULES = {"plugins/structured": {"pyspark_penstock"}}
 # They implement no hook.
-WITHOUT_HOOKS = {"cli", "testing"}
+WITHOUT_HOOKS = {"brokers", "cli", "testing"}
+# Installed with the plugins that use them.
+LIBRARIES = {"brokers"}
 LOCKS = sorted(file.name for file in ROOT.glob("requirements/*.txt"))
 
 
@@ -72,7 +75,7 @@ def test_a_plugin_is_found_by_its_entry_point(plugin: str) -> None:
     ((name, value),) = project["entry-points"]["penstock"].items()
     # The package, or a module of it when tasks import the package and need no hooks.
     assert (name, value.split(".")[0]) == (plugin, f"penstock_{plugin}")
-    assert project["entry-points"].keys() <= {"penstock", "penstock.suites", "penstock.commands"}
+    assert project["entry-points"].keys() <= {"penstock", "penstock.suites", "penstock.commands", "penstock.demos"}
 
 
 def test_the_whole_brings_a_java_on_request(workspace: dict[str, Any]) -> None:
@@ -89,7 +92,13 @@ def test_the_workspace_knows_a_plugin_everywhere_it_must(plugin: str, workspace:
     )
     assert project["name"] == f"penstock-{plugin}"
     assert f"penstock-core=={version}" in project["dependencies"]
-    assert f"penstock-{plugin}=={version}" in workspace["project"]["dependencies"]
+    extras = workspace["project"]["optional-dependencies"]
+    whole = {*workspace["project"]["dependencies"], *itertools.chain.from_iterable(extras.values())}
+    assert f"penstock-{plugin}=={version}" in whole or plugin in LIBRARIES
+    if f"penstock-brokers=={version}" in project["dependencies"]:
+        # With a client of its own: an extra of its own, and one with all of them.
+        assert f"penstock-{plugin}=={version}" in extras[plugin]
+        assert f"penstock-{plugin}=={version}" in extras["brokers"]
     assert tool["uv"]["sources"][f"penstock-{plugin}"] == {"workspace": True}
     assert f"$MYPY_CONFIG_FILE_DIR/plugins/{plugin}/src" in tool["mypy"]["mypy_path"]
     (contract,) = (each for each in tool["importlinter"]["contracts"] if each["id"] == "core-knows-no-plugin")

@@ -169,6 +169,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "unstructure",
             "PositiveBytes",
             "PositiveDurationS",
+            "TextForm",
             "get_logger",
             "set_level",
             "throttle",

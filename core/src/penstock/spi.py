@@ -44,7 +44,11 @@ if TYPE_CHECKING:
     )
     from penstock.checkpoint.checkpoint_store import CheckpointStore as CheckpointStore
     from penstock.conf import KEYS as KEYS, Settings as Settings
-    from penstock.conf_values import PositiveBytes as PositiveBytes, PositiveDurationS as PositiveDurationS
+    from penstock.conf_values import (
+        PositiveBytes as PositiveBytes,
+        PositiveDurationS as PositiveDurationS,
+        TextForm as TextForm,
+    )
     from penstock.conf_warnings import keys_without_effect as keys_without_effect
     from penstock.errors import (
         ReceiverStuckError as ReceiverStuckError,

@@ -1,0 +1,30 @@
+"""What receivers for message brokers share: secrets, TLS, columns, decoding, dead letters, and servers for tests."""
+
+from __future__ import annotations
+
+from penstock_brokers.broker_server import BrokerServer, BrokerServerError, free_port
+from penstock_brokers.columns import ColumnReader, columns_option
+from penstock_brokers.dead_letters import DeadLetter, DeadLetterOptions
+from penstock_brokers.decoding import ValueAs, decode, readable
+from penstock_brokers.line_producer import LineProducer
+from penstock_brokers.secret import Secret, SecretError, SecretText, secret_option
+from penstock_brokers.tls import TlsOptions
+
+__all__ = [
+    "BrokerServer",
+    "BrokerServerError",
+    "ColumnReader",
+    "DeadLetter",
+    "DeadLetterOptions",
+    "LineProducer",
+    "Secret",
+    "SecretError",
+    "SecretText",
+    "TlsOptions",
+    "ValueAs",
+    "columns_option",
+    "decode",
+    "free_port",
+    "readable",
+    "secret_option",
+]
