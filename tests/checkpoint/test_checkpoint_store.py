@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from attrs import evolve
 from pyspark import SparkContext
-from tests.checkpoint.samples import Disk, numbered
+from tests.checkpoint.samples import Disk, SavedInput, SavedState, numbered
+from tests.helpers.odd_names import ODD_NAMES
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
@@ -52,6 +53,16 @@ def test_newest_checkpoint_is_read() -> None:
     disk, _store = written(1, 2, 3)
     assert CheckpointStore(disk).newest() == numbered(3)
     assert CheckpointStore(disk).last_number() == 3
+
+
+@pytest.mark.parametrize("odd", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_names_of_any_form_are_read_as_they_were_written(odd: str, tmp_path: Path) -> None:
+    inputs = [SavedInput(odd, "receiverStream", 0, 1.0, {odd: odd})]
+    states = [SavedState(odd, "updateStateByKey", odd, 1, odd, {1000: odd})]
+    checkpoint = evolve(numbered(1), application=odd, inputs=inputs, states=states, listeners={odd: odd})
+    folder = LocalDirectory(tmp_path / "\u6570 100%20\u202e")
+    CheckpointStore(folder).write(checkpoint)
+    assert CheckpointStore(folder).newest() == checkpoint
 
 
 def test_empty_directory_has_no_checkpoint() -> None:

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import structlog
 from pyspark import cloudpickle
+from tests.helpers.odd_names import ODD_NAMES
 
 from penstock.runtime.log import bound_fields, components, configure, get_logger, set_level, throttle
 from penstock.runtime.threads import contain_errors
@@ -81,6 +83,19 @@ def test_traceback_begins_with_the_programs_frame(caplog: pytest.LogCaptureFixtu
 def test_password_of_a_uri_is_hidden(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("test_part").warning("file vanished", path="s3://key:secret@bucket/a", count=2)
     assert "path=s3://key:***@bucket/a" in caplog.records[0].getMessage()
+
+
+@pytest.mark.parametrize("format", ["console", "json"])
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_name_gives_a_terminal_nothing_to_obey(caplog: pytest.LogCaptureFixture, format: Any, name: str) -> None:
+    configure("WARNING", format)
+    try:
+        raise ValueError(name)
+    except ValueError:
+        get_logger("test").exception("failed", location=name)
+    line = caplog.records[-1].getMessage()
+    line.encode()
+    assert not re.search(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]", line)
 
 
 @pytest.mark.parametrize("format", ["console", "json"])

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pyarrow import fs
+from tests.helpers.odd_names import ODD_NAMES
 
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ClaimLostError, WriteAheadLogError
@@ -95,6 +96,17 @@ def test_newer_claim_takes_the_directory_and_is_named(directory: Directory) -> N
     second.check()
     # Earlier claims are deleted.
     assert [number_of(claim) for claim in claims_in(directory)] == [2]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_name_of_the_new_owner_makes_no_unreadable_message(name: str, tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    first = Claim.take(directory, owner(1))
+    Claim.take(directory, Owner("host", 2, name, "app-2", 1_000))
+    with pytest.raises(ClaimLostError, match="process 2 on host host") as error:
+        first.check()
+    assert len(str(error.value)) < 700
+    assert str(error.value).isprintable()
 
 
 def test_number_is_higher_than_those_in_the_names_of_files(directory: Directory) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 # Without a colon it is no password: the containers of Azure stand there.
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+# Lone surrogates, and control characters except tab and the ends of lines.
+_UNPRINTABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def text_of(error: object) -> str:
@@ -21,8 +22,11 @@ def text_of(error: object) -> str:
 
 
 def printable(text: str) -> str:
-    """A text that UTF-8 can encode: U+FFFD in place of lone surrogates, which ``surrogateescape`` decodes bytes to."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    """A text that every reader can show: U+FFFD in place of lone surrogates and control characters.
+
+    UTF-8 cannot encode lone surrogates, which ``surrogateescape`` decodes bytes to. Terminals obey control characters.
+    """
+    return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def shortened(text: str, longest: int = 100) -> str:

@@ -10,8 +10,9 @@ import pytest
 from attrs import evolve
 from click.testing import Result
 from tests.checkpoint.samples import FIRST, LateBatches, SavedInput, SavedState
+from tests.helpers.odd_names import ODD_NAMES
 
-from penstock.spi import CheckpointStore, Directory
+from penstock.spi import CheckpointStore, Directory, printable
 from penstock_cli.inspection import CheckpointFile, Inspection, StreamBlocks
 from penstock_cli.saved_logs import SavedLog
 
@@ -146,3 +147,14 @@ def test_location_that_cannot_be_read_is_an_error(cli: Cli, tmp_path: Path, loca
     result = cli("checkpoint", "inspect", location.replace("FILE", str(tmp_path / "FILE")))
     assert result.exit_code == 1
     assert words in result.stderr
+
+
+@pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
+def test_names_of_any_form_are_shown_as_text(cli: Cli, tmp_path: Path, name: str) -> None:
+    state = SavedState(name, "updateStateByKey", name, 1, "portable_hash", {})
+    checkpoint = evolve(FIRST, application=name, inputs=[SavedInput(name, "receiverStream", 0)], states=[state])
+    CheckpointStore(Directory.of(str(tmp_path))).write(checkpoint)
+    shown = cli("checkpoint", "inspect", str(tmp_path)).stdout
+    assert f"stream 0, {printable(name)} (receiverStream)" in shown.replace("\n", " ") or "\n" in name
+    assert "\x1b" not in shown
+    assert json.loads(cli("checkpoint", "inspect", str(tmp_path), "--json").stdout)["newest"]["inputs"]

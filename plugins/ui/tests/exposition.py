@@ -24,7 +24,7 @@ def parse(text: str) -> Samples:
     helps: set[str] = set()
     current = ""
     assert text.endswith("\n")
-    for line in text.splitlines():
+    for line in text.removesuffix("\n").split("\n"):
         if line.startswith("# HELP "):
             _, _, name, help = line.split(" ", 3)
             assert re.fullmatch(_NAME, name), line

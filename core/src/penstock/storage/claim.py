@@ -32,7 +32,7 @@ from pathlib import Path
 
 from attrs import asdict, frozen
 
-from penstock.errors import CheckpointError, ClaimLostError
+from penstock.errors import CheckpointError, ClaimLostError, shown
 from penstock.json_converter import StructureError, structure
 from penstock.runtime.atomic_write import private
 from penstock.runtime.clock import iso_time
@@ -65,7 +65,9 @@ class Owner:
 
     def __str__(self) -> str:
         since = iso_time(self.started_ms)
-        return f"{self.application!r} ({self.application_id}), process {self.pid} on host {self.host}, since {since}"
+        return (
+            f"{shown(self.application)} ({self.application_id}), process {self.pid} on host {self.host}, since {since}"
+        )
 
 
 def claim_name(number: int) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock import PenstockError
-from penstock.spi import Checkpoint
+from penstock.spi import Checkpoint, printable
 from penstock_cli.inspection import NOT_READ, Inspection, inspect
 from penstock_cli.shared import as_json_option, examples, print_json, terminal
 
@@ -79,7 +79,7 @@ def _as_json(inspection: Inspection) -> dict[str, Any]:
 def _print(inspection: Inspection, console: Console) -> None:
     console.print(Text(inspection.directory, "bold"), soft_wrap=True)
     for heading, text in _lines(inspection):
-        console.print(f"  {heading:<13}{text}", soft_wrap=True)
+        console.print(f"  {heading:<13}{printable(text)}", soft_wrap=True)
     for damage in inspection.damage:
         console.print(Text.assemble("  ", ("damage", "yellow"), f"       {damage}"), soft_wrap=True)
     console.print(Text.assemble("  recovery     ", (inspection.reason, _STYLES[inspection.verdict])), soft_wrap=True)

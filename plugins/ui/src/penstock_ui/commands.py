@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from penstock import PenstockError
+from penstock.spi import printable
 
 
 def _examples(*commands: tuple[str, str]) -> str:
@@ -116,7 +117,7 @@ def ui(log: str, application_id: str, host: str, port: int, token: str, batches:
         raise PenstockError(f"{log} cannot be shown: {error}") from error
     state = history.snapshot()
     damage = f", {history.damaged} damaged lines skipped" if history.damaged else ""
-    click.echo(f"{state.application.name} ({state.application.id}): {history.events} events{damage}")
+    click.echo(f"{printable(state.application.name)} ({state.application.id}): {history.events} events{damage}")
     click.echo(f"{serving.address}  Ctrl-C ends")
     try:
         with suppress(KeyboardInterrupt):

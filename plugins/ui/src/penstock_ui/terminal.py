@@ -21,10 +21,14 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import PenstockError
+from penstock.spi import shortened
 from penstock_ui.snapshot import error_line
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 64 << 20
+_LONGEST_NAME = 100
+# Joins the parts of an emoji; it changes nothing else.
+_ZERO_WIDTH_JOINER = "\u200d"
 _IS_IT = ": is this the address of a dashboard of penstock-ui?"
 
 Json = dict[str, Any]
@@ -148,7 +152,7 @@ def _head(state: State) -> Iterable[Text]:
     statistics, monitoring = state.statistics, state.monitoring
     attempt = state.application.get("attempts", [{}])[0]
     yield Text.assemble(
-        (str(state.application["name"]), "bold"),
+        (shortened(_line(state.application["name"]), _LONGEST_NAME), "bold"),
         f"  {state.application['id']}  batches of {statistics['batchDuration']:,} ms",
         ("  stopped" if attempt.get("completed") else "", "red"),
     )
@@ -174,14 +178,14 @@ def _receivers(state: State) -> Table:
         stream = streams.get(receiver["streamId"], {})
         active, limit = receiver.get("isActive"), stream.get("rateLimit")
         table.add_row(
-            Text(str(receiver["streamName"])),
+            Text(_line(receiver["streamName"])),
             Text("-" if active is None else "active" if active else "inactive", "red" if active is False else ""),
-            Text(str(receiver.get("executorHost") or "-")),
+            Text(_line(receiver.get("executorHost") or "-")),
             Text(f"{receiver['eventRates'][-1][1]:,.0f}" if receiver["eventRates"] else "-"),
             Text("none" if limit is None else f"{limit:,.0f}"),
             Text(_lag(stream.get("source") or {})),
             Text(f"{stream.get('numRestarts', 0)}"),
-            Text(str(receiver.get("lastErrorMessage") or "").partition("\n")[0], "red"),
+            Text(_line(str(receiver.get("lastErrorMessage") or "").partition("\n")[0]), "red"),
         )
     return table
 
@@ -209,7 +213,7 @@ def _batches(batches: list[Json]) -> Table:
             Text(_ms(batch.get("schedulingDelay"))),
             Text(_ms(batch.get("processingTime"))),
             Text(_ms(batch.get("totalDelay")), "yellow" if late else ""),
-            Text(failure, "red"),
+            Text(_line(failure), "red"),
         )
     return table
 
@@ -221,6 +225,13 @@ def _table(first: str, *others: str) -> Table:
         is_text = name in ("state", "status", "host", "last error", "error")
         table.add_column(name, justify="left" if is_text else "right", no_wrap=True, overflow="ellipsis")
     return table
+
+
+def _line(text: object) -> str:
+    """A text of the application in one line, without characters that a terminal obeys or that reverse what follows."""
+    return "".join(
+        character if character.isprintable() or character == _ZERO_WIDTH_JOINER else "\ufffd" for character in str(text)
+    )
 
 
 def _ms(value: float | None) -> str:

@@ -21,7 +21,7 @@ from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
 from penstock.checkpoint.restore.restore_streams import RestorePoints, restore_sequence, restore_streams
 from penstock.checkpoint.stream_names import assign
-from penstock.errors import CheckpointError, ConfigurationError
+from penstock.errors import CheckpointError, ConfigurationError, shown
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.boot import boot_id
 from penstock.runtime.log import get_logger
@@ -267,9 +267,9 @@ class Recovery:
         name = self._program.sc.appName
         if earlier.application != name:
             raise ConfigurationError(
-                f"the checkpoint directory {self.directory.name!r} belongs to application {earlier.application!r}, but "
-                f"this application is {name!r}. Use another directory, or delete {self.directory.name!r} if "
-                f"{earlier.application!r} is no longer needed"
+                f"the checkpoint directory {self.directory.name!r} belongs to application "
+                f"{shown(earlier.application)}, but this application is {shown(name)}. Use another directory, or delete "
+                f"{self.directory.name!r} if {shown(earlier.application)} is no longer needed"
             )
 
     def _check(self, checkpoint: Checkpoint) -> None:
