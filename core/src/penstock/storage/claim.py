@@ -64,10 +64,8 @@ class Owner:
     started_ms: int
 
     def __str__(self) -> str:
-        since = iso_time(self.started_ms)
-        return (
-            f"{shown(self.application)} ({self.application_id}), process {self.pid} on host {self.host}, since {since}"
-        )
+        application, since = shown(self.application), iso_time(self.started_ms)
+        return f"{application} ({self.application_id}), process {self.pid} on host {self.host}, since {since}"
 
 
 def claim_name(number: int) -> str:

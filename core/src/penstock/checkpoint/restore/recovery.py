@@ -266,10 +266,10 @@ class Recovery:
             return
         name = self._program.sc.appName
         if earlier.application != name:
+            owner, location = shown(earlier.application), repr(self.directory.name)
             raise ConfigurationError(
-                f"the checkpoint directory {self.directory.name!r} belongs to application "
-                f"{shown(earlier.application)}, but this application is {shown(name)}. Use another directory, or delete "
-                f"{self.directory.name!r} if {shown(earlier.application)} is no longer needed"
+                f"the checkpoint directory {location} belongs to application {owner}, but this application is "
+                f"{shown(name)}. Use another directory, or delete {location} if {owner} is no longer needed"
             )
 
     def _check(self, checkpoint: Checkpoint) -> None:
