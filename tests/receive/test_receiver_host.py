@@ -69,6 +69,17 @@ def test_every_form_of_store_reaches_the_sink(sink: Sink) -> None:
     assert (host.errors, host.ends) == ([], ["stopped by its host"])
 
 
+def test_position_is_the_merged_metadata_of_accepted_blocks(sink: Sink) -> None:
+    receiver = Idle()
+    with ReceiverHost(receiver, sink, QUICK, position={"other": 7}) as host:
+        assert receiver.position == {"other": 7}
+        receiver.store_all([1], {"partition 0": 1, "partition 1": 4})
+        receiver.store_all([2], {"partition 0": 2})
+        assert host.position == {"other": 7, "partition 0": 2, "partition 1": 4}
+        host.supervisor.restart("again", delay_ms=0)
+        wait_for(lambda: receiver.position == host.position, "the position is read at the restart")
+
+
 def test_store_all_returns_when_the_sink_has_taken_the_records() -> None:
     gate, receiver = Gate(), Idle()
     with ReceiverHost(receiver, gate, QUICK):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
+from tests.helpers import advance_until, run_in_background
 
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
@@ -77,6 +78,22 @@ def test_metadata_is_with_the_last_block_of_a_call(started: Started, driver: Fak
         (2, None),
         (2, {"offset": 9}),
     ]
+
+
+def test_each_block_of_a_batch_has_the_metadata_of_its_rows(
+    started: Started, driver: FakeDriver, clock: ManualClock
+) -> None:
+    driver.rate = 100.0
+    receiver = started()
+    rows = pa.table({"value": list(range(25))})
+    storing = run_in_background(lambda: receiver.store_arrow(rows, lambda count: {"offset": count}))
+    advance_until(clock, storing.done, "the batch is stored", step_ms=10)
+    stored = 0
+    for block in driver.blocks:
+        stored += block.num_records
+        assert block.metadata == {"offset": stored}
+    assert stored == 25
+    assert len(driver.blocks) > 1
 
 
 def test_empty_store_all_makes_no_block(started: Started, driver: FakeDriver) -> None:

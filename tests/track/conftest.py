@@ -133,11 +133,14 @@ class FakeProcess:
         epoch: int | None = None,
         stream_id: int | None = None,
         source: SourceStatus | None = None,
+        metadata: dict[str, Any] | None = None,
     ) -> Reply:
         """Report blocks of ten records each."""
         own = self.task.stream_id
         of = self.task.epoch if epoch is None else epoch
-        blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
+        blocks = [
+            StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}", metadata) for n in numbers
+        ]
         return self._ask_as(AddBlocks(own if stream_id is None else stream_id, of, blocks, source=source), Reply)
 
     def _ask_as(self, message: RegisterReceiver | AddBlocks | DeregisterReceiver, kind: type[R]) -> R:

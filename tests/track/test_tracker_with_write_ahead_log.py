@@ -45,6 +45,27 @@ def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_log:
     assert ids(second.tracker.blocks, 200) == ["input-0-1-2"]
 
 
+def test_position_outlives_the_launch_its_blocks_and_the_driver(make_tracker: MakeTracker, make_log: MakeLog) -> None:
+    first = make_tracker(write_ahead_log=make_log())
+    first.tracker.start()
+    process = first.registered()
+    assert process.add(0, metadata={"t-0": 3, "t-1": 8}).accepted
+    assert process.add(1, metadata={"t-0": 4}).accepted
+    assert process.add(2).accepted
+    first.launch().end(RuntimeError("died"))
+    first.relaunch()
+    assert first.process(2).register().position == {"t-0": 4, "t-1": 8}
+    first.tracker.allocate_blocks_to_batch(100)
+    first.tracker.clean_up(200, delete=False)
+    # Each start of the log replaces the events by the state.
+    for _ in range(2):
+        recovered = make_tracker(write_ahead_log=make_log())
+        recovered.tracker.start()
+        assert recovered.tracker.blocks.state.positions == {0: {"t-0": 4, "t-1": 8}}
+    recovered.tracker.blocks.forget_streams([0])
+    assert recovered.tracker.blocks.state.positions == {}
+
+
 def test_recovered_run_continues_launch_numbers(
     make_tracker: MakeTracker, make_log: MakeLog, silent: type[Receiver[Any]]
 ) -> None:

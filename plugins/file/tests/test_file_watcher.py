@@ -27,7 +27,7 @@ class Recording(FileReceiver):
         self.stored = stored
         self.reported = list[str]()
 
-    def store_arrow(self, batch: Any, metadata: dict[str, Any] | None = None) -> None:
+    def store_arrow(self, batch: Any, metadata: object = None) -> None:
         assert isinstance(batch, pa.Table)
         self.stored += batch["value"].to_pylist()
 

@@ -27,6 +27,7 @@ class Sink:
     def __init__(self) -> None:
         self.stored: dict[str, Block] = {}
         self.records: list[Any] = []
+        self.metadata: list[Any] = []
         self.failures = 0
 
     def store(self, block: Block) -> StoredBlock:
@@ -43,6 +44,7 @@ class Sink:
             raise OSError("sink not available")
         for each in blocks:
             if each.block_id in self.stored:
+                self.metadata.append(each.metadata)
                 self.records += self.stored.pop(each.block_id).records()
 
 
@@ -61,7 +63,7 @@ class Ends(ThreadReceiver[int]):
         super().onStart()
 
     def receive(self) -> None:
-        self.store_all([self.launches])
+        self.store_all([self.launches], {"launches": [*self.position.get("launches", ()), self.launches]})
         self.stop("the source has closed", ConnectionError("gone"))
 
 
@@ -95,6 +97,7 @@ def test_a_receiver_that_ends_is_relaunched_as_a_new_instance_and_nothing_it_sto
         wait_for(lambda: len(sink.records) >= 3, "three launches")
         assert not host.failure
     assert sink.records[:3] == [1, 2, 3]
+    assert sink.metadata[2] == {"launches": [1, 2, 3]}
     assert "gone" in host.last_error.message
 
 

@@ -49,7 +49,7 @@ class Timed(SyntheticReceiver):
         self.now_s += seconds + self._oversleeps_s
         return self.isStopped()
 
-    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None = None) -> None:
+    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: object = None) -> None:
         self.stored.append((self.now_s - self.began_s, self.stored[-1][1] + batch.num_rows))
         self.now_s += self._stores_s
 

@@ -154,13 +154,19 @@ class BlockPusher(BlockGeneratorListener):
             del table, part, values
             arrival_ms = self._clock.now_ms()
 
-    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
+    def store_arrow(
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        metadata: dict[str, Any] | Callable[[int], dict[str, Any]] | None,
+    ) -> None:
         """Store a columnar batch and return when it is accepted."""
-        _check_json(metadata)
         table, arrival_ms = arrow_form.from_columns(batch), self._clock.now_ms()
+        of_last = None if callable(metadata) else metadata
+        _check_json(of_last)
         for start, stop in self._permits(table.num_rows):
-            last = stop == table.num_rows
-            self._store_now(table.slice(start, stop - start), stop - start, metadata if last else None, arrival_ms)
+            of_block = metadata(stop) if callable(metadata) else of_last if stop == table.num_rows else None
+            _check_json(of_block)
+            self._store_now(table.slice(start, stop - start), stop - start, of_block, arrival_ms)
 
     def report_source(self, status: SourceStatus) -> None:
         """Send a status of the source to the driver with the next report, at most once per second."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from attrs import field, frozen
 
@@ -57,10 +57,12 @@ class UpdateRateLimit:
 
 @frozen
 class Registered(Reply):
-    """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state."""
+    """The answer to ``RegisterReceiver``: whether the receiver may start, its desired state and its position."""
 
     # Rate limit and pause; ``None`` keeps those in force.
     desired: UpdateRateLimit | None = None
+    # The merged metadata of the stream's accepted blocks; ``None`` without any.
+    position: dict[str, Any] | None = None
 
 
 @frozen

@@ -6,7 +6,7 @@ that this class needs is name-mangled, so that it never collides with an author'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from penstock.errors import ConfigurationError, StreamingStateError, text_of
@@ -110,14 +110,19 @@ class Receiver(Generic[T]):
         """
         self.__running().store_all(records, metadata)
 
-    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None = None) -> None:
+    def store_arrow(
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        metadata: dict[str, Any] | Callable[[int], dict[str, Any]] | None = None,
+    ) -> None:
         """Store a columnar batch reliably, as ``store_all`` does.
 
         A batch of one column reads as its values, one of several columns as ``pyspark.sql.Row``s.
 
         Args:
             batch: with at least one column.
-            metadata: JSON values to save with the last block of the call.
+            metadata: JSON values to save with the last block of the call; or a function that returns those of each
+                block, called with the number of rows of the batch up to the block's end.
 
         Raises:
             ReceiverStoppedError: the receiver is not running; some of the rows may be stored.
@@ -194,6 +199,15 @@ class Receiver(Generic[T]):
     def application_id(self) -> str:
         """Spark's id of the application: the same in every launch, and another one after a recovery."""
         return self.__running().application_id
+
+    @property
+    def position(self) -> Mapping[str, Any]:
+        """The merged metadata of all accepted blocks of the stream, in which later values replace earlier ones.
+
+        Read when the receiver starts, restarts or is relaunched; empty if no block had any. It survives the driver if
+        the program has a checkpoint directory. A receiver that resumes there stores no record twice.
+        """
+        return self.__running().position
 
     @property
     def rate_limit(self) -> float | None:

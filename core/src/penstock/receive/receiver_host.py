@@ -63,6 +63,7 @@ class ReceiverHost(Generic[T]):
         stream_id: the receiver's ``streamId``.
         clock: the system's by default; a ``ManualClock`` for tests that depend on time.
         epoch: part of the ids of blocks: another number for each host whose blocks go to the same ``BlockSink``.
+        position: the receiver's ``position`` at its first start.
         on_failure: called with the reason whenever an error has stopped the receiver: before a restart, and at the end.
 
     Raises:
@@ -79,6 +80,7 @@ class ReceiverHost(Generic[T]):
         clock: Clock | None = None,
         *,
         epoch: int = 0,
+        position: Mapping[str, Any] | None = None,
         on_failure: Callable[[str], object] | None = None,
     ) -> None:
         self._clock = clock or SystemClock()
@@ -86,6 +88,8 @@ class ReceiverHost(Generic[T]):
         self._stop_timeout_ms = settings.stop_timeout_ms
         self._sink = sink if isinstance(sink, BlockSink) else _InMemory(sink)
         self._on_failure = on_failure
+        #: The receiver's position: the merged metadata of its accepted blocks.
+        self.position: dict[str, Any] = dict(position or {})
         self._errors: deque[PastError] = deque(maxlen=_LAST)
         self._ends: deque[str] = deque(maxlen=_LAST)
         #: The number of starts, those of restarts included.
@@ -213,11 +217,14 @@ class ReceiverHost(Generic[T]):
             case RegisterReceiver():
                 with self._lock:
                     self.starts += 1
-                    return Registered(desired=self._desired if self._desired.number else None)
+                    desired = self._desired if self._desired.number else None
+                    return Registered(desired=desired, position=self.position)
             case AddBlocks():
                 self._source = message.source or self._source
                 if message.blocks:
                     self._sink.accept(message.blocks)
+                    for block in message.blocks:
+                        self.position |= block.metadata or {}
             case ReportError():
                 self._errors.append(PastError(self._clock.now_ms(), message.message, message.error))
             case DeregisterReceiver():

@@ -7,7 +7,7 @@ receiver and messages to the driver run on the thread that gave the event, or on
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +62,8 @@ class ReceiverSupervisor:
         self._log = log.bind(stream_id=launch.stream_id)
         self.stream_id = launch.stream_id
         self.block_interval_ms = settings.block_interval_ms
+        #: The merged metadata of the stream's accepted blocks, as of the last registration.
+        self.position: Mapping[str, Any] = {}
         self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._stop_timeout_ms = settings.stop_timeout_ms
         self.state = new_receiver(launch.stream_id, settings, f"{self.application_id}/{launch.epoch}")
@@ -200,6 +202,7 @@ class ReceiverSupervisor:
                 raise ReceiverRefusedError(f"the driver refused to start receiver {self.stream_id}: {answer.reason}")
         except BaseException as error:
             return events.RegistrationAnswered(error)
+        self.position = answer.position or {}
         return events.RegistrationAnswered(desired=answer.desired)
 
     def _call(self, name: str) -> Event:

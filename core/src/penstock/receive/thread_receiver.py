@@ -139,7 +139,11 @@ class AsyncReceiver(SupervisedThread[T]):
         """Store records as ``store_all`` does, without blocking the event loop."""
         await self.__call(self.store_all, records, metadata)
 
-    async def astore_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None = None) -> None:
+    async def astore_arrow(
+        self,
+        batch: pa.RecordBatch | pa.Table,
+        metadata: dict[str, Any] | Callable[[int], dict[str, Any]] | None = None,
+    ) -> None:
         """Store a columnar batch as ``store_arrow`` does, without blocking the event loop."""
         await self.__call(self.store_arrow, batch, metadata)
 

@@ -71,6 +71,8 @@ class Allocations:
         self.last_allocated_ms = -1
         #: The number of each receiver's last launch, by stream id.
         self.epochs: dict[int, int] = {}
+        #: The merged metadata of all blocks ever added, by stream id; replaced, not changed.
+        self.positions: dict[int, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     # -- changes --
@@ -93,6 +95,7 @@ class Allocations:
                     self._allocate_lost(zero, interval, last, ids)
                 case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "accepted": accepted}:
                     self._note_epochs(_by_number(epochs))
+                    self.positions |= _by_number(event.get("positions", {}))
                     self.last_allocated_ms = last_allocated_ms
                     for stream_id, epoch, edges in accepted:
                         self._accepted.setdefault(stream_id, {})[epoch] = NumberRanges(edges)
@@ -111,6 +114,8 @@ class Allocations:
                 if len(launches) > _LAUNCHES_REMEMBERED:
                     del launches[min(launches)]
                 self._note_epochs({block.stream_id: epoch})
+            if block.metadata:
+                self.positions[block.stream_id] = {**self.positions.get(block.stream_id, {}), **block.metadata}
             self.num_known += 1
             self.known_bytes += block.num_bytes
             self._unallocated.setdefault(block.stream_id, {})[block.block_id] = block
@@ -167,6 +172,7 @@ class Allocations:
                 self._count_out(batch.pop(stream_id, ()))
             self._accepted.pop(stream_id, None)
             self.epochs.pop(stream_id, None)
+            self.positions.pop(stream_id, None)
 
     def events(self) -> list[Event]:
         """Events that restore this state from an empty one."""
@@ -180,6 +186,8 @@ class Allocations:
             ]
             summary = {"what": "summary", "allocated": self.last_allocated_ms, "accepted": accepted}
             summary["epochs"] = _by_text(self.epochs)
+            if self.positions:
+                summary["positions"] = _by_text(self.positions)
         events: list[Event] = []
         for time_ms, batch in batches.items():
             for blocks in batch.values():
@@ -291,7 +299,7 @@ def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, str
     return {"what": "allocations lost", **times, "streams": sorted(stream_ids)}
 
 
-def _by_text(values: Mapping[int, int]) -> dict[str, int]:
+def _by_text(values: Mapping[int, Any]) -> dict[str, Any]:
     """Convert keys to text, because JSON has text keys only."""
     return {str(key): value for key, value in values.items()}
 

@@ -15,6 +15,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from attrs import evolve
+
 from penstock import conf
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock
@@ -321,7 +323,8 @@ class ReceiverTracker:
         event = lifecycle.Registration(message, location)
         self.backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
-        return registered
+        # Read after the step: from then on, no block of an earlier launch is accepted.
+        return evolve(registered, position=self.blocks.state.positions.get(stream_id))
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         if message.source is not None and message.stream_id in self._tracked.records:

@@ -56,6 +56,7 @@ class RelaunchedReceiver:
         # The last error of the launches before the current one.
         self._last_error = PastError(-1, "")
         self._epoch = 0
+        self._position: Mapping[str, Any] = {}
         self._stopping = threading.Event()
         self._thread = EngineThread("receiver launches", self._run)
 
@@ -138,7 +139,14 @@ class RelaunchedReceiver:
         """Run one instance to its end and return why it has ended."""
         self._epoch += 1
         try:
-            host = ReceiverHost(self._make(), self._sink, self._conf, epoch=self._epoch, on_failure=self._count_failure)
+            host = ReceiverHost(
+                self._make(),
+                self._sink,
+                self._conf,
+                epoch=self._epoch,
+                position=self._position,
+                on_failure=self._count_failure,
+            )
         # The author's code may raise anything: that fails the launch and nothing else.
         except BaseException as error:
             reason = f"the receiver cannot be created: {summary_of(error)}"
@@ -160,6 +168,7 @@ class RelaunchedReceiver:
             self.failure = str(error)
         except BaseException as error:
             log.info("receiver failed", reason=summary_of(error))
+        self._position = host.position
         return host.ends[-1] if host.ends else ""
 
     def _count_failure(self, message: str) -> None:
