@@ -1,8 +1,8 @@
-"""Mutates the engine itself: changes one expression or statement at a time, and runs the tests that call the function.
+"""Mutates the engine itself: changes one expression or statement at a time, and runs the tests of the changed line.
 
 A surviving mutant changes the engine without a failing test: a test is missing, the changed code is needless, or the
-mutant behaves as the original does. Runs the tests without Spark, one fork for each mutant, in a sandbox whose file
-systems are read-only: a mutant of code that deletes files may delete any.
+mutant behaves as the original does; then ``equivalents.py`` lists it with the reason. Runs the tests without Spark, one
+fork for each mutant, in a sandbox whose file systems are read-only: a mutant of code that deletes files may delete any.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--tests", action="append", help="tests to run; by default those of the folder")
     parser.add_argument("--sample", type=int, help="test at most this many mutants of each target")
     parser.add_argument("--seed", type=int, default=1, help="chooses the sample")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants that are tested at the same time")
     parser.add_argument("--minutes", type=float, default=600.0, help="stop after this time")
     parser.add_argument(
         "--output", type=Path, default=_ROOT / "build" / "mutation.jsonl", help="a line for each mutant"
@@ -53,7 +54,8 @@ def main() -> int:
         mutants = _mutants(target)
         if arguments.sample is not None and len(mutants) > arguments.sample:
             mutants = random.Random(arguments.seed).sample(mutants, arguments.sample)
-        _test(target, mutants, arguments.tests or [f"tests/{target.partition('/')[0]}"], end_s, results)
+        tests = arguments.tests or [f"tests/{target.partition('/')[0]}"]
+        _test(target, mutants, tests, arguments.jobs, end_s, results)
     return 0
 
 
@@ -77,7 +79,7 @@ def _mutants(target: str) -> list[Mutant]:
     return [mutant for module, file in zip(modules, paths, strict=True) for mutant in mutants_of(module, file)]
 
 
-def _test(target: str, mutants: list[Mutant], tests: list[str], end_s: float, results: TextIO) -> None:
+def _test(target: str, mutants: list[Mutant], tests: list[str], jobs: int, end_s: float, results: TextIO) -> None:
     counts: Counter[str] = Counter()
     survivors: dict[str, list[str]] = defaultdict(list)
 
@@ -85,10 +87,10 @@ def _test(target: str, mutants: list[Mutant], tests: list[str], end_s: float, re
         counts[verdict] += 1
         print(json.dumps({"target": target, "mutant": str(mutant), "verdict": verdict, "killer": killer}), file=results)
         if verdict in ("survived", "untested"):
-            survivors[mutant.module].append(f"  {verdict}: {mutant}")
+            survivors[mutant.module].append(f"  {verdict}: {mutant}  [{mutant.source}]")
         print(f"\r{target}: {counts.total()} of {len(mutants)}, {dict(counts)}", end="", file=sys.stderr, flush=True)
 
-    session = MutationSession(mutants, end_s, note)
+    session = MutationSession(mutants, jobs, end_s, note)
     code = pytest.main(["-q", "-m", "not spark", "-p", "no:cacheprovider", *tests], plugins=[session])
     print(file=sys.stderr)
     if code not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):

@@ -34,6 +34,8 @@ class Mutant:
         module: name of the module.
         function: qualified name of the outermost function that contains the change.
         line: where it is.
+        source: the text of that line.
+        lines: the lines of the statement that contains the change, without those of the statements below it.
         before: the source of the changed expression or statement.
         after: its replacement.
         code: the compiled function with the change.
@@ -42,6 +44,8 @@ class Mutant:
     module: str
     function: str
     line: int
+    source: str
+    lines: range
     before: str
     after: str
     code: CodeType
@@ -52,13 +56,17 @@ class Mutant:
 
 def mutants_of(module: str, path: Path) -> Iterator[Mutant]:
     """Yield every mutant of a module's functions and methods."""
-    for classes, function in _functions(ast.parse(path.read_text()).body, ()):
-        for node in _mutable(function.body):
+    text = path.read_text()
+    sources = text.splitlines()
+    for classes, function in _functions(ast.parse(text).body, ()):
+        name = ".".join([*classes, function.name])
+        for statement, node in _mutable(function.body):
             for replacement in _replacements(node):
                 code = _compiled(classes, function, node, replacement, str(path))
                 if code is not None:
-                    name = ".".join([*classes, function.name])
-                    yield Mutant(module, name, node.lineno, _shown(node), _shown(replacement), code)  # type: ignore[attr-defined]
+                    line: int = node.lineno  # type: ignore[attr-defined]
+                    source, lines = sources[line - 1].strip(), _lines(statement)
+                    yield Mutant(module, name, line, source, lines, _shown(node), _shown(replacement), code)
 
 
 def _functions(body: list[ast.stmt], classes: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ast.FunctionDef]]:
@@ -69,18 +77,23 @@ def _functions(body: list[ast.stmt], classes: tuple[str, ...]) -> Iterator[tuple
             yield classes, statement
 
 
-def _mutable(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes to change: none in annotations, assertions, messages of errors, docstrings, and calls of the log."""
+def _mutable(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.AST]]:
+    """The nodes to change, each with its statement.
+
+    None of them is in annotations, assertions, messages of errors, docstrings, and calls of the log.
+    """
     for statement in body:
-        yield from _below(statement)
+        yield from _below(statement, statement)
 
 
-def _below(node: ast.AST) -> Iterator[ast.AST]:
+def _below(statement: ast.stmt, node: ast.AST) -> Iterator[tuple[ast.stmt, ast.AST]]:
     if isinstance(node, (ast.Assert, ast.Raise, ast.JoinedStr, ast.ClassDef)) or _is_log_call(node):
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return
-    yield node
+    if isinstance(node, ast.stmt):
+        statement = node
+    yield statement, node
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "args", "decorator_list", "op", "ops", "ctx") and not (
             name == "args" and isinstance(node, ast.Call)
@@ -88,7 +101,14 @@ def _below(node: ast.AST) -> Iterator[ast.AST]:
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _below(child)
+                yield from _below(statement, child)
+
+
+def _lines(statement: ast.stmt) -> range:
+    """The lines of a statement; of a compound one, those before its body."""
+    body: list[ast.stmt] = getattr(statement, "body", [])
+    end = statement.end_lineno or statement.lineno
+    return range(statement.lineno, max(min([end + 1, *(below.lineno for below in body)]), statement.lineno + 1))
 
 
 def _is_log_call(node: ast.AST) -> bool:

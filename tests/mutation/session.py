@@ -3,60 +3,61 @@
 from __future__ import annotations
 
 import importlib
-import json
-import multiprocessing
-import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Literal
 
 import pytest
 from attrs import define, field, frozen
+from tests.mutation.equivalents import is_equivalent
+from tests.mutation.forks import Send, in_forks
 from tests.mutation.mutations import Mutant
 
-#: ``timeout`` counts as killed; no test calls the function of an ``untested`` mutant.
-Verdict = Literal["killed", "timeout", "survived", "untested"]
-_fork = multiprocessing.get_context("fork")
-# A mutant's tests may take this many times as long as before, and so many seconds longer.
+#: ``timeout`` counts as killed; no test runs the statement of an ``untested`` mutant; an ``equivalent`` is not tested.
+Verdict = Literal["killed", "timeout", "survived", "untested", "equivalent"]
+# A mutant's test may take this many times as long as before, and so many seconds longer.
 _SLOWER, _LONGER_S = 5, 10.0
-_BASELINE_S = 3600.0
+_BASELINE_S = 600.0
 
 
 @frozen
 class Baseline:
-    """The tests without a mutant: by index of the test, the functions of the modules that it calls, and seconds."""
+    """The tests without a mutant: by index of the test, the lines of the modules that it runs, and seconds."""
 
-    calls: Mapping[int, frozenset[tuple[str, str]]]
+    lines: Mapping[int, frozenset[tuple[str, int]]]
     seconds: Mapping[int, float]
 
     def tests_of(self, mutant: Mutant) -> list[int]:
-        """The tests that call the function of a mutant, the fastest first."""
-        function = mutant.module, mutant.function
-        return sorted((test for test, called in self.calls.items() if function in called), key=self.seconds.__getitem__)
+        """The tests that run the statement of a mutant, the fastest first."""
+        wanted = {(mutant.module, line) for line in mutant.lines}
+        return sorted((test for test, ran in self.lines.items() if ran & wanted), key=self.seconds.__getitem__)
 
 
 @define
 class MutationSession:
-    """A pytest plugin: collects tests, runs them once without a mutant, and then for each mutant those that call it.
+    """A pytest plugin: collects tests, runs them once without a mutant, and then for each mutant those that run it.
 
     Attributes:
         mutants: what to test.
+        jobs: number of forks that run at the same time.
         end_s: monotonic time after which no further mutant is tested.
         on_verdict: called for each mutant with its verdict and the name of the test that killed it.
         failing: names of tests that fail without a mutant; they are left out.
     """
 
-    mutants: Iterable[Mutant]
+    mutants: Sequence[Mutant]
+    jobs: int
     end_s: float
     on_verdict: Callable[[Mutant, Verdict, str], None]
     failing: list[str] = field(factory=list)
+    # By function, how many of its mutants each test killed: the tests that are likely to kill the next one.
+    _kills: defaultdict[str, Counter[int]] = field(factory=lambda: defaultdict(Counter))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -67,81 +68,82 @@ class MutationSession:
         for module in modules:
             importlib.import_module(module)
         baseline = self._baseline(session, modules)
-        for mutant in self.mutants:
-            if time.monotonic() > self.end_s:
-                break
-            tests = baseline.tests_of(mutant)
-            if not tests:
-                self.on_verdict(mutant, "untested", "")
-                continue
-            limit_s = _SLOWER * sum(baseline.seconds[test] for test in tests) + _LONGER_S
-            answer = _in_fork(partial(_run_mutant, session, mutant, tests), limit_s)
-            killer = "" if not answer else str(answer[-1])
-            self.on_verdict(mutant, "timeout" if answer is None else "killed" if killer else "survived", killer)
+        forks = in_forks(
+            self._tested(baseline),
+            partial(_run_mutant, session),
+            lambda test: _LONGER_S + (0 if test is None else _SLOWER * baseline.seconds[test]),
+            self.jobs,
+        )
+        for (mutant, _tests), ran, in_time in forks:
+            if in_time and ran[-1:] == [None]:
+                self.on_verdict(mutant, "survived", "")
+            else:
+                # The process ended in its last test, or is still running it.
+                test = ran[-1]
+                self._kills[mutant.function][test] += 1
+                self.on_verdict(mutant, "killed" if in_time else "timeout", session.items[test].nodeid)
         return True
 
+    def _tested(self, baseline: Baseline) -> Iterator[tuple[Mutant, list[int]]]:
+        """The mutants with the tests that run them; gives the verdict of each that needs no test."""
+        for mutant in self.mutants:
+            if time.monotonic() > self.end_s:
+                return
+            if is_equivalent(mutant):
+                self.on_verdict(mutant, "equivalent", "")
+            elif tests := baseline.tests_of(mutant):
+                # Sorting keeps the fastest first among equals.
+                yield mutant, sorted(tests, key=lambda test: -self._kills[mutant.function][test])
+            else:
+                self.on_verdict(mutant, "untested", "")
+
     def _baseline(self, session: pytest.Session, modules: set[str]) -> Baseline:
-        answer = _in_fork(partial(_run_baseline, session, modules), _BASELINE_S) or []
-        self.failing += [session.items[test].nodeid for test, called, _seconds in answer if called is None]
-        sound = [(test, called, seconds) for test, called, seconds in answer if called is not None]
-        return Baseline(
-            {test: frozenset(map(tuple, called)) for test, called, _seconds in sound},
-            {test: seconds for test, _called, seconds in sound},
-        )
+        shares = [range(share, len(session.items), self.jobs) for share in range(self.jobs)]
+        forks = in_forks(shares, partial(_run_baseline, session, modules), lambda _test: _BASELINE_S, self.jobs)
+        lines, seconds = {}, {}
+        for _share, ran, _in_time in forks:
+            for test, of_test, seconds_of_test in ran:
+                if of_test is not None:
+                    lines[test] = frozenset(map(tuple, of_test))
+                    seconds[test] = seconds_of_test
+        self.failing += [item.nodeid for test, item in enumerate(session.items) if test not in lines]
+        return Baseline(lines, seconds)
 
 
-def _in_fork(run: Callable[[Connection], None], limit_s: float) -> list[Any] | None:
-    """Run in a fork; return what it sent, or ``None`` when it did not end in time."""
-    receiving, sending = _fork.Pipe(duplex=False)
-
-    def child() -> None:
-        os.setsid()
-        run(sending)
-        # Threads that a mutant left behind would keep the process alive.
-        os._exit(0)
-
-    process = _fork.Process(target=child)
-    process.start()
-    sending.close()
-    answers, end_s = [], time.monotonic() + limit_s
-    try:
-        while receiving.poll(max(end_s - time.monotonic(), 0)):
-            answers.append(json.loads(receiving.recv_bytes()))
-    except EOFError:
-        process.join(10)
-        return answers
-    finally:
-        if process.is_alive() and process.pid is not None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.join()
-        receiving.close()
-    return None
-
-
-def _run_baseline(session: pytest.Session, modules: set[str], results: Connection) -> None:
+def _run_baseline(session: pytest.Session, modules: set[str], share: Iterable[int], send: Send) -> None:
     files = {str(Path(sys.modules[module].__file__ or "")): module for module in modules}
-    called: set[tuple[str, str]] = set()
+    ran: set[tuple[str, int]] = set()
 
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and (module := files.get(frame.f_code.co_filename)) is not None:
-            called.add((module, frame.f_code.co_qualname.partition(".<locals>")[0]))
+    def note_calls(frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        module = files.get(frame.f_code.co_filename)
+        if module is None:
+            return None
 
-    threading.setprofile(note)
-    sys.setprofile(note)
-    for test, item in enumerate(session.items):
-        called.clear()
+        def note_lines(frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+            if event == "line":
+                ran.add((module, frame.f_lineno))
+            return note_lines
+
+        return note_lines
+
+    threading.settrace(note_calls)
+    sys.settrace(note_calls)
+    for test in share:
+        ran.clear()
         began = time.monotonic()
-        failed = _fails(session, item)
-        answer = test, None if failed else sorted(called), time.monotonic() - began
-        results.send_bytes(json.dumps(answer).encode())
+        failed = _fails(session, session.items[test])
+        send((test, None if failed else sorted(ran.copy()), time.monotonic() - began))
 
 
-def _run_mutant(session: pytest.Session, mutant: Mutant, tests: list[int], results: Connection) -> None:
+def _run_mutant(session: pytest.Session, task: tuple[Mutant, list[int]], send: Send) -> None:
+    """Run the tests of a mutant until one fails; send each before it runs, and ``None`` when none has failed."""
+    mutant, tests = task
     replace(mutant)
     for test in tests:
+        send(test)
         if _fails(session, session.items[test]):
-            results.send_bytes(json.dumps(session.items[test].nodeid).encode())
             return
+    send(None)
 
 
 def _fails(session: pytest.Session, item: pytest.Item) -> bool:
