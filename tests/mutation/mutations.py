@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import cast
@@ -54,12 +54,14 @@ class Mutant:
         return f"{self.module}:{self.line} {self.function}: {self.before}  ->  {self.after}"
 
 
-def mutants_of(module: str, path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of a module's functions and methods."""
+def mutants_of(module: str, path: Path, functions: Container[str] | None = None) -> Iterator[Mutant]:
+    """Yield every mutant of a module's functions and methods; by default of all."""
     text = path.read_text()
     sources = text.splitlines()
     for classes, function in _functions(ast.parse(text).body, ()):
         name = ".".join([*classes, function.name])
+        if functions is not None and name not in functions:
+            continue
         for statement, node in _mutable(function.body):
             for replacement in _replacements(node):
                 code = _compiled(classes, function, node, replacement, str(path))

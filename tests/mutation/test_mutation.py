@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.mutation.equivalents import EQUIVALENTS
 from tests.mutation.mutations import Mutant, mutants_of
 from tests.mutation.sandbox import SandboxError, run_inside
 from tests.mutation.session import replace
@@ -67,6 +68,18 @@ def test_mutant_replaces_the_function(module: tuple[ModuleType, list[Mutant]]) -
     assert bounds.contains(12)
     replace(next(mutant for mutant in mutants if mutant.function == "Bounds.first"))
     assert bounds.first is None
+
+
+def test_each_equivalent_mutant_exists() -> None:
+    core = _ROOT / "core" / "src"
+    functions = {f"penstock.{equivalent.function}" for equivalent in EQUIVALENTS}
+    found: list[Mutant] = []
+    for file in (core / "penstock").rglob("*.py"):
+        module = ".".join(file.relative_to(core).with_suffix("").parts)
+        of_module = {name.removeprefix(f"{module}.") for name in functions if name.startswith(f"{module}.")}
+        if of_module:
+            found += mutants_of(module, file, of_module)
+    assert [equivalent for equivalent in EQUIVALENTS if not any(map(equivalent.covers, found))] == []
 
 
 @pytest.fixture

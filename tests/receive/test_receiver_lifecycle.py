@@ -195,7 +195,7 @@ def test_stop_without_a_timeout_waits_for_onStart() -> None:
 
 @pytest.mark.parametrize("event", [None, RESTART, STOP], ids=["running", "restart", "stop"])
 def test_onStart_that_exceeds_the_start_timeout_is_abandoned(event: Event | None) -> None:
-    life = Life(*START, *([event] if event else []), stop_timeout_ms=0)
+    life = Life(stop_timeout_ms=0).take(*START, *([event] if event else []), after_ms=100_000)
     life.take(events.Tick(), after_ms=59_999)
     assert not isinstance(life.state, Flushing)
     life.take(events.Tick(), after_ms=1)
@@ -387,6 +387,11 @@ def test_outdated_desired_state_is_ignored(numbers: tuple[int, int], rate: float
     life = Life(*RUN, UpdateRateLimit(10.0, first, True), UpdateRateLimit(20.0, second))
     assert life.receiver.rate == rate
     assert life.receiver.is_paused_by_driver is (rate == 10.0)
+    assert len(life.of(events.NotifyRate)) == (1 if rate == 10.0 else 2)
+
+
+def test_rate_may_be_less_than_a_record_per_second() -> None:
+    assert Life(*RUN, UpdateRateLimit(0.5, 1)).receiver.rate == 0.5
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
@@ -437,6 +442,44 @@ def test_receiver_is_paused_while_any_block_waits_for_the_disk() -> None:
     life.take(events.DiskWait())
     assert not life.receiver.is_paused
     assert "disk space available again" in [log.event for log in life.of(events.Log)]
+
+
+@pytest.mark.parametrize(
+    ("taken", "logs"),
+    [
+        (RUN, []),
+        ((*START, events.CallReturned(BOOM)), ["warning: onStart failed, reason=ValueError: boom"]),
+        # The error is a consequence of the stop.
+        ((*START, STOP, events.CallReturned(BOOM)), ["debug: onStart ended by stop, reason=boom"]),
+        ((*START, STOP, RETURNED), []),
+        (
+            (*RUN, events.ThreadFailed("reader", ReceiverStoppedError("over"))),
+            ["debug: thread ended by stop, thread=reader, reason=over"],
+        ),
+        (
+            (*RUN, events.BlocksAccepted(9), STOP, RETURNED, events.Flushed(3, 2), RETURNED),
+            ["info: receiver stopped, reason=enough, stored=9, flushed=3, dropped=2"],
+        ),
+        (
+            (*RUN, UpdateRateLimit(None, 1, True), UpdateRateLimit(None, 2, True), UpdateRateLimit(None, 3)),
+            ["info: receiver paused, reason=driver", "info: receiver resumed, reason=driver"],
+        ),
+        (
+            (*RUN, events.DiskWait(LOST), events.DiskWait()),
+            [
+                "info: receiver paused, reason=disk full",
+                "info: receiver resumed, reason=disk full",
+                "warning: disk space available again",
+            ],
+        ),
+    ],
+)
+def test_what_nobody_reports_is_logged(taken: tuple[Event, ...], logs: list[str]) -> None:
+    shown = [
+        ", ".join([f"{log.level}: {log.event}", *(f"{key}={value}" for key, value in log.context.items())])
+        for log in Life(*taken).of(events.Log)
+    ]
+    assert [log.partition(", advice=")[0] for log in shown] == logs
 
 
 @pytest.mark.parametrize("resumes_first", [True, False])

@@ -54,6 +54,7 @@ def test_ticks_continue_in_sequence_after_a_step_back(stepping: Stepping, back_m
     stepping.advance()
     assert stepping.fired == [1100, 1200, 1300]
     assert stepping.steps == [(-back_ms, back_ms)]
+    assert stepping.clock.jumped_ms == 0
     assert stepping.missed == []
 
 
@@ -65,6 +66,7 @@ def test_the_next_tick_is_the_first_one_after_a_step_forward(stepping: Stepping,
     stepping.advance()
     assert stepping.fired == [1100, 1200 + forward_ms, 1300 + forward_ms]
     assert stepping.steps == [(forward_ms + 30, 0)]
+    assert stepping.clock.jumped_ms == forward_ms + 30
     assert stepping.missed == []
 
 
@@ -101,6 +103,15 @@ def test_drift_is_followed_without_a_step(stepping: Stepping, drift_ms: int) -> 
     assert stepping.steps == []
     assert 0 <= stepping.manual.now_ms() - stepping.fired[-1] < PERIOD_MS
     assert stepping.fired == list(range(1100, stepping.fired[-1] + 1, PERIOD_MS))
+
+
+@pytest.mark.parametrize(("difference_ms", "steps"), [(100, []), (-100, []), (101, [(101, 0)]), (-101, [(-101, 101)])])
+def test_only_a_difference_of_more_than_a_tenth_of_a_second_is_a_step(
+    stepping: Stepping, difference_ms: int, steps: list[tuple[int, int]]
+) -> None:
+    stepping.manual.step(difference_ms)
+    stepping.clock.now_ms()
+    assert stepping.steps == steps
 
 
 def test_a_graceful_stop_after_a_step_back_takes_at_most_two_periods(stepping: Stepping) -> None:
@@ -156,6 +167,19 @@ def test_running_ahead_is_a_jump() -> None:
     assert (clock.now_ms(), clock.jumped_ms) == (6000, 5000)
     manual.step(7000)
     assert (clock.now_ms(), clock.jumped_ms) == (8000, 7000)
+
+
+def test_steps_change_neither_the_monotonic_nor_the_elapsed_time() -> None:
+    class Asleep(ManualClock):
+        def elapsed_ms(self) -> float:
+            return super().elapsed_ms() + HOUR_MS
+
+    manual = Asleep(1000)
+    clock = BatchClock(manual)
+    manual.step(5000)
+    clock.run_ahead(5000)
+    manual.advance(10)
+    assert (clock.monotonic_ms(), clock.elapsed_ms()) == (1010, 1010 + HOUR_MS)
 
 
 class Suspended(ManualClock):

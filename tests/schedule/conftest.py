@@ -97,7 +97,7 @@ class StubBatchInput:
         self._log.add(("clean up", before_ms, delete))
 
     def processed(self, until_ms: int, failed: Sequence[int]) -> None:
-        """Nothing to note."""
+        self._log.add(("processed", until_ms, list(failed)))
 
     def pause(self, paused: bool) -> None:
         self._log.add(("pause", paused))

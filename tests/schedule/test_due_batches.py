@@ -23,11 +23,13 @@ def test_late_batches_come_first() -> None:
 
 def test_limit_of_pending_batches_holds_for_late_batches_only() -> None:
     due = with_late()
-    limits = []
+    limits, late = [], []
     while due.first is not None:
         limits.append(due.max_pending)
+        late.append(due.late)
         due.first_generated()
     assert limits == [10, 10, 10, 0]
+    assert late == [[range(100, 101), range(200, 301, 100)], [range(200, 301, 100)], [range(300, 301, 100)], []]
     assert due.max_pending == 0
 
 

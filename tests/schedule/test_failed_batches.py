@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.helpers import do_nothing
+from tests.helpers import do_nothing, wait_for
 from tests.schedule.conftest import INTERVAL_MS
 from tests.schedule.test_recovered_batches import RecordingCheckpoints, Saved
 
@@ -95,6 +98,31 @@ def test_only_failed_outputs_run_again_until_they_succeed(make_engine: MakeEngin
     assert len(engine.errors) == 1
 
 
+def test_failed_batches_take_turns(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    engine, ran, is_broken = make_engine(on_failed="retry"), list[int](), threading.Event()
+    is_broken.set()
+
+    def write(batch: int) -> None:
+        ran.append(batch)
+        if is_broken.is_set():
+            fail()
+
+    engine.start_scheduler()
+    for batch in (1, 2):
+        engine.submit(batch, partial(write, batch))
+    engine.log.await_count(OutputOperationCompleted, 6)
+    is_broken.clear()
+    for batch in (1, 2):
+        engine.log.await_count(("complete", batch), 2)
+    assert ran[:6] == [1, 2] * 3
+    logged = [record.getMessage() for record in caplog.records if "failed batch succeeded" in record.getMessage()]
+    assert [f"reruns={ran.count(batch) - 1}" in message for batch, message in zip(ran[-2:], logged, strict=True)] == [
+        True,
+        True,
+    ]
+
+
 def test_failed_batches_run_again_one_at_a_time_and_later_batches_overtake(make_engine: MakeEngine) -> None:
     engine = make_engine(on_failed="retry")
     engine.start_scheduler()
@@ -129,12 +157,35 @@ def test_output_that_could_not_be_generated_is_left_to_a_restart(make_engine: Ma
 
     engine.start_scheduler()
     engine.submit(1, not_generated)
-    engine.log.await_count(("complete", 1))
-    engine.submit(2, do_nothing)
-    engine.log.await_count(("complete", 2))
-    assert engine.scheduler.failed_batches == [1]
-    assert awaiting_rerun(engine) == [1]
+    engine.submit(2, fail)
+    # Each failed batch runs again before any of them does so for the second time.
+    engine.log.await_count(OutputOperationCompleted, 4)
+    assert engine.scheduler.failed_batches == [1, 2]
+    assert awaiting_rerun(engine) == [1, 2]
     assert calls == [1]
+
+
+def test_delay_grows_until_a_failed_batch_succeeds(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_scheduler, "_LONGEST_DELAY_MS", 1e6)
+    engine, sinks, delays_ms = make_engine(on_failed="retry"), [Sink(), Sink()], list[float]()
+
+    post_later = engine.scheduler._loop.post_later
+
+    def post_at_once(delay_ms: float, event: Callable[[], None]) -> None:
+        if delay_ms:
+            delays_ms.append(delay_ms)
+        post_later(0, event)
+
+    monkeypatch.setattr(engine.scheduler._loop, "post_later", post_at_once)
+    engine.start_scheduler()
+    for batch, sink in enumerate(sinks, 1):
+        before = len(delays_ms)
+        engine.submit(batch, sink)
+        wait_for(lambda before=before: len(delays_ms) >= before + 8, "the batch has failed 8 times")
+        # Each delay is 50 to 100 % of twice the one before.
+        assert delays_ms[before] <= 1 < 64 <= delays_ms[before + 7]
+        sink.is_broken = False
+        engine.log.await_count(("complete", batch), 2)
 
 
 def test_program_stops_with_the_error_of_a_failed_batch(make_engine: MakeEngine) -> None:
@@ -168,7 +219,8 @@ def test_failed_batch_is_in_every_later_checkpoint_and_needs_no_younger_blocks(
         clock.await_waiters()
         clock.advance(INTERVAL_MS)
     engine.log.await_count(("clear metadata", 1000, True))
-    assert generator.stop(time.monotonic() + 10)
+    engine.settle()
+    assert generator.stop(None)
     saved = engine.log.of(Saved)
     after = [checkpoint for checkpoint in saved if checkpoint.last_time_ms >= 300]
     assert all(300 in checkpoint.pending for checkpoint in after)
@@ -190,6 +242,7 @@ def test_failed_batch_that_runs_again_keeps_its_blocks_without_a_checkpoint(
         clock.advance(INTERVAL_MS)
     engine.log.await_count(("clean up", 800, True))
     assert engine.batch_input.retained == [range(100, 301)]
+    assert ("processed", 1000, [300]) in engine.log.entries
     sink.is_broken = False
     engine.log.await_count(("clean up", 800, True), 2)
     assert engine.batch_input.retained == []
@@ -207,3 +260,4 @@ def test_failed_batch_keeps_no_blocks_that_nobody_could_read_again(
         clock.advance(INTERVAL_MS)
     engine.log.await_count(("clear metadata", 300, True))
     assert engine.batch_input.retained == []
+    assert engine.of("processed") == [(batch, []) for batch in (100, 200, 300)]

@@ -77,13 +77,16 @@ def test_batch_fails_after_the_last_retry_and_its_blocks_are_in_the_next_one(
     assert allocating.of(200) == ["input-0-1-1", "input-0-1-2"]
 
 
-def test_every_batch_has_the_full_number_of_retries(engine: Engine, clock: ManualClock) -> None:
-    Allocating(engine, {100: 99, 200: 2})
+@pytest.mark.parametrize(("failures", "succeeded"), [(99, False), (2, True)])
+def test_every_batch_has_the_full_number_of_retries(
+    engine: Engine, clock: ManualClock, failures: int, succeeded: bool
+) -> None:
+    Allocating(engine, {100: failures, 200: 2})
     engine.start()
     clock.await_waiters()
     clock.advance(200)
     engine.log.await_count(BatchCompleted, 2)
-    assert [event.batchInfo.succeeded for event in engine.log.of(BatchCompleted)] == [False, True]
+    assert [event.batchInfo.succeeded for event in engine.log.of(BatchCompleted)] == [succeeded, True]
 
 
 def test_completed_batches_are_cleaned_up_while_an_allocation_is_retried(

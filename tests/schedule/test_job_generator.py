@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 MakeEngine = Callable[..., "Engine"]
 
 
+class IgnoredCheckpoints:
+    def begin(self, zero_time_ms: int) -> None:
+        """Nothing to save."""
+
+    def save(self, *_checkpoint: object) -> None:
+        """Nothing to save."""
+
+
 def test_first_batch_time_is_the_next_multiple_of_the_interval(engine: Engine, clock: ManualClock) -> None:
     clock.advance(1234)
     engine.start()
@@ -130,6 +138,7 @@ def test_completed_batch_is_cleaned_up(engine: Engine, clock: ManualClock) -> No
     engine.log.await_count(("clean up", 700, True))
     assert engine.of("clear metadata") == [(batch, True) for batch in range(100, 1100, 100)]
     assert engine.of("clean up") == [(batch - 300, True) for batch in range(100, 1100, 100)]
+    assert engine.of("processed") == [(batch, []) for batch in range(100, 1100, 100)]
     engine.settle()
     assert not engine.input_info.info(600)
     assert engine.input_info.info(700)
@@ -148,11 +157,32 @@ def test_failed_batch_is_cleaned_up(engine: Engine, clock: ManualClock) -> None:
 
 def test_blocks_are_not_deleted_without_unpersist(make_engine: MakeEngine, clock: ManualClock) -> None:
     engine = make_engine(unpersist=False)
-    engine.start()
+    generator = engine.start()
     clock.await_waiters()
     clock.advance(200)
     engine.log.await_count(("clean up", 100, False))
     assert engine.of("clear metadata") == [(100, False), (200, False)]
+    generator.release_blocks(200)
+    engine.log.await_count(("clean up", 200, False))
+
+
+@pytest.mark.parametrize(
+    ("wal", "checkpoints", "deleted"),
+    [(False, False, True), (False, True, True), (True, False, True), (True, True, False)],
+)
+def test_blocks_stay_until_no_checkpoint_needs_them(
+    make_engine: MakeEngine, clock: ManualClock, wal: bool, checkpoints: bool, deleted: bool
+) -> None:
+    engine = make_engine(wal=wal)
+    generator = engine.start(checkpoints=IgnoredCheckpoints() if checkpoints else None)
+    clock.await_waiters()
+    clock.advance(200)
+    engine.log.await_count(("clear metadata", 200, True))
+    engine.settle()
+    assert bool(engine.of("clean up")) == deleted
+    generator.release_blocks(150, [range(100, 101)])
+    engine.log.await_count(("clean up", 150, True))
+    assert engine.batch_input.retained == [range(100, 101)]
 
 
 def test_stop_at_once_generates_no_further_batch(engine: Engine, clock: ManualClock) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.helpers import do_nothing, wait_for
+from tests.helpers import Gate, await_blocked, do_nothing, run_in_background, wait_for
 
 from penstock.errors import BatchFailedError
 from penstock.listen.events import (
@@ -21,11 +21,13 @@ from penstock.listen.events import (
     OutputOperationCompleted,
     OutputOperationStarted,
 )
+from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.threads import on_engine_thread
+from penstock.schedule import job_scheduler
+from penstock.schedule.job_scheduler import JobScheduler
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
-    from tests.helpers import Gate
     from tests.schedule.conftest import Engine
 
 MakeEngine = Callable[..., "Engine"]
@@ -249,6 +251,36 @@ def test_pending_batches_are_those_not_complete(engine: Engine, gate: Gate) -> N
     assert engine.scheduler.pending_batches == []
 
 
+def test_decreases_of_the_pending_batches_are_reported_once(engine: Engine) -> None:
+    gates = [Gate() for _ in range(3)]
+    engine.start_scheduler()
+    for batch, gate in enumerate(gates):
+        engine.submit(batch, gate)
+    reported: list[int] = []
+
+    def on_progress(left: int) -> None:
+        reported.append(left)
+        if left:
+            gates[-left].open()
+
+    assert not engine.scheduler.await_pending(time.monotonic() + 0.01, on_progress)
+    assert reported == []
+    waiting = run_in_background(lambda: engine.scheduler.await_pending(time.monotonic() + 30, on_progress))
+    await_blocked(JobScheduler.await_pending)
+    gates[0].open()
+    assert waiting.result(timeout=30) is True
+    assert reported == [2, 1, 0]
+
+
+def test_abandon_ends_the_wait_for_pending_batches(engine: Engine, gate: Gate) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, gate)
+    waiting = run_in_background(lambda: engine.scheduler.await_pending(time.monotonic() + 30))
+    await_blocked(JobScheduler.await_pending)
+    engine.scheduler.abandon()
+    assert waiting.result(timeout=10) is False
+
+
 def test_stop_starts_no_further_job_and_waits_for_the_running_one(engine: Engine, gate: Gate) -> None:
     ran: list[str] = []
 
@@ -269,16 +301,33 @@ def test_stop_starts_no_further_job_and_waits_for_the_running_one(engine: Engine
     assert engine.scheduler.pending_batches == [1000]
 
 
-def test_events_of_the_running_job_are_posted_before_stop_returns(engine: Engine, gate: Gate) -> None:
+def test_events_of_the_last_job_are_posted_before_stop_returns(engine: Engine) -> None:
+    in_job, in_event = Gate(), Gate()
     engine.start_scheduler()
-    engine.submit(1000, gate)
-    assert gate.reached.wait(10)
-    with ThreadPoolExecutor() as pool:
-        stopping = pool.submit(engine.scheduler.stop, 10)
-        gate.open()
-        stopping.result(timeout=10)
+    engine.submit(1000, in_job)
+    assert in_job.reached.wait(10)
+    # The loop is busy while the job ends.
+    engine.scheduler._loop.post(in_event)
+    assert in_event.reached.wait(10)
+    stopping = run_in_background(lambda: engine.scheduler.stop(10))
+    in_job.open()
+    await_blocked(EventLoop.stop, inside=True)
+    in_event.open()
+    stopping.result(timeout=10)
     assert names(engine)[-2:] == ["OutputOperationCompleted(0)", "BatchCompleted"]
     assert engine.scheduler.pending_batches == []
+
+
+def test_stop_returns_at_its_timeout_while_an_event_hangs(
+    engine: Engine, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_scheduler, "_LAST_EVENTS_S", 0.01)
+    engine.start_scheduler()
+    engine.scheduler._loop.post(gate)
+    assert gate.reached.wait(10)
+    before = time.monotonic()
+    engine.scheduler.stop(0)
+    assert time.monotonic() - before < 20
 
 
 def test_stop_returns_at_its_timeout_while_a_job_hangs(engine: Engine, gate: Gate) -> None:

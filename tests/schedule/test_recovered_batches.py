@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve, frozen
-from tests.helpers import Gate
+from tests.helpers import Gate, run_in_background
 from tests.helpers.runs import stop_while_it_ticks
 from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 
@@ -138,6 +138,8 @@ def test_late_batches_come_before_ticks_oldest_first(recovering: Callable[..., R
     run.log.await_count(BatchCompleted, 6)
     assert run.generated == run.engine.completed == [300, 500, 600, 700, 800, 900]
     assert run.engine.of("start graph") == [(0,)]
+    # The graph does not give files of today to these batches.
+    assert run.engine.graph.late_until_ms == 800
     assert not run.engine.errors
 
 
@@ -148,10 +150,12 @@ def test_without_late_batches_the_first_tick_is_the_next_one(recovering: Callabl
     assert run.generated == [600]
 
 
+# With the clock at 450, the next tick would be the last batch of the earlier run.
+@pytest.mark.parametrize("now_ms", [250, 450])
 def test_batch_times_continue_at_once_although_the_clock_was_set_back(
-    recovering: Callable[..., Recovering], caplog: pytest.LogCaptureFixture
+    recovering: Callable[..., Recovering], caplog: pytest.LogCaptureFixture, now_ms: int
 ) -> None:
-    run = recovering(now_ms=250, pending=frozenset({500})).start()
+    run = recovering(now_ms=now_ms, pending=frozenset({500})).start()
     run.log.await_count(BatchCompleted)
     for _ in range(2):
         run.tick()
@@ -322,6 +326,35 @@ def test_graceful_stop_reports_remaining_blocks(
     assert run.generated == [600]
 
 
+def test_abandon_ends_the_wait_for_late_batches(
+    recovering: Callable[..., Recovering], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_generator, "_LAST_EVENT_S", 0.01)
+    run = recovering(now_ms=840)
+
+    def make(_time_ms: int) -> list[Callable[[], object]]:
+        gate()
+        return []
+
+    run.engine.graph.make = make
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert gate.reached.wait(10)
+    stopping = run_in_background(lambda: generator.stop(time.monotonic() + 30))
+    generator.abandon()
+    assert stopping.result(timeout=10) is False
+
+
+def test_abandoned_stop_generates_no_batch_for_remaining_blocks(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=550)
+    run.unallocated = lambda: True
+    generator = run.start().engine.generator
+    assert generator is not None
+    generator.abandon()
+    assert not generator.stop(time.monotonic() + 30)
+    assert run.generated == []
+
+
 @pytest.mark.parametrize("grace_s", [None, 0.0], ids=["at once", "at the deadline"])
 def test_batch_whose_retries_are_cut_short_by_a_stop_is_not_complete(
     grace_s: float | None, recovering: Callable[..., Recovering]
@@ -373,6 +406,27 @@ def test_state_is_recomputed_after_the_checkpointed_batch(recovering: Callable[.
     assert run.generated == [500]
 
 
+def test_state_is_recomputed_between_batches_that_run_again(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=840, pending=frozenset({300, 600}), last_time_ms=700, state_ms=200)
+    computed: list[int] = []
+
+    def advance_state(times_ms: range) -> None:
+        computed.extend(times_ms)
+
+    def make(time_ms: int) -> list[Callable[[], object]]:
+        computed.append(time_ms)
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    run.engine.graph.advance_state = advance_state  # type: ignore[method-assign, assignment]
+    run.start()
+    run.log.await_count(BatchCompleted, 3)
+    run.tick()
+    run.log.await_count(BatchCompleted, 4)
+    assert run.generated == [300, 600, 800, 900]
+    assert computed == list(range(300, 901, 100))
+
+
 def test_failed_start_saves_no_checkpoint(recovering: Callable[..., Recovering]) -> None:
     run = recovering(now_ms=1040, pending=frozenset({500}), state_ms=300)
 
@@ -390,13 +444,14 @@ def test_failed_start_saves_no_checkpoint(recovering: Callable[..., Recovering])
     assert run.saved == []
 
 
+@pytest.mark.parametrize("zero_time_ms", [0, 1000])
 def test_last_batch_of_a_run_without_batches_is_its_zero_time(
-    recovering: Callable[..., Recovering],
+    recovering: Callable[..., Recovering], zero_time_ms: int
 ) -> None:
-    run = recovering(now_ms=1040)
+    run = recovering(now_ms=zero_time_ms + 40)
     run.recovered = None
     generator = run.start().engine.generator
     assert generator is not None
     generator.stop(None)
     generator.save()
-    assert run.saved[-1] == Saved(1000, (), -1 - INTERVAL_MS)
+    assert run.saved[-1] == Saved(zero_time_ms, (), -1 - INTERVAL_MS)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pyarrow import fs
+from tests.helpers import raiser
 from tests.helpers.odd_names import ODD_NAMES
+from tests.helpers.simulated_disk import synced_path
 
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ClaimLostError, WriteAheadLogError
@@ -134,8 +138,54 @@ def test_driver_that_finds_another_new_claim_withdraws_and_takes_a_higher_number
     monkeypatch.setattr(time, "sleep", pause)
     claim = Claim.take(directory, owner(2))
     assert len(pauses) == 1
+    assert 0 <= pauses[0] <= 0.5
     assert claim.number == 2
     assert [number_of(present) for present in claims_in(directory)] == [2]
+
+
+def test_driver_that_finds_a_new_claim_each_time_withdraws_and_gives_up(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = type(directory.child(CLAIMS))
+    write = folder.write
+
+    def beside_a_rival(files: Directory, name: str, data: bytes, *, sync: bool = False) -> None:
+        write(files, named(number_of(name), 2**64 - 1), b"")
+        write(files, name, data, sync=sync)
+
+    monkeypatch.setattr(folder, "write", beside_a_rival)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    with pytest.raises(CheckpointError, match="other drivers start on the checkpoint directory"):
+        Claim.take(directory, owner(2))
+    assert claims_in(directory) == [named(number, 2**64 - 1) for number in range(1, 11)]
+
+
+def test_claim_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(synced_path(descriptor).name))
+    Claim.take(LocalDirectory(tmp_path), owner(1))
+    # The file is synced before it gets its name.
+    assert any(name.startswith(".claim-0000000001-") for name in synced)
+    assert synced[-1] == CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("content", "named_owner"),
+    [
+        (b"", "unknown, because claim-0000000002-0000000000000000 cannot be read"),
+        (b'{"pid": "two"}', "unknown, because claim-0000000002-0000000000000000 cannot be read"),
+        # A newer version may write more.
+        (
+            b'{"host": "h", "pid": 2, "application": "a", "application_id": "i", "started_ms": 0, "user": "u"}',
+            "'a' (i), process 2 on host h, since 1970-01-01T00:00:00.000Z",
+        ),
+    ],
+)
+def test_new_owner_is_named_if_its_claim_can_be_read(directory: Directory, content: bytes, named_owner: str) -> None:
+    claim = Claim.take(directory, owner(1))
+    directory.child(CLAIMS).write(named(2, 0), content)
+    with pytest.raises(ClaimLostError, match=re.escape(f"another driver: {named_owner}")):
+        claim.check()
 
 
 def test_drivers_that_start_at_the_same_moment_have_different_numbers(directory: Directory) -> None:
@@ -260,6 +310,74 @@ def test_new_driver_waits_for_a_change_in_progress_and_refuses_after_the_timeout
         first.check()
 
 
+def test_new_driver_takes_the_directory_when_the_change_in_progress_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = LocalDirectory(tmp_path)
+    change = ExitStack()
+    change.enter_context(Claim.take(directory, owner(1)).held())
+    pauses: list[float] = []
+
+    def complete_the_change(pause_s: float) -> None:
+        pauses.append(pause_s)
+        change.close()
+
+    # A new driver pauses only while it waits for the lock.
+    monkeypatch.setattr(time, "sleep", complete_the_change)
+    assert Claim.take(directory, owner(2)).number == 2
+    assert len(pauses) == 1
+
+
+@pytest.mark.parametrize("make", [local, behind_arrow], ids=["without locks", "arrow"])
+def test_change_counts_only_if_the_claim_is_held_after_it(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", raiser(OSError("no locks available")))
+    directory = make(tmp_path)
+    claim = Claim.take(directory, owner(1))
+    with pytest.raises(ClaimLostError), claim.held():
+        Claim.take(directory, owner(2))
+
+
+def test_change_under_a_lock_counts_although_a_new_driver_waits_for_the_lock(tmp_path: Path) -> None:
+    directory = LocalDirectory(tmp_path)
+    claim = Claim.take(directory, owner(1))
+    with claim.held():
+        # The first thing that a new driver does.
+        directory.child(CLAIMS).write(named(2, 0), b"")
+    with pytest.raises(ClaimLostError):
+        claim.check()
+
+
+def test_deletion_counts_although_the_claim_is_lost_meanwhile(tmp_path: Path) -> None:
+    directory = behind_arrow(tmp_path)
+    claim = Claim.take(directory, owner(1))
+    with claim.held(deletes=True):
+        Claim.take(directory, owner(2))
+    with pytest.raises(ClaimLostError), claim.held(deletes=True):
+        raise AssertionError("nothing is to be deleted")
+
+
+def test_claimed_directory_is_used_like_the_directory(directory: Directory, tmp_path: Path) -> None:
+    files = ClaimedDirectory(directory, Claim.take(directory, owner(1)))
+    files.write("file", b"content")
+    assert [files.location(name) for name in ("", "file")] == [directory.location(name) for name in ("", "file")]
+    assert files.child("deeper").location() == directory.child("deeper").location()
+    assert files.changed_s() == directory.changed_s()
+    assert files.names() == ["file"]
+    files.copy_to("file", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == files.read("file") == b"content"
+    synced, expected = set[str](), set[str]()
+    files.sync(synced)
+    directory.sync(expected)
+    assert synced == expected
+    assert files.move("file", "aside") is True
+    assert files.move("file", "aside") is False
+    files.write("file", b"")
+    assert files.delete("file") is True
+    assert files.delete("file") is False
+
+
 def test_owner_that_waits_for_the_lock_of_a_suspended_new_driver_finds_its_claim_lost(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     first = Claim.take(directory, owner(1))
@@ -272,10 +390,7 @@ def test_owner_that_waits_for_the_lock_of_a_suspended_new_driver_finds_its_claim
 
 
 def test_file_system_without_locks_is_checked_after_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_locks(_descriptor: int, _kind: int) -> None:
-        raise OSError("no locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", raiser(OSError("no locks available")))
     directory = LocalDirectory(tmp_path)
     files = ClaimedDirectory(directory, Claim.take(directory, owner(1)))
     appender = files.append("file")

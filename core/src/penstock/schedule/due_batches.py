@@ -88,9 +88,8 @@ class DueBatches:
     def await_generated(self, last_ms: int, deadline: float) -> bool:
         """Wait for ``are_generated`` until the deadline (monotonic seconds) or ``abandon``; return whether it holds."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self.are_generated(last_ms) or self.is_abandoned, max(deadline - time.monotonic(), 0)
-            )
+            left_s = deadline - time.monotonic()
+            self._changed.wait_for(lambda: self.are_generated(last_ms) or self.is_abandoned, left_s)
             return self.are_generated(last_ms)
 
     def abandon(self) -> None:

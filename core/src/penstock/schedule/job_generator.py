@@ -106,7 +106,6 @@ class JobGenerator:
         self._begun: frozenset[int] = frozenset()
         # Until the first batch of the timer.
         self._state: RecoveredState | None = None
-        self._state_until_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
@@ -151,7 +150,6 @@ class JobGenerator:
             # State must also be recomputed for the completed batches after the checkpointed RDD.
             self._state = RecoveredState(self._graph, recovered.state_ms, recovered.later_states)
             self._state.advance(due[0][0] if due else start_ms)
-            self._state_until_ms = start_ms
         log.info("batches recovered", due=sum(map(len, due)), pending=len(recovered.pending), first_tick=start_ms)
         skippable_after_ms = None
         if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
@@ -179,9 +177,9 @@ class JobGenerator:
             last_ms = self._timer.stop(interrupt=True)
             done = self._due.are_generated(last_ms) and not self._scheduler.pending_batches
         else:
-            last_ms = self._timer.stop(interrupt=False, timeout_s=max(deadline - time.monotonic(), 0))
+            last_ms = self._timer.stop(interrupt=False, timeout_s=deadline - time.monotonic())
             if self._due.await_generated(last_ms, deadline) and not self._due.is_abandoned:
-                last_ms = self._tick_for_remaining_blocks(last_ms)
+                last_ms = self._tick_for_remaining_blocks()
             all_generated = self._due.await_generated(last_ms, deadline)
             all_generated = all_generated and not self._tracker.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, on_progress) and all_generated
@@ -191,14 +189,16 @@ class JobGenerator:
         self._loop.stop(_LAST_EVENT_S)
         return done
 
-    def _tick_for_remaining_blocks(self, last_ms: int) -> int:
+    def _tick_for_remaining_blocks(self) -> int:
         """Tick for unallocated blocks and for allocated batches that were not generated; return the last tick in ms."""
         # Such blocks exist if the write-ahead log could not be written.
         interval_ms = self._graph.batch_interval_ms
-        until_ms = max(self._due.generated_ms, self._tracker.last_allocated_ms)
+        last_ms = self._due.generated_ms
+        until_ms = max(last_ms, self._tracker.last_allocated_ms)
         if self._tracker.has_unallocated_blocks:
             until_ms += interval_ms
-        for last_ms in range(self._due.generated_ms + interval_ms, until_ms + 1, interval_ms):
+        while last_ms < until_ms:
+            last_ms += interval_ms
             self._tick(last_ms)
         return last_ms
 
@@ -322,7 +322,7 @@ class JobGenerator:
         """Have the state contain the completed batches between two batches that are generated again."""
         if self._state is not None:
             self._state.advance(time_ms)
-            if time_ms >= self._state_until_ms:
+            if time_ms > self._graph.late_until_ms:
                 self._state = None
 
     def _log_if_slow(self, time_ms: int, took_ms: float) -> None:

@@ -47,6 +47,8 @@ _PICKLING_ADVICE = (
     ". The functions of a program travel to executors, with the objects that they refer to: create locks, connections "
     "and clients inside them, for instance once for each partition in mapPartitions or foreachPartition"
 )
+# Minimum time for the loop to handle its queued events during a stop.
+_LAST_EVENTS_S = 1.0
 # The first and the longest delay before failed jobs run again.
 _FIRST_DELAY_MS, _LONGEST_DELAY_MS = 1_000.0, 60_000.0
 #: Sets Spark's local properties for a batch time and an output operation on the calling thread.
@@ -233,7 +235,7 @@ class JobScheduler:
             with self._changed:
                 self._changed.wait_for(
                     lambda: len(self._pending) < reported or not self._pending or self._abandoned,  # noqa: B023
-                    max(deadline - time.monotonic(), 0),
+                    deadline - time.monotonic(),
                 )
                 left = len(self._pending)
                 over = not left or self._abandoned or time.monotonic() >= deadline
@@ -256,9 +258,9 @@ class JobScheduler:
             self._changed.notify_all()
         deadline = time.monotonic() + timeout_s
         for thread in self._pool:
-            thread.finish(max(deadline - time.monotonic(), 0))
+            thread.finish(deadline - time.monotonic())
         # The events of the last jobs are still queued.
-        self._loop.stop(max(deadline - time.monotonic(), 1), drain=True)
+        self._loop.stop(max(deadline - time.monotonic(), _LAST_EVENTS_S), drain=True)
 
     # -- on the job threads --
 
