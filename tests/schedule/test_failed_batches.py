@@ -176,12 +176,15 @@ def test_delay_grows_until_a_failed_batch_succeeds(make_engine: MakeEngine, monk
             delays_ms.append(delay_ms)
         post_later(0, event)
 
+    def has_failed(count: int) -> bool:
+        return len(delays_ms) >= count
+
     monkeypatch.setattr(engine.scheduler._loop, "post_later", post_at_once)
     engine.start_scheduler()
     for batch, sink in enumerate(sinks, 1):
         before = len(delays_ms)
         engine.submit(batch, sink)
-        wait_for(lambda before=before: len(delays_ms) >= before + 8, "the batch has failed 8 times")
+        wait_for(partial(has_failed, before + 8), "the batch has failed 8 times")
         # Each delay is 50 to 100 % of twice the one before.
         assert delays_ms[before] <= 1 < 64 <= delays_ms[before + 7]
         sink.is_broken = False
