@@ -248,7 +248,7 @@ def test_failed_launch_is_reported_and_retried() -> None:
 
 
 def test_back_off_doubles_up_to_the_longest_delay_and_is_jittered() -> None:
-    lifecycle = Lifecycle(first_delay_ms=1000, max_failures=100)
+    lifecycle = Lifecycle(first_delay_ms=1000, max_failures=100).after(100_000)
     for epoch, nominal in enumerate((1000, 2000, 4000, 8000, 16_000, 30_000, 30_000), start=1):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
         assert nominal / 2 <= lifecycle.delay_ms <= nominal
@@ -435,6 +435,110 @@ def test_errors_are_logged_with_the_executor_whose_log_has_the_receivers_lines()
     assert (logged.context["host"], logged.context["executor_id"]) == ("host-a", "1")
 
 
+SECOND = (Registration(RegisterReceiver(0, 2, "Silent", 1), B), JobEnded(2), LaunchDue((A,)))
+OFTEN = "more than 0 failures within 60 s (spark.penstock.receiver.maxRestarts); the last one: "
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "event", "logs"),
+    [
+        (Lifecycle(), LaunchDue(), ["info: receiver launched"]),
+        (
+            Lifecycle(),
+            LaunchDue((A, B)),
+            ["info: receiver launched, preferred=['executor_host-a_1', 'executor_host-b_2']"],
+        ),
+        (launched(), Registration(REGISTER, A), ["info: receiver registered, host=host-a, executor_id=1"]),
+        (
+            launched(),
+            Registration(REGISTER, B),
+            ["warning: receiver refused, reason=it runs on another executor than scheduled"],
+        ),
+        (
+            launched().take(Registration(REGISTER, B), DIED, LaunchDue((A,)), *SECOND),
+            Registration(RegisterReceiver(0, 3, "Silent", 1), B),
+            [
+                "warning: receiver accepted on another executor than scheduled, refusals=2",
+                "info: receiver registered, host=host-b, executor_id=2",
+            ],
+        ),
+        (
+            active(),
+            ReportError(0, 1, "lost", "Traceback\nOSError: reset\n"),
+            ["warning: receiver error, message=lost, reason=OSError: reset, host=host-a, executor_id=1"],
+        ),
+        (
+            active(),
+            ReportError(0, 1, "lost", ""),
+            ["warning: receiver error, message=lost, reason=, host=host-a, executor_id=1"],
+        ),
+        (
+            active(),
+            DeregisterReceiver(0, 1, "done", "", flushed=3, dropped=2),
+            ["info: receiver deregistered, reason=done, flushed=3, dropped=2"],
+        ),
+        (active(), Move(), ["warning: receiver moves to another executor, host=host-a"]),
+        (
+            active().take(Move(60_000), deregister()),
+            deregister(ended=True),
+            [
+                "info: receiver drained, blocks still served, host=host-a",
+                "warning: receiver ended, relaunch scheduled, reason=done, host=host-a, executor_id=1",
+            ],
+        ),
+        (
+            launched(launch_timeout_ms=5000).after(5000),
+            Tick(),
+            [
+                "error: receiver not registered in time, job cancelled, reason=receiver Silent-0 has not registered "
+                "within 5 s"
+            ],
+        ),
+        (
+            active().take(deregister()).after(60_000),
+            Tick(),
+            [
+                "error: stopped receiver's task hangs, job cancelled, reason=the task of receiver Silent-0 hangs: it "
+                "has neither registered again nor ended within 60 s"
+            ],
+        ),
+        (
+            active(),
+            ExecutorLost(),
+            ["warning: executor lost, receiver job cancelled, reason=the executor 1 on host-a is lost"],
+        ),
+        (
+            active(max_failures=0),
+            deregister("lost", "Traceback"),
+            [
+                "info: receiver deregistered, reason=lost, flushed=0, dropped=0",
+                f"error: receiver unhealthy, reason={OFTEN}lost",
+            ],
+        ),
+        (
+            active(max_failures=0).take(deregister("lost", "Traceback"), Registration(REGISTER, A)).after(60_000),
+            Tick(),
+            ["warning: receiver healthy again"],
+        ),
+        (
+            active(max_failures=0, on_failure="stop-stream"),
+            deregister("lost", "Traceback"),
+            [
+                "info: receiver deregistered, reason=lost, flushed=0, dropped=0",
+                f"error: receiver given up, reason={OFTEN}lost",
+            ],
+        ),
+    ],
+)
+def test_what_happens_to_a_receiver_is_logged(lifecycle: Lifecycle, event: LifecycleEvent, logs: list[str]) -> None:
+    shown = []
+    for log in lifecycle.take(event).of(Log):
+        assert log.context["epoch"] == lifecycle.record.epoch
+        fields = [f"{key}={value}" for key, value in log.context.items() if key not in ("epoch", "delay_ms")]
+        shown.append(", ".join([f"{log.level}: {log.event}", *fields]))
+    assert [log.partition(" of its launch")[0] for log in shown] == logs
+
+
 @pytest.mark.parametrize("event", [deregister(epoch=3), ReportError(0, 3, "late", "")])
 def test_messages_of_another_launch_are_refused(event: LifecycleEvent) -> None:
     lifecycle = active()
@@ -502,7 +606,9 @@ def test_receiver_that_fails_too_often_is_given_up_by_policy(policy: str) -> Non
 
 def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
     lifecycle = active(max_failures=0, on_failure="stop-stream").take(deregister("lost", "Traceback"))
-    assert lifecycle.sent == [StopReceiver("given up")]
+    assert lifecycle.of(Send) == [Send(1, StopReceiver("given up"), urgent=True)]
+    # Once.
+    assert lifecycle.take(deregister("lost", "Traceback")).sent == []
     answer = lifecycle.take(Registration(REGISTER, A)).answer
     assert answer == Registered(accepted=False, reason="the receiver is given up: it failed too often")
     assert lifecycle.take(DIED).record.state == GivenUp()
@@ -675,11 +781,16 @@ def test_stop_reaches_every_launch_that_may_hold_records(name: str, after: type,
     assert (lifecycle.take(Stop(500)).record, lifecycle.effects) == (before, ())
 
 
+def test_stop_overtakes_what_draining_launches_are_sent() -> None:
+    lifecycle = active().take(Move(60_000), deregister(ended=True), Stop(500))
+    assert lifecycle.of(Send) == [Send(1, StopReceiver("Stopped by driver", 500), urgent=True)]
+
+
 def test_stop_is_sent_again_until_it_is_delivered() -> None:
     lifecycle = active().take(Stop())
     (stop,) = lifecycle.sent
     assert lifecycle.take(Tick()).sent == []
-    assert lifecycle.take(Undelivered(1, stop), Tick()).sent == [stop]
+    assert lifecycle.take(Undelivered(1, stop), Tick()).of(Send) == [Send(1, stop, urgent=True)]
     assert lifecycle.take(Tick()).sent == []
     # Also when the receiver has deregistered to restart meanwhile: its buffer may hold records.
     assert lifecycle.take(Undelivered(1, stop), deregister("Restarting"), Tick()).sent == [stop]

@@ -110,7 +110,7 @@ class _Transition:
             return
         candidates = event.candidates if isinstance(event, lifecycle.LaunchDue) else self.record.candidates
         launch = lifecycle.Launch(self.record.epoch + 1, self._now_ms)
-        self._set(epoch=launch.epoch, sent=0, source=None, state=lifecycle.Scheduled(launch, candidates))
+        self._set(epoch=launch.epoch, source=None, state=lifecycle.Scheduled(launch, candidates))
         if isinstance(event, lifecycle.LaunchFailed):
             self._job_ended(lifecycle.JobEnded(launch.epoch, event.reason, event.error))
             return
