@@ -18,7 +18,7 @@ from penstock import hookspecs, spi
 from penstock.listen import events
 from penstock.plugins import listener_context
 from penstock_cli.command import penstock as command
-from penstock_cli.shared import COMMANDS_GROUP
+from penstock_cli.shared import COMMANDS_GROUP, DEMOS_GROUP
 from penstock_testing.check import SUITES_GROUP
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -314,6 +314,7 @@ def _hooks() -> Iterator[str]:
         [
             (f"`{SUITES_GROUP}`", "the conformance suite of a plugin, for `penstock plugins check`"),
             (f"`{COMMANDS_GROUP}`", "a subcommand of `penstock`: a click command"),
+            (f"`{DEMOS_GROUP}`", "a function that runs the source of a receiver, for `penstock demo NAME`"),
         ],
     )
     for title, group in {**_HOOK_GROUPS, "Listening": listening}.items():

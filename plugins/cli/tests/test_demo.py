@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
 import signal
@@ -9,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -101,6 +104,66 @@ def test_chosen_receiver_runs_with_its_options(cli: Cli, monkeypatch: pytest.Mon
         ("socket", {"host": "here", "port": "1"}),
         ("synthetic", {"rate": 10_000, "shape": "words", "seed": 5}),
     ]
+
+
+@pytest.fixture
+def offer_demo(monkeypatch: pytest.MonkeyPatch, log: list[object]) -> None:
+    """Offers the demonstrations ``socket``, which notes its start and end, and ``broken``."""
+
+    @contextmanager
+    def source(rate: float, seed: int | None) -> Iterator[dict[str, str]]:
+        log.append(("started", rate, seed))
+        yield {"host": "here", "port": "1"}
+        log.append("ended")
+
+    class Offered(importlib.metadata.EntryPoint):
+        def load(self) -> object:
+            return {"socket": source}[self.name]
+
+    offered = importlib.metadata.EntryPoints(Offered(name, "x:y", "penstock.demos") for name in ("socket", "broken"))
+    really = importlib.metadata.entry_points
+
+    def entry_points(**choice: Any) -> Any:
+        return offered.select(**choice) if choice.get("group") == "penstock.demos" else really(**choice)
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
+
+
+@pytest.fixture
+def log() -> list[object]:
+    return []
+
+
+@pytest.mark.usefixtures("offer_demo")
+def test_demonstration_of_a_plugin_runs_its_source_and_its_receiver(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, log: list[object]
+) -> None:
+    def ask(_screen: object, _count: int, _interval_s: float, source: object, **_: object) -> list[ViewedBatch]:
+        log.append(source)
+        return []
+
+    show(monkeypatch)
+    monkeypatch.setattr(demo_module, "_batches", ask)
+    result = cli("demo", "socket", "--rate", "50", "--seed", "3", "--option", "port=2")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert log == [("started", 50.0, 3), ("socket", {"host": "here", "port": "2"}), "ended"]
+
+
+@pytest.mark.usefixtures("no_spark", "offer_demo")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("sockets",), 1, "unknown demonstration 'sockets'. Did you mean 'socket'? Known: broken, socket."),
+        (("broken",), 1, "the demonstration broken of x:y does not load: KeyError: 'broken'"),
+        (("socket", "--receiver", "file"), 2, "--receiver cannot be combined with socket"),
+    ],
+)
+def test_demonstration_that_cannot_run_is_refused(
+    cli: Cli, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    result = cli("demo", *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ import click
 from penstock import PenstockError
 from penstock.spi import set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
+from penstock_cli.demonstrations import demonstration, demonstration_names
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
 from penstock_cli.launch import PROGRESS, UDS, local_master
@@ -34,12 +36,14 @@ _DASHBOARD = "spark.penstock.ui."
     epilog=examples(
         ("demo", "10 batches of 10,000 lines a second"),
         ("demo --rate 100000 --interval 0.5", "more lines, shorter batches"),
+        ("demo nats", "a broker, a producer and its receiver, of a plugin that brings such a demonstration"),
         (
             "demo --receiver socket --option host=localhost --option port=9999",
             'the words of another receiver: "nc -lk 9999"',
         ),
     )
 )
+@click.argument("name", required=False, shell_complete=completes(demonstration_names))
 @click.option("--batches", default=10, show_default=True, type=click.IntRange(min=1), help="Number of batches to show.")
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.001), help="Batch interval in seconds."
@@ -67,6 +71,7 @@ _DASHBOARD = "spark.penstock.ui."
 @click.pass_context
 def demo(
     context: click.Context,
+    name: str | None,
     batches: int,
     interval: float,
     rate: float,
@@ -78,22 +83,49 @@ def demo(
 
     Starts Spark on this machine; needs no data and no cluster. A receiver generates lines of text, and each batch
     counts their words. Ends after the given number of batches, counted from the first one with records. With --receiver
-    another receiver runs, and the words of its records are counted.
+    another receiver runs, and the words of its records are counted. With a NAME, its plugin runs the receiver's source
+    and sends lines to it.
     """
-    verbose: bool = context.obj
-    options: dict[str, Any] = dict(extra)
+    with _source(context, name, receiver, rate, seed) as (receiver_name, options):
+        _show((receiver_name, {**options, **extra}), batches, interval, verbose=context.obj)
+
+
+def _source(
+    context: click.Context, name: str | None, receiver: str, rate: float, seed: int | None
+) -> AbstractContextManager[tuple[str, Mapping[str, Any]]]:
+    """The receiver with its options, and inside the context its source."""
+
+    def is_given(parameter: str) -> bool:
+        return context.get_parameter_source(parameter) is not click.core.ParameterSource.DEFAULT
+
+    if name is not None:
+        if is_given("receiver"):
+            raise click.UsageError(f"--receiver cannot be combined with {name}, which is a receiver itself")
+        return _demonstrated(name, demonstration(name)(rate, seed))
     if receiver == _RECEIVER:
-        options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed}) | options
-    for name in ("rate", "seed"):
-        if receiver != _RECEIVER and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} is an option of {_RECEIVER}: use --option for {receiver}")
-    _check(receiver, options)
+        return nullcontext((receiver, {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed})))
+    if given := next(filter(is_given, ("rate", "seed")), None):
+        raise click.UsageError(f"--{given} is an option of {_RECEIVER}: use --option for {receiver}")
+    return nullcontext((receiver, {}))
+
+
+@contextmanager
+def _demonstrated(
+    name: str, source: AbstractContextManager[Mapping[str, Any]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with source as options:
+        yield name, options
+
+
+def _show(source: tuple[str, dict[str, Any]], batches: int, interval_s: float, *, verbose: bool) -> None:
+    """Run the program, show its batches as they complete, and their summary."""
+    _check(*source)
     ensure_java()
     screen: Screen = Picture(terminal()) if is_live() and not verbose else Lines()
     seen: list[ViewedBatch] = []
     try:
         with screen:
-            for batch in _batches(screen, batches, interval, (receiver, options), verbose=verbose):
+            for batch in _batches(screen, batches, interval_s, source, verbose=verbose):
                 seen.append(batch)
                 screen.add(batch)
                 screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")

@@ -15,6 +15,8 @@ from penstock.spi import GROUP
 
 #: The entry-point group in which a distribution names subcommands of ``penstock``: click commands.
 COMMANDS_GROUP = f"{GROUP}.commands"
+#: The entry-point group in which a distribution names demonstrations of its receivers.
+DEMOS_GROUP = f"{GROUP}.demos"
 _UNFOLDED = 1000
 #: The meaning of the subcommands' exit codes; ``penstock run`` exits with the program's own.
 EXIT_CODES = {

@@ -11,6 +11,8 @@ from penstock_testing.packaging_subject import PackagingSubject
 from penstock_testing.plugin_probe import Facts, installed
 
 _IMPORT_BUDGET_S = 0.5
+# Of the command line.
+_FURTHER_GROUPS = (f"{GROUP}.commands", f"{GROUP}.demos")
 
 
 def _loadable(subject: PackagingSubject) -> Facts:
@@ -47,7 +49,7 @@ class PackagingChecks:
         ]:
             group = entry_point.group.lower()
             near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
-            if not near or entry_point.group in {GROUP, SUITES_GROUP, f"{GROUP}.commands"}:
+            if not near or entry_point.group in {GROUP, SUITES_GROUP, *_FURTHER_GROUPS}:
                 continue
             if (
                 entry_point.name == name

@@ -1,0 +1,41 @@
+"""Demonstrations of receivers that distributions offer in the entry-point group ``penstock.demos``.
+
+An entry point names a function, called with lines per second and a seed or ``None``. It returns a context manager that
+runs what the receiver of the same name needs, such as a broker and a producer, and gives the receiver's options.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from penstock import PenstockError
+from penstock.spi import UnknownNameError, check_core_version, summary_of
+from penstock_cli.shared import DEMOS_GROUP
+
+Demonstration = Callable[[float, int | None], AbstractContextManager[Mapping[str, Any]]]
+
+
+def demonstration_names() -> list[str]:
+    """The receivers with an installed demonstration."""
+    return sorted({entry_point.name for entry_point in importlib.metadata.entry_points(group=DEMOS_GROUP)})
+
+
+def demonstration(name: str) -> Demonstration:
+    """Load a demonstration.
+
+    Raises:
+        UnknownNameError: no installed distribution has it.
+        PenstockError: it does not load.
+    """
+    for entry_point in importlib.metadata.entry_points(group=DEMOS_GROUP, name=name):
+        try:
+            check_core_version(entry_point.dist)
+            return cast(Demonstration, entry_point.load())
+        except Exception as error:
+            origin = entry_point.dist.name if entry_point.dist is not None else entry_point.value
+            raise PenstockError(f"the demonstration {name} of {origin} does not load: {summary_of(error)}") from error
+    advice = "Plugins bring them; penstock demo --receiver NAME runs any installed receiver on a source of your own"
+    raise UnknownNameError("demonstration", name, demonstration_names(), advice=advice)
