@@ -1,4 +1,4 @@
-"""Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--seed 1]``.
+"""Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--cores 2 6]``.
 
 A source on this machine sends numbered records and waits for their acknowledgements. The program, with write-ahead logs
 and checkpoints on, counts them by key, in two kinds of state and in a window; it also joins a window of the lines of
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -158,7 +159,8 @@ def program(folder: Path, port: int, interval_s: float) -> None:
         state.update((state.get() if state.exists() else 0) + value)
 
     def create() -> StreamingContext:
-        conf = SparkConf().setMaster("local[4]").setAppName("crash").set("spark.ui.enabled", "false")
+        # The master comes from the launch.
+        conf = SparkConf().setAppName("crash").set("spark.ui.enabled", "false")
         conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
         conf.set("spark.streaming.receiver.writeAheadLog.enable", "true").set("spark.penstock.log.level", "INFO")
         conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
@@ -168,7 +170,8 @@ def program(folder: Path, port: int, interval_s: float) -> None:
         numbers = ssc.receiverStream(Acknowledging())
         pairs = numbers.map(lambda number: (f"key {number % KEYS}", 1))
         numbers.foreachRDD(Write("records"))
-        pairs.updateStateByKey(total, 2).checkpoint(4 * interval_s).foreachRDD(Write("updated"))
+        # As many partitions as this launch has free cores; a recovered state keeps its number.
+        pairs.updateStateByKey(total).checkpoint(4 * interval_s).foreachRDD(Write("updated"))
         mapped = pairs.mapWithState(StateSpec.function(count).numPartitions(2))
         mapped.checkpoint(4 * interval_s)
         mapped.stateSnapshots().foreachRDD(Write("mapped"))
@@ -215,14 +218,16 @@ def drawn(rng: random.Random, count: int) -> list[Kill]:
     return kills
 
 
-def launch(folder: Path, port: int, interval_s: float) -> subprocess.Popen[bytes]:
-    """Launch the program."""
+def launch(folder: Path, port: int, interval_s: float, cores: int, conf: Iterable[str]) -> subprocess.Popen[bytes]:
+    """Launch the program on a number of cores, with further configuration as ``KEY=VALUE``."""
+    arguments = " ".join(["--master", f"local[{cores}]", *(f"--conf {entry}" for entry in conf), "pyspark-shell"])
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [sys.executable, __file__, "--program", str(folder), "--port", str(port), "--interval", str(interval_s)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": arguments},
         )
 
 
@@ -354,6 +359,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20, help="how often the driver is killed")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
+    parser.add_argument("--cores", type=int, nargs="+", default=[4], help="of the launches, in turn")
+    parser.add_argument("--conf", action="append", default=[], help="of every launch: KEY=VALUE")
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -371,10 +378,15 @@ def main() -> None:
     threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
     began = time.monotonic()
     kills = drawn(rng, options.kills)
+    cores = itertools.cycle(options.cores)
+
+    def launched() -> subprocess.Popen[bytes]:
+        return launch(folder, port, options.interval, next(cores), options.conf)
+
     for number, kill_plan in enumerate(kills, 1):
-        what = kill(kill_plan, folder, launch(folder, port, options.interval), source)
+        what = kill(kill_plan, folder, launched(), source)
         print(f"kill {number} of {len(kills)}: {kill_plan.after_s:.2f} s after {kill_plan.since}: {what}", flush=True)
-    process = launch(folder, port, options.interval)
+    process = launched()
     await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
