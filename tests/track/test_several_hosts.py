@@ -26,7 +26,7 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import receiver_launcher, relaunch_lifecycle
+from penstock.track import allocations, receiver_launcher, relaunch_lifecycle
 from penstock.worker import block_reader
 
 if TYPE_CHECKING:
@@ -160,6 +160,45 @@ def test_block_on_a_host_without_executors_is_lost(hosts: Callable[..., Hosts], 
         with pytest.raises(BlockGoneError, match="input-"):
             two.read(references)
     assert len([said for said in two.errors if "1 blocks (1 records) are lost" in said]) == 1
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_executor_that_is_lost_during_an_allocation_costs_its_own_blocks_of_that_batch_only(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch, moment: str, policy: str
+) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": policy})
+    first, other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    stored = other.store(0)
+    allocated = allocations.batch_allocated
+
+    def losing(time_ms: int, block_ids: Any) -> allocations.Event:
+        # The queues have been read, and the batch has no blocks yet.
+        if time_ms == 100 and moment == "during":
+            two.lose(first, A)
+        return allocated(time_ms, block_ids)
+
+    monkeypatch.setattr(allocations, "batch_allocated", losing)
+    if moment == "before":
+        two.lose(first, A)
+    batch = two.references(100, stream_id=0) + two.references(100, stream_id=1)
+    if moment == "after":
+        two.lose(first, A)
+    two.tracked.relaunch(300)
+    again = two.on(3, B)
+    later = again.store(0)
+    for _attempt in range(2):
+        if policy == "skip":
+            assert two.read(batch) == stored
+        else:
+            with pytest.raises(BlockGoneError, match="input-"):
+                two.read(batch)
+    assert two.read(two.references(200, stream_id=0) + two.references(200, stream_id=1)) == later
+    assert len([said for said in two.errors if "1 blocks (1 records) are lost" in said]) == 1
+    # Its blocks count as backlog until their batch completes.
+    two.tracked.tracker.processed(200)
+    assert two.tracked.tracker.backlog.num_bytes == 0
 
 
 def test_endpoint_without_the_file_reports_the_block_lost(hosts: Callable[..., Hosts]) -> None:
