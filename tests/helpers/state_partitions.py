@@ -39,7 +39,7 @@ def small_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
     into_few_files(monkeypatch)
-    monkeypatch.setattr(state_elements, "_PAIRS_PER_GROUP", 2)
+    monkeypatch.setattr(state_elements, "_PARTS", (1, 1))
 
 
 def moved(elements: Iterable[Any]) -> list[Any]:

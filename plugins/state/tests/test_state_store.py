@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import random
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from tests.helpers.behind_arrow import directory_of
 from tests.helpers.examples import examples
 
 from penstock.spi import Directory, pickle_value
-from penstock_state.state_store import StateGoneError, StateStore, StateVersion, StoredState
+from penstock_state.state_store import StateGoneError, StateStore, StateTooLargeError, StateVersion, StoredState
 
 # None removes.
 Changes = dict[Any, str | None]
@@ -221,6 +222,27 @@ def test_missing_state_file_is_named_in_the_error(new_home: Callable[[], str], t
         ):
             read()
     assert list(tmp_path.rglob("*.db")) == []
+
+
+def test_state_beyond_the_limit_of_the_store_is_named_in_the_error(
+    new_home: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def limited(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        # SQLite's own limit is 1,000,000,000 bytes.
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", limited)
+    store = StateStore.of(new_home(), 0)
+    changes = [(key, StoredState(pickle_value(key), data, 1)) for key, data in (("a", b"x"), ("big", b"x" * 20_000))]
+    expected = r"the state of key 'big' has 20,000 bytes, and .* takes 10,000 at most: distribute it over several keys"
+    with pytest.raises(StateTooLargeError, match=expected):
+        store.commit(StateVersion(-1), 1, changes)
+    version = store.commit(StateVersion(-1), 1, changes[:1])
+    assert store.find(version, ["a", "big"]).keys() == {"a"}
 
 
 def test_host_without_a_copy_fetches_the_file(tmp_path: Path, copies: Path) -> None:

@@ -41,5 +41,5 @@ def test_killed_drivers_lose_no_record_and_corrupt_no_state() -> None:
 @pytest.mark.parametrize("rebuild", ["false", "true"], ids=["saved program", "rebuilt program"])
 def test_program_recovers_on_other_numbers_of_cores(rebuild: str) -> None:
     conf = f"spark.penstock.checkpoint.rebuild={rebuild}"
-    printed = crash("--kills", "2", "--seed", "905", "--cores", "2", "7", "3", "--conf", conf)
+    printed = crash("--kills", "2", "--seed", "905", "--interval", "3", "--cores", "2", "7", "3", "--conf", conf)
     assert "of them after the first acknowledgement: 2" in printed

@@ -11,10 +11,13 @@ from typing import Any
 
 from attrs import frozen
 
+from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.combine import MISSING, Combiner, merge_by_key
 
-# A group is one pickle, which must stay far below Spark's limit of 2 GB.
-_PAIRS_PER_GROUP = 1_000
+# A group is one pickle, which the JVM holds as one array: far below Spark's limit of 2 GB.
+_GROUP_BYTES = 1 << 20
+# Sizes of the parts of a group; the first pair of each part tells the size of the others.
+_PARTS = (1, *(1 << power for power in range(10)))
 
 
 @frozen
@@ -33,10 +36,23 @@ class WindowPairs(StatePairs):
 def grouped(
     time_ms: int, pairs: Iterable[tuple[Any, Any]], kind: type[StatePairs] = StatePairs
 ) -> Iterator[StatePairs]:
-    """Group the pairs of a batch."""
+    """Group the pairs of a batch: up to 1,024, fewer if they are large."""
     source = iter(pairs)
-    while group := list(itertools.islice(source, _PAIRS_PER_GROUP)):
+    while group := _next_group(source):
         yield kind(time_ms, group)
+
+
+def _next_group(pairs: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    group, num_bytes = list[tuple[Any, Any]](), 0
+    for count in _PARTS:
+        part = list(itertools.islice(pairs, count))
+        group += part
+        if len(part) < count:
+            break
+        num_bytes += count * len(pickle_value(part[0]))
+        if num_bytes >= _GROUP_BYTES:
+            break
+    return group
 
 
 def to_state_pairs(time_ms: int, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[StatePairs]:

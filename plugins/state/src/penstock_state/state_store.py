@@ -24,7 +24,7 @@ from attrs import evolve, frozen
 from pyspark.core.rdd import portable_hash
 
 from penstock import PenstockError
-from penstock.spi import Directory, atomic_write, executor_directory, is_remote, make_private, own_directory
+from penstock.spi import Directory, atomic_write, executor_directory, is_remote, make_private, own_directory, shown
 
 # A segment is merged with the previous one unless the previous one is more than this many times larger.
 _RATIO = 3
@@ -41,6 +41,10 @@ _Row = tuple[int, bytes, bytes | None, int]
 
 class StateGoneError(PenstockError):
     """A file of the state store of ``mapWithState`` cannot be read."""
+
+
+class StateTooLargeError(PenstockError):
+    """The state of one key exceeds what the state store of ``mapWithState`` can hold."""
 
 
 @frozen
@@ -230,7 +234,16 @@ _SCHEMA = """
 
 def _insert(database: sqlite3.Connection, rows: list[_Row]) -> None:
     database.execute("BEGIN")
-    database.executemany("INSERT INTO state VALUES (?, ?, ?, ?)", rows)
+    try:
+        database.executemany("INSERT INTO state VALUES (?, ?, ?, ?)", rows)
+    # SQLite raises the second one beyond 2 GB.
+    except (sqlite3.DataError, OverflowError) as error:
+        _hash, key, state, _updated = max(rows, key=lambda row: len(row[2] or b""))
+        raise StateTooLargeError(
+            f"the state of key {shown(pickle.loads(key))} has {len(state or b''):,} bytes, and the state store of "
+            f"mapWithState takes {database.getlimit(sqlite3.SQLITE_LIMIT_LENGTH):,} at most: distribute it over "
+            "several keys"
+        ) from error
     database.execute("COMMIT")
 
 
