@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from uuid import uuid4
 
 import pytest
 from tests.mutation.equivalents import EQUIVALENTS
@@ -110,10 +111,10 @@ def test_report_names_survivors_and_killers(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("_sandbox")
 def test_sandbox_cannot_delete(tmp_path: Path) -> None:
-    folder = _ROOT / "build" / "sandbox"
+    folder = _ROOT / "build" / f"sandbox-{uuid4()}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kept").touch()
-    own = "/tmp/own"
+    own = f"/tmp/penstock-{uuid4()}"
     program = (
         "import pathlib, shutil\n"
         f"pathlib.Path({own!r}).write_text('')\n"

@@ -40,6 +40,8 @@ class Stranger:
 
     def __init__(self, port: int, *, calls: bool = False, address: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((address, port), timeout=60)
+        #: Its address and port, as the endpoint sees them.
+        self.peer: tuple[str, int] = self._socket.getsockname()[:2]
         #: Set when the endpoint has closed the connection.
         self.closed = threading.Event()
         if calls:

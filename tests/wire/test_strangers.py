@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -37,13 +38,23 @@ def stop_took_s(endpoint: Endpoint, timeout_s: float = 5.0) -> float:
     return time.monotonic() - began
 
 
+def is_refused(port: int) -> bool:
+    """Whether nobody listens at a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @pytest.mark.parametrize("calls", [False, True], ids=["silent", "unfinished call"])
 @pytest.mark.parametrize("number", [1, 200])
 def test_strangers_delay_no_stop(strangers: ExitStack, host: str, calls: bool, number: int) -> None:
     endpoint = Endpoint(host, Token.generate(), {})
     held = [strangers.enter_context(Stranger(endpoint.port, calls=calls, address=host)) for _ in range(number)]
-    time.sleep(0.2)  # gRPC has accepted them
+    # No public name lists connections.
+    wait_for(lambda: len(endpoint._guard.connections()) == number, "gRPC has accepted them")
     assert stop_took_s(endpoint) < 2
     assert all(stranger.closed.wait(10) for stranger in held)
 
@@ -53,13 +64,16 @@ def test_call_in_progress_is_answered_although_a_stranger_holds_a_connection(str
 
     def answer(_message: object) -> Reply:
         entered.set()
-        time.sleep(0.5)
+        if stopping.is_set():
+            wait_for(lambda: is_refused(endpoint.port), "the stop has begun")
         return Reply(reason="in time")
 
+    stopping = threading.Event()
     endpoint = Endpoint("127.0.0.1", token, {UpdateRateLimit: answer})
     client = Client(token.location("127.0.0.1", endpoint.port), token, 10_000)
     assert client.ask(UPDATE, Reply) == Reply(reason="in time")
     entered.clear()
+    stopping.set()
     strangers.enter_context(Stranger(endpoint.port, calls=True))
     replies: list[Reply] = []
     asking = threading.Thread(target=lambda: replies.append(client.ask(UPDATE, Reply)))
@@ -118,11 +132,21 @@ def test_the_oldest_of_many_strangers_are_disconnected_early(
 ) -> None:
     monkeypatch.setattr(connection_guard, "_CHECK_S", 0.1)
     monkeypatch.setattr(connection_guard, "_MAX_STRANGERS", 3)
+    listings, connections = [set[connection_guard.Peer]()], connection_guard.ConnectionGuard.connections
+
+    def noted(guard: connection_guard.ConnectionGuard) -> dict[int, connection_guard.Peer]:
+        listed = connections(guard)
+        listings.append(set(listed.values()))
+        return listed
+
+    monkeypatch.setattr(connection_guard.ConnectionGuard, "connections", noted)
     endpoint = Endpoint("127.0.0.1", Token.generate(), {})
     held = []
     for _ in range(5):
-        held.append(strangers.enter_context(Stranger(endpoint.port)))
-        time.sleep(0.3)
+        stranger = strangers.enter_context(Stranger(endpoint.port))
+        held.append(stranger)
+        # One of any two listings is made to learn ages, the other to disconnect.
+        wait_for(lambda peer=stranger.peer: all(peer in listed for listed in listings[-2:]), "it is known")
     wait_for(lambda: held[0].closed.is_set() and held[1].closed.is_set(), "the oldest are disconnected")
     assert not any(stranger.closed.is_set() for stranger in held[2:])
     endpoint.stop()

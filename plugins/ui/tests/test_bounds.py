@@ -141,7 +141,6 @@ async def closed(connection: Any) -> None:
     connection.close()
     while await asyncio.wait_for(connection.read_message(), 10) is not None:
         pass
-    await asyncio.sleep(0.1)
 
 
 def test_web_socket_needs_the_token_of_a_page(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
@@ -161,6 +160,8 @@ def test_web_socket_needs_the_token_of_a_page(serve: Serve, caplog: pytest.LogCa
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(scenario())
+        # The thread of the server answers when it has handled the ends of the connections.
+        assert request(server, "/healthz")[0].status == 200
     assert "Traceback" not in caplog.text
 
 

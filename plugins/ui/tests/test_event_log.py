@@ -17,6 +17,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings, strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
+from tests.helpers import wait_for
 
 from penstock import ConfigurationError, JobInfo, StreamInputInfo
 from penstock.spi import Appender, Directory
@@ -365,11 +366,8 @@ def test_events_beyond_the_limit_are_lost_while_the_disk_is_full(
 
     monkeypatch.setattr(Appender, "write", fails)
     event_log = write([batch_events(1)[0]], close=False)
-    # Holds the race open until the disk fails, which only a log message reports.
-    for _ in range(1000):
-        if event_log._is_failing:
-            break
-        time.sleep(0.01)
+    # Only a log message reports it.
+    wait_for(lambda: event_log._is_failing, "the disk has failed")
     for n in range(100):
         event_log.take(batch_events(n)[0])
     assert event_log.dropped >= 49
