@@ -141,12 +141,11 @@ def test_the_oldest_of_many_strangers_are_disconnected_early(
 
     monkeypatch.setattr(connection_guard.ConnectionGuard, "connections", noted)
     endpoint = Endpoint("127.0.0.1", Token.generate(), {})
-    held = []
+    held = list[Stranger]()
     for _ in range(5):
-        stranger = strangers.enter_context(Stranger(endpoint.port))
-        held.append(stranger)
+        held.append(strangers.enter_context(Stranger(endpoint.port)))
         # One of any two listings is made to learn ages, the other to disconnect.
-        wait_for(lambda peer=stranger.peer: all(peer in listed for listed in listings[-2:]), "it is known")
+        wait_for(lambda: all(held[-1].peer in listed for listed in listings[-2:]), "it is known")
     wait_for(lambda: held[0].closed.is_set() and held[1].closed.is_set(), "the oldest are disconnected")
     assert not any(stranger.closed.is_set() for stranger in held[2:])
     endpoint.stop()

@@ -230,7 +230,7 @@ def test_state_beyond_the_limit_of_the_store_is_named_in_the_error(
     connect = sqlite3.connect
 
     def limited(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        connection = connect(*arguments, **options)
+        connection: sqlite3.Connection = connect(*arguments, **options)
         # SQLite's own limit is 1,000,000,000 bytes.
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 10_000)
         return connection
