@@ -1,4 +1,4 @@
-"""Mutants of the plugin checks PK-01 to PK-11 and PK-15: distributions, installed while they are checked."""
+"""Mutants of the plugin checks PK-01 to PK-11, PK-15 and PK-16: distributions, installed while they are checked."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ penstock_api = "1"
 
 @attrs.frozen
 class Options:
-    address: str = attrs.field(metadata={"help": "of the source"})
+    server: str = attrs.field(metadata={"help": "of the source"})
     pause_s: float = attrs.field(
         default=1.0, validator=attrs.validators.gt(0), metadata={"help": "seconds between two connections"}
     )
@@ -31,7 +31,7 @@ class Memory(ThreadReceiver):
         self.options, self.connection = options, None
 
     def receive(self):
-        self.connection = connection = MemorySource.find(self.options.address).connect()
+        self.connection = connection = MemorySource.find(self.options.server).connect()
         while not self.isStopped() and (found := connection.read()):
             self.store_all([record for _, record in found])
 
@@ -45,7 +45,7 @@ class Memory(ThreadReceiver):
 def receivers():
     return [ReceiverSpec("NAME", Memory, Options, "records of a source in memory")]
 '''
-README = "A receiver with the options address, pause_s and password."
+README = "A receiver with the options server, pause_s and password."
 
 
 def distribution(
@@ -70,7 +70,7 @@ def reference(*changes: tuple[str, str]) -> str:
 
 def packaged(check: str, words: str, name: str, defect: str, source: str = REFERENCE, **more: Any) -> Mutant:
     """A mutant that is a plugin of this name."""
-    files = more.pop("files", None) or distribution(name, source)
+    files = more.pop("files", None) or distribution(name, source, more.pop("readme", README))
     return Mutant(
         check=check,
         words=words,
@@ -82,7 +82,7 @@ def packaged(check: str, words: str, name: str, defect: str, source: str = REFER
     )
 
 
-_OPTIONS: Mapping[str, str] = {"address": "nowhere"}
+_OPTIONS: Mapping[str, str] = {"server": "nowhere"}
 _LISTENER = """
 from penstock import hookimpl
 
@@ -234,17 +234,17 @@ MUTANTS = [
     ),
     packaged(
         "PK-08",
-        "'address' of the receiver 'pk_help' has no help",
+        "'server' of the receiver 'pk_help' has no help",
         "pk_help",
         "Has an option without help.",
         reference(('metadata={"help": "of the source"}', "")),
     ),
     packaged(
         "PK-08",
-        "'address' of the receiver 'pk_type' has no type",
+        "'server' of the receiver 'pk_type' has no type",
         "pk_type",
         "Has an option without a type.",
-        reference(("address: str", "address: object")),
+        reference(("server: str", "server: object")),
     ),
     configured(
         "PK-08",
@@ -273,7 +273,7 @@ MUTANTS = [
         "raised AttributeError",
         "pk_raises",
         "Raises another error than one about options when it is made.",
-        reference(("self.options, self", "options.address.no_such_method\n        self.options, self")),
+        reference(("self.options, self", "options.server.no_such_method\n        self.options, self")),
     ),
     packaged(
         "PK-11",
@@ -306,9 +306,23 @@ MUTANTS = [
     ),
     packaged(
         "PK-15",
-        "does not name the options address",
+        "does not name the options server",
         "pk_readme",
         "Has a README that names none of its options.",
         files=distribution("pk_readme", readme="A receiver."),
+    ),
+    packaged(
+        "PK-16",
+        "that of the receiver 'pk_durable' is written receiver.durable there",
+        "pk_durable",
+        "Has an option with the name of one of the Structured Streaming source.",
+        reference(
+            (
+                "    password: str =",
+                '    durable: str = attrs.field(default="", metadata={"help": "name of the consumer"})\n'
+                "    password: str =",
+            )
+        ),
+        readme=f"{README[:-1]}, and durable.",
     ),
 ]

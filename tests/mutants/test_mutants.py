@@ -13,12 +13,13 @@ import pytest
 from attrs import evolve
 from tests.helpers.forked import process_pool
 from tests.mutants import block_store, rate_estimator, receiver_references, table
+from tests.mutants.broker_receiver import BROKER_RECEIVER, BrokerReceiver
 from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock_testing import Capabilities, MemoryFeeder, checks_for, run_checks
+from penstock_testing import Capabilities, MemoryBrokerFeeder, MemoryFeeder, checks_for, run_checks
 
 # For the whole kit on one plugin, without the live checks, in processor times of a loop: on a busy machine both grow.
 # Receivers took 11, rate estimators and block stores less.
@@ -28,7 +29,11 @@ BUDGET_LOOPS = 60
 MUTANTS = {mutant.id: mutant for mutant in all_mutants()}
 RECEIVERS = {
     reference[0].__name__: reference
-    for reference in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+    for reference in (
+        *receiver_references.ALL,
+        (LineReceiver, LineFeeder, Capabilities()),
+        (BrokerReceiver, MemoryBrokerFeeder, BROKER_RECEIVER),
+    )
 }
 # The checks wait more than they compute.
 WORKERS = 3

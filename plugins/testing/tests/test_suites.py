@@ -131,7 +131,7 @@ def test_isolated_suite_survives_a_plugin_that_ends_the_process(run: Callable[..
         (
             "--deselect=test_it.py::TestIt::test_RE_01_none_or_finite_positive",
             1,
-            "INCOMPLETE: only 44 of 45 checks have run",
+            "INCOMPLETE: only 45 of 46 checks have run",
         ),
         ("-k=RE_0", 0, "9 selected; seed 0."),
     ],
@@ -254,7 +254,7 @@ def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool 
             _report("listener", "LI-06", "LI-11"),
             "grade: loads (nothing that it counts was tested: return a ListenerProbe",
         ),
-        (_report("receiver", selected=True), "67 selected; seed"),
+        (_report("receiver", selected=True), "77 selected; seed"),
     ],
     ids=["complete", "excused", "no feeder", "no probe", "selected"],
 )

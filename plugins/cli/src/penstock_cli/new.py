@@ -40,7 +40,7 @@ _KINDS = {
         "The receiver `$name`",
         "",
         "penstock demo --receiver $name",
-        f"{_TABLE}| `address` | `sample` | address of the source; `sample`: lines made here |",
+        f"{_TABLE}| `server` | `sample` | server to read from; `sample`: lines made here |",
     ),
     "rate-estimator": _Kind(
         "The rate estimator `$name`",

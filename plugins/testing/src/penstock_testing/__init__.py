@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock_testing.check_report import Report as Report, Result as Result
     from penstock_testing.event_runs import listener_events as listener_events
     from penstock_testing.fake_listener_context import FakeListenerContext as FakeListenerContext
-    from penstock_testing.feeder import Feeder as Feeder
+    from penstock_testing.feeder import DeadLetter as DeadLetter, Feeder as Feeder, Message as Message
     from penstock_testing.file_feeder import FileFeeder as FileFeeder
     from penstock_testing.leaks import LeakMeter as LeakMeter
     from penstock_testing.listener_probe import (
@@ -39,6 +39,12 @@ if TYPE_CHECKING:
         MemoryBackend as MemoryBackend,
     )
     from penstock_testing.manual_clock import ManualClock as ManualClock
+    from penstock_testing.memory_broker import (
+        BrokerSession as BrokerSession,
+        Delivery as Delivery,
+        MemoryBroker as MemoryBroker,
+        MemoryBrokerFeeder as MemoryBrokerFeeder,
+    )
     from penstock_testing.memory_source import MemoryFeeder as MemoryFeeder, MemorySource as MemorySource
     from penstock_testing.receiver_harness import ReceiverHarness as ReceiverHarness
     from penstock_testing.stream_harness import StreamHarness as StreamHarness

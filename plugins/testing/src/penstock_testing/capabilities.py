@@ -27,6 +27,11 @@ class Capabilities:
         "receiver", False, "gives each block its position as metadata and, created from a position, continues there."
     )
     partitioned: bool = _flag("receiver", False, "several instances share the partitions of one source.")
+    repeats_in_rebalance: bool = _flag(
+        "receiver",
+        False,
+        "stores records again that were in flight when another instance joined or left.",
+    )
     arrow: bool = _flag("receiver", False, "stores columnar batches.")
     bounded: bool = _flag("receiver", False, "ends its threads, or stops, at the end of the source.")
     drops: bool = _flag(

@@ -12,7 +12,9 @@ import attrs
 import pytest
 from attrs import frozen
 
+from penstock.spi import summary_of
 from penstock_testing.check import LIVE_OFF, Check, CheckFailure, Level, fix_of
+from penstock_testing.feeder import Feeder
 
 if TYPE_CHECKING:
     from penstock_testing.suites import ConformanceSuite
@@ -22,6 +24,17 @@ Outcome = Literal["passed", "failed", "excused", "not applicable"]
 PROPERTY = "penstock"
 #: The title of the page of the documentation that describes each check; the anchor is its id in lower case.
 PAGE = "Conformance checks"
+# The checks of acknowledgements, leases and sessions that need more of a test source than others → what they test.
+_SESSIONS = {
+    "RC-47": "acknowledgements of an earlier session",
+    "RC-48": "leases",
+    "RC-49": "signs of life",
+    "RC-50": "the status of an idle source",
+    "RC-51": "rebalances",
+    "RC-52": "reconnects",
+    "RC-53": "dead letters",
+    "RC-54": "prefetching",
+}
 # Kind → the checks of which one must have run for a grade above ``loads``, and what to say without them.
 _NEEDED: Mapping[str, tuple[set[str], str]] = {
     "receiver": ({"RC-10"}, "nothing that needs data was tested: give a suite with a feeder"),
@@ -157,8 +170,21 @@ class Report:
             *([] if self._has_run_what_matters else [_NEEDED[self.kind][1]]),
             *(["the packaging was not tested: set name"] if "PK-01" in skipped else []),
             *([f"{live_off} live checks not run: pass --live, or set live=True"] if live_off else []),
+            *self._untested_sessions,
             *(f"{what} was not tested" for what in self.beside),
         ]
+
+    @property
+    def _untested_sessions(self) -> list[str]:
+        """What a receiver that acknowledges was not tested for, because its test source does not offer it."""
+        skipped = {
+            result.id: _SESSIONS[result.id]
+            for result in self.results
+            if result.id in _SESSIONS and result.outcome == "not applicable" and "Capabilities." not in result.seen
+        }
+        if not skipped or not self._has_run_what_matters:
+            return []
+        return [f"not tested: {', '.join(skipped.values())} ({', '.join(skipped)}: -rs says what the feeder lacks)"]
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
@@ -205,6 +231,8 @@ def result_of(
         )
     elif isinstance(error, CheckFailure):
         failure = error
+    elif method := _method_of_feeder(error):
+        return _failed_feeder(check, method, error, call.duration, limit_s)
     else:
         failure = CheckFailure(_unexpected(error, limit_s), change="" if _is_timeout(error) else fix_of(error))
     return failed(check, failure, call.duration)
@@ -216,6 +244,27 @@ def failed(check: Check, failure: CheckFailure, seconds: float = 0.0) -> Result:
     excuse = f"Capabilities({check.requires}=False), if the plugin does not claim it; else {expected}"
     result = Result.of(check, "failed", round(seconds, 3), failure.seen, failure.smallest)
     return attrs.evolve(result, change=failure.change or check.change, excuse=excuse if check.requires else expected)
+
+
+def _method_of_feeder(error: BaseException) -> str:
+    """The method of the test source that raised an error, or that the time limit interrupted; empty for none."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if isinstance(feeder := frame.f_locals.get("self"), Feeder):
+            return f"{type(feeder).__name__}.{frame.f_code.co_name}"
+    return ""
+
+
+def _failed_feeder(check: Check, method: str, error: BaseException, seconds: float, limit_s: float) -> Result:
+    """The result of a check whose test source failed: it says nothing on the receiver, which nothing can excuse."""
+    if _is_timeout(error):
+        change = f"let {method} return: checks also put records during a pause, and while the receiver takes none"
+        what = "did not return"
+    else:
+        change = fix_of(error)
+        what = f"raised {summary_of(error)}"
+    seen = f"the test source failed, not the receiver: {method} {what}\n{_unexpected(error, limit_s)}"
+    result = Result.of(check, "failed", round(seconds, 3), seen)
+    return attrs.evolve(result, rule="The test source carries out what a check asks of it.", change=change)
 
 
 def _is_timeout(error: BaseException) -> bool:

@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 import random
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self
+
+from attrs import Factory, frozen
+
+
+@frozen
+class Message:
+    """A message as the source has it.
+
+    Attributes:
+        value: its bytes.
+        headers: name → text.
+    """
+
+    value: bytes
+    headers: Mapping[str, str] = Factory(dict)
+
+
+@frozen
+class DeadLetter:
+    """A message that the receiver has published as a dead letter.
+
+    Attributes:
+        message: the message, with the headers that it has as a dead letter.
+        reason: why it could not be stored.
+        deliveries: how often it was delivered before; ``None`` if the dead letter does not say.
+    """
+
+    message: Message
+    reason: str
+    deliveries: int | None = None
 
 
 class Feeder(ABC):
@@ -19,10 +50,19 @@ class Feeder(ABC):
         terminator: the bytes with which ``encode`` ends a record; the last record of a stream may lack them. Empty for
             records without a terminator, such as length-prefixed frames.
         in_process: whether the source is in this process, where no worker of Spark reaches it.
+        lease_s: how long the source waits for an acknowledgement, or for a sign of life, before it delivers a message
+            again or expels the receiver; in seconds. ``None`` if the source has no such limit.
+        rebalances: whether receivers that are connected to the source share its messages, and share them anew when one
+            joins or leaves.
+        assigned_columns: the columns of stored rows that the source assigns, such as an offset or a time: checks
+            compare rows without them. A row with one other column compares as the value of this column.
     """
 
     terminator: bytes = b""
     in_process: ClassVar[bool] = False
+    lease_s: ClassVar[float | None] = None
+    rebalances: ClassVar[bool] = False
+    assigned_columns: ClassVar[tuple[str, ...]] = ()
 
     def __enter__(self) -> Self:
         return self
@@ -36,7 +76,10 @@ class Feeder(ABC):
 
     @abstractmethod
     def put(self, records: Sequence[Any]) -> None:
-        """Make records available to the receiver, in this order.
+        """Make records available to the receiver, in this order. Must return during a ``pause``, too.
+
+        Checks put records while the source is paused, so that the receiver finds them together. A source that is
+        paused by suspending its server cannot take them: queue them, and send them in ``heal``.
 
         Args:
             records: each equals the record that the receiver is to store for it.
@@ -71,8 +114,8 @@ class Feeder(ABC):
         """The bytes of a record with its terminator, as ``put`` sends it; see ``terminator``."""
         self._unable("encode")
 
-    def put_bad(self) -> None:
-        """Make one record available that the receiver cannot decode."""
+    def put_bad(self) -> Message | None:
+        """Make one record available that the receiver cannot decode; return it if it can become a dead letter."""
         self._unable("put_bad")
 
     def oversize(self) -> tuple[Any, str]:
@@ -83,7 +126,10 @@ class Feeder(ABC):
         self._unable("oversize")
 
     def pause(self) -> None:
-        """Stop serving without closing anything, so that the receiver's reads block. ``heal`` ends the pause."""
+        """Stop serving without closing anything, so that the receiver's reads block. ``heal`` ends the pause.
+
+        ``put`` must work meanwhile.
+        """
         self._unable("pause")
 
     def cut(self) -> None:
@@ -101,6 +147,22 @@ class Feeder(ABC):
     def acknowledged(self) -> list[Any]:
         """The records that the receiver has acknowledged, in the order of acknowledgement."""
         self._unable("acknowledged")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at the source, on which its leases depend; real time unless overridden."""
+        threading.Event().wait(seconds)
+
+    def refused_acknowledgements(self) -> int:
+        """The number of acknowledgements that the source refused, such as for deliveries of an earlier session."""
+        self._unable("refused_acknowledgements")
+
+    def in_flight(self) -> int:
+        """The number of messages that the source has delivered and that are not acknowledged."""
+        self._unable("in_flight")
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """The dead letters that the receiver has published."""
+        self._unable("dead_letters")
 
     def taken(self) -> int:
         """The number of records that the receiver has taken so far. Records in transport buffers may count."""

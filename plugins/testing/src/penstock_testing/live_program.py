@@ -13,7 +13,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from attrs import frozen
 
 from penstock import StreamingContext, ThreadReceiver
 from penstock.spi import structure
+from penstock_testing.columns import without_columns
 from penstock_testing.live_subject import LiveSpec
 
 _PAUSE_S = 0.005
@@ -62,7 +63,7 @@ def main(spec_file: str) -> None:
             ssc.checkpoint(spec.checkpoint)
         counting = CountingReceiver(str(folder / "numbers"))
         tested: Any = spec.receiver or (pickle.loads(Path(spec.pickled).read_bytes()) if spec.pickled else counting)
-        _counted(ssc.receiverStream(tested), _Append(str(folder), "tested"))
+        _counted(ssc.receiverStream(tested), _Append(str(folder), "tested"), spec.assigned_columns)
         if spec.beside:
             _counted(ssc.receiverStream(counting), _Append(str(folder), "beside"))
         return ssc
@@ -88,9 +89,10 @@ def end_with_standard_input() -> None:
     threading.Thread(target=watch, name="penstock kit end of the checks", daemon=True).start()
 
 
-def _counted(stream: Any, output: Callable[[datetime, Any], None]) -> None:
+def _counted(stream: Any, output: Callable[[datetime, Any], None], assigned_columns: Sequence[str] = ()) -> None:
     # As countByValue, with one reduce task.
-    stream.map(lambda record: (repr(record), 1)).reduceByKey(operator.add, 1).foreachRDD(output)
+    pairs = stream.map(lambda record: (repr(without_columns(record, assigned_columns)), 1))
+    pairs.reduceByKey(operator.add, 1).foreachRDD(output)
 
 
 @frozen

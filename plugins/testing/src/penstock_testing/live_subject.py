@@ -69,6 +69,7 @@ class LiveSpec:
         beside: whether the kit's own receiver runs as a second stream.
         checkpoint: the checkpoint directory; empty for none.
         interval_s: the batch interval.
+        assigned_columns: columns of the tested stream's rows that the source assigns, and that are not counted.
     """
 
     folder: str
@@ -78,6 +79,7 @@ class LiveSpec:
     beside: bool = False
     checkpoint: str = ""
     interval_s: float = 0.5
+    assigned_columns: tuple[str, ...] = ()
 
 
 class LiveRun:
@@ -282,6 +284,10 @@ class LiveSubject(ReceiverSubject):
         return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
     def live_spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
+        spec = self._spec_of_program(folder, feeder, by_name=by_name)
+        return spec if feeder is None else attrs.evolve(spec, assigned_columns=feeder.assigned_columns)
+
+    def _spec_of_program(self, folder: Path, feeder: Feeder | None, *, by_name: bool) -> LiveSpec:
         subject = self.suite
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
         if subject.kind not in {"receiver", "rate-estimator"}:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from penstock import Block, ConfigurationError, Receiver, ReceiverHost, StoreError
+from penstock import Block, ConfigurationError, Receiver, ReceiverHost, SourceStatus, StoreError
 from penstock.spi import Clock, EngineThread, check_picklable, summary_of
+from penstock_testing.columns import without_columns
 
 # Reached only when something fails.
 _STOP_MESSAGE = "the test is over"
@@ -32,6 +33,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         clock: the system clock by default; a ``ManualClock`` for behaviour that depends on time.
         pickled: ``False`` runs the instance itself, for a test that shares an object with it, such as a lock. Another
             test should then run it pickled.
+        without_columns: the columns that ``records`` leaves out, such as an offset that the source assigns. A row with
+            one other column is the value of this column.
 
     Raises:
         ConfigurationError: a value in ``conf`` is not valid, or the receiver cannot be pickled; names the attribute.
@@ -44,7 +47,9 @@ class ReceiverHarness(ReceiverHost[Any]):
         clock: Clock | None = None,
         *,
         pickled: bool = True,
+        without_columns: Sequence[str] = (),
     ) -> None:
+        self._without_columns = without_columns
         self.receiver = receiver = _unpickled_copy(receiver) if pickled else receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
@@ -55,7 +60,18 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._expected: list[Any] | None = None
         #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
         self.late_stores: list[str] = []
+        #: The last status of the source that the receiver has reported, and the number of these reports.
+        self.source_status: SourceStatus | None = None
+        self.source_reports = 0
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
+        report_source = self.supervisor.report_source
+
+        def reported(status: SourceStatus) -> None:
+            self.source_status = status
+            self.source_reports += 1
+            report_source(status)
+
+        self.supervisor.report_source = reported
 
     def __enter__(self) -> Self:
         """Start the receiver.
@@ -159,8 +175,8 @@ class ReceiverHarness(ReceiverHost[Any]):
 
     @property
     def records(self) -> list[Any]:
-        """The records of these blocks, as a batch would have them."""
-        return [record for block in self.blocks for record in block.records()]
+        """The records of these blocks, as a batch would have them, without the columns to leave out."""
+        return [without_columns(record, self._without_columns) for block in self.blocks for record in block.records()]
 
     @property
     def count(self) -> int:

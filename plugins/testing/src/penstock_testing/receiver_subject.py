@@ -32,6 +32,8 @@ _PICKLED_BY = "PK-12"
 class ReceiverSubject(Subject):
     """The receiver under test."""
 
+    _assigned_columns: Sequence[str] = ()
+
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
         encode_a_block()
@@ -41,6 +43,8 @@ class ReceiverSubject(Subject):
         if self.suite.feeder is None:
             raise NotApplicable("the suite has no feeder")
         feeder: Feeder = self.enter(self.suite.feeder())
+        # Harnesses leave these out; all feeders of a suite have the same.
+        self._assigned_columns = feeder.assigned_columns
         return feeder
 
     def make(
@@ -88,7 +92,8 @@ class ReceiverSubject(Subject):
         conf: Mapping[str, str] | None = None,
     ) -> ReceiverHarness:
         """A harness for a receiver, not started. It is stopped at the end of the check, even if that hangs."""
-        harness = ReceiverHarness(receiver, {**self.suite.conf, **(conf or {})}, clock, pickled=False)
+        conf = {**self.suite.conf, **(conf or {})}
+        harness = ReceiverHarness(receiver, conf, clock, pickled=False, without_columns=self._assigned_columns)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
         self.on_close(harness.accept)
         return harness

@@ -35,6 +35,7 @@ from penstock_testing.checks.receiver_lifecycle import ReceiverLifecycleChecks
 from penstock_testing.checks.receiver_observability import ReceiverObservabilityChecks
 from penstock_testing.checks.receiver_positions import ReceiverPositionsChecks
 from penstock_testing.checks.receiver_rate import ReceiverRateChecks
+from penstock_testing.checks.receiver_sessions import ReceiverSessionsChecks
 from penstock_testing.global_state import GlobalState
 from penstock_testing.listener_subject import ListenerSubject
 from penstock_testing.live_subject import LiveSubject
@@ -143,6 +144,7 @@ class PluginSuite(InstanceChecks, OptionChecks, PackagingChecks, ConformanceSuit
 
 class ReceiverSuite(
     LiveChecks,
+    ReceiverSessionsChecks,
     ReceiverObservabilityChecks,
     ReceiverArrowChecks,
     ReceiverPositionsChecks,

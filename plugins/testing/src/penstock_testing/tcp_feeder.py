@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from penstock_testing.feeder import Feeder
+from penstock_testing.feeder import Feeder, Message
 
 T = TypeVar("T")
 
@@ -81,8 +81,9 @@ class TcpFeeder(Feeder):
 
         self._call(append)
 
-    def put_bad(self) -> None:
+    def put_bad(self) -> Message | None:
         self._put_encoded([b"\xff\xfe\xfd" + self.terminator])
+        return None
 
     def pause(self) -> None:
         self._call(lambda: setattr(self, "_state", "paused"))

@@ -1,4 +1,4 @@
-"""Plugin checks PK-08 to PK-11: options are described and validated, and their secrets stay hidden."""
+"""Plugin checks PK-08 to PK-11 and PK-16: options are described, validated and named, and their secrets hidden."""
 
 from __future__ import annotations
 
@@ -27,6 +27,23 @@ from penstock_testing.subject import HOOKS
 
 _SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
 _GARBAGE = "no such value"
+#: The own options of Structured Streaming's source ``penstock``, in lower case, in which Spark passes them.
+SOURCE_OPTIONS = frozenset(
+    {
+        "address",
+        "availablenowtimeout",
+        "blocks",
+        "durable",
+        "failondataloss",
+        "initialrate",
+        "maxblocksbytes",
+        "maxbytespertrigger",
+        "maxrowspertrigger",
+        "partitionbytes",
+        "quietperiod",
+        "receiver",
+    }
+)
 
 
 def _with_options(subject: PackagingSubject) -> list[tuple[str, Spec, list[Option]]]:
@@ -123,19 +140,51 @@ class OptionChecks:
         values, num_secrets = _given(subject), 0
         for kind, spec, options in _with_options(subject):
             values = {**values, **_configured(subject, spec)}
+            types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
             hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
             for option in options:
-                if option.name not in hidden and not _SECRET.search(option.name):
+                named = _SECRET.search(option.name)
+                if option.name not in hidden and named is None:
                     continue
                 num_secrets += 1
-                if option.name not in hidden:
-                    fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
+                # A type of its own may hide its value: the texts below show whether it does.
+                if option.name not in hidden and named and _without_none(types.get(option.name)) in {str, bytes}:
+                    fail(
+                        f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}; it counts as "
+                        f"secret because its name contains {named.group()!r}",
+                        option.name,
+                        "declare it with attrs.field(repr=False); if it is no secret, such as the path of a file, "
+                        "give it another name",
+                    )
                 marker = f"s3cret{subject.rng.getrandbits(64):x}"
                 texts = _texts_with(kind, spec, {**values, option.name: marker})
                 if places := [place for place, text in texts.items() if marker in text]:
                     fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
         if not num_secrets:
             raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
+
+    @check(
+        "PK-16",
+        "may",
+        change="rename the option, or say in the README that it is written receiver.NAME in Structured Streaming",
+    )
+    def test_PK_16_option_names_are_free(self, subject: PackagingSubject) -> None:
+        """No option of a receiver has the name of an option of the Structured Streaming source."""
+        receivers = [
+            (spec, option)
+            for kind, spec, options in _with_options(subject)
+            for option in options
+            if kind == Plugins.KINDS["receivers"].kind
+        ]
+        if not receivers:
+            raise NotApplicable("the plugin offers no receiver with options")
+        for spec, option in receivers:
+            if option.name.lower() in SOURCE_OPTIONS:
+                fail(
+                    f"in Structured Streaming, .option({option.name!r}, ...) sets the source's own option; that of "
+                    f"the receiver {spec.name!r} is written receiver.{option.name} there",
+                    option.name,
+                )
 
 
 @attrs.frozen

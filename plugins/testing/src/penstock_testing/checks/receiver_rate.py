@@ -14,7 +14,7 @@ from penstock_testing.receiver_subject import ReceiverSubject
 
 _BLOCK_MS, _BURST_MS, _BEGIN_MS = 10, 100, 1_000_000
 _CONF = {"spark.streaming.blockInterval": f"{_BLOCK_MS}ms", "spark.penstock.receiver.burst": f"{_BURST_MS}ms"}
-_MAX_RATE = "spark.streaming.receiver.maxRate"
+MAX_RATE = "spark.streaming.receiver.maxRate"
 _INITIAL_RATE = "spark.streaming.backpressure.initialRate"
 _SMALL_BUFFERS = {"spark.penstock.receiver.maxBufferedRecords": "100", "spark.streaming.blockQueueSize": "1"}
 _SETTLE_S = 0.3
@@ -24,7 +24,7 @@ _STOP_S = 3.0
 _ROUNDS, _ROUND_RECORDS = 4, 1000
 
 
-class _Limited:
+class LimitedRun:
     """A receiver on a manual clock, whose source has more records than the rate limit permits."""
 
     def __init__(self, subject: ReceiverSubject, count: int, conf: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ class ReceiverRateChecks:
         """A receiver stores at most rate x time + burst records."""
         for rate in (1, 30, 800):
             what = f"a limit of {rate} records/s"
-            limited = _Limited(subject, rate + 20, {_MAX_RATE: str(rate)})
+            limited = LimitedRun(subject, rate + 20, {MAX_RATE: str(rate)})
             for _ in range(4):
                 limited.advance(100)
                 allowed = _burst(rate) + rate * limited.elapsed_ms / 1000
@@ -106,14 +106,14 @@ class ReceiverRateChecks:
     @check("RC-19", "must", change="store the first records by store, store_all or store_arrow too")
     def test_RC_19_limit_holds_from_the_first_record(self, subject: ReceiverSubject) -> None:
         """The rate limit holds from the first record on."""
-        limited = _Limited(subject, 200, {_INITIAL_RATE: "20"})
+        limited = LimitedRun(subject, 200, {_INITIAL_RATE: "20"})
         limited.advance(_BLOCK_MS)
         limited.end(_burst(20) + 20 * limited.elapsed_ms / 1000, "an initial rate of 20 records/s")
 
     @check("RC-20", "must", change="store by store, store_all or store_arrow only, which wait during a pause")
     def test_RC_20_pause_stops_intake(self, subject: ReceiverSubject) -> None:
         """A paused receiver stores nothing until it is resumed."""
-        limited = _Limited(subject, 10, {})
+        limited = LimitedRun(subject, 10, {})
         harness = limited.harness
         limited.advance_until(10)
         harness.pause()
@@ -140,7 +140,7 @@ class ReceiverRateChecks:
     @check("RC-21", "must", change="read rate_limit each time, or override on_rate_change for higher and lower rates")
     def test_RC_21_raise_resumes_intake(self, subject: ReceiverSubject) -> None:
         """A higher rate limit takes effect at once, without a restart."""
-        limited = _Limited(subject, 100, {_INITIAL_RATE: "1"})
+        limited = LimitedRun(subject, 100, {_INITIAL_RATE: "1"})
         limited.advance(_BLOCK_MS)
         starts = limited.harness.starts
         limited.harness.update_rate(None)
@@ -157,7 +157,7 @@ class ReceiverRateChecks:
     )
     def test_RC_22_change_midstream_obeyed(self, subject: ReceiverSubject) -> None:
         """A lower rate limit takes effect at once."""
-        limited = _Limited(subject, 400, {_INITIAL_RATE: "200"})
+        limited = LimitedRun(subject, 400, {_INITIAL_RATE: "200"})
         limited.advance(100)
         allowed = _burst(200) + 200 * limited.elapsed_ms / 1000
         limited.require(allowed, "a limit of 200 records/s")
