@@ -72,6 +72,7 @@ class Parts:
         self.made = {kind.__name__: Part(kind, self) for kind in MADE}
         for name in self.made:
             monkeypatch.setattr(engine_module, name, self._maker(name))
+        self.made["ReceiverLauncher"].__dict__["run_id"] = "app-1-a"
         self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
         self.scheduler = self.made["JobScheduler"].__dict__
         self.scheduler.update(pending_batches=[], failed_batches=[], input_info=InputInfoTracker())

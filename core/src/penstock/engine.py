@@ -70,10 +70,10 @@ class Engine:
         blocks = ReceivedBlockTracker(receivers, block_log)
         launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers, claim))
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
-        self._properties = LocalProperties(sc)
+        self._properties = LocalProperties(sc, launcher.run_id)
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
-            self._properties = LocalProperties(sc, self._run.attempts.of)
+            self._properties = LocalProperties(sc, self._run.first.run, self._run.attempts.of)
         self.scheduler = JobScheduler(
             settings,
             clock,

@@ -326,6 +326,8 @@ class NoteAttempt:
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
         attempt = rdd.context.getLocalProperty("spark.penstock.batch.attempt")
+        with self.path.with_suffix(".runs").open("a") as file:
+            file.write(f"{rdd.context.getLocalProperty('spark.penstock.run')}\n")
         with self.path.open("a") as file:
             file.write(f"{self.name} {round(time.timestamp())} {attempt} {dict(rdd.collect())['all']}\n")
         self.hold()
@@ -352,3 +354,6 @@ def test_completed_outputs_are_skipped_and_others_repeated(runs: Runs, tmp_path:
     second.batches(1)
     made_again, missed, new = ["source 3 2 3"], ["state 4 2 10", "source 4 2 4"], ["state 5 1 15", "source 5 1 5"]
     assert notes.read_text().splitlines() == [*made_again, *missed, *new]
+    # A recovered run keeps its id.
+    (run,) = set(notes.with_suffix(".runs").read_text().split())
+    assert run not in ("None", "")

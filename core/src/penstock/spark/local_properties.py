@@ -21,6 +21,8 @@ _JOB_TAGS = "spark.job.tags"
 _TAG = re.compile(r"penstock-batch-(\d+)-operation-(\d+)")
 #: Number of runs that have started the batch, including this one.
 ATTEMPT = "spark.penstock.batch.attempt"
+#: Id of the run; a recovered run keeps it. With the batch time, it names a batch among those of all programs.
+RUN = "spark.penstock.run"
 
 
 def job_tag(batch_time_ms: int, output_op_id: int) -> str:
@@ -38,10 +40,11 @@ class LocalProperties:
     """The local properties of the thread that creates this object.
 
     Args:
+        run: id of the run.
         attempts: returns the number of runs that have begun a batch, by batch time in ms.
     """
 
-    def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
+    def __init__(self, sc: SparkContext, run: str, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
         self._attempts = attempts
         #: Address of a batch's page for the descriptions of jobs, with the placeholder ``{batch_time}``.
         self.batch_page = ""
@@ -49,6 +52,7 @@ class LocalProperties:
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
         self._saved.setProperty(ALL_MARKED_ANCESTORS, "true")
+        self._saved.setProperty(RUN, run)
         self._saved.remove("spark.jobGroup.id")
         # The program's own tags stay.
         self._tags = f"{tags}," if (tags := self._saved.getProperty(_JOB_TAGS)) else ""
