@@ -1,0 +1,125 @@
+"""Delta tables, through delta-rs. Its log saves application transactions, which carry the identity of a batch."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import field, frozen
+
+from penstock.spi import absolute_location, text_of
+from penstock_tables.batch_identity import BatchId, Standing, unknown_batch
+from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
+from penstock_tables.table_schemas import TableSchemaError
+
+_BATCH = "penstock.batch"
+_CLOCKS_DIFFER_MS = 86_400_000
+
+
+@frozen
+class DeltaTableSettings(Table):
+    """A Delta table.
+
+    Attributes:
+        location: absolute path or URI.
+        partition_by: partition columns, if the table is created.
+        storage_options: options of the object store, as for delta-rs.
+    """
+
+    location: str = field(converter=absolute_location)
+    partition_by: tuple[str, ...] = ()
+    storage_options: Mapping[str, str] = field(factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"Delta table {self.location}"
+
+    def open(self, schema: pa.Schema | None) -> OpenTable:
+        import deltalake
+
+        options = dict(self.storage_options) or None
+        if not deltalake.DeltaTable.is_deltatable(self.location, options):
+            if schema is None:
+                raise TableSchemaError(f"{self.name} does not exist: give schema=, with which it is created")
+            deltalake.DeltaTable.create(
+                self.location, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
+            )
+        return OpenDeltaTable(deltalake.DeltaTable(self.location, storage_options=options), self)
+
+
+class OpenDeltaTable(OpenTable):
+    """A version of a Delta table."""
+
+    def __init__(self, table: Any, settings: DeltaTableSettings) -> None:
+        self._table = table
+        self._settings = settings
+
+    def schema(self) -> pa.Schema:
+        return pa.schema(self._table.schema().to_arrow())
+
+    def standing(self, batch: BatchId) -> Standing:
+        newest, own, last_ms = map(self._table.transaction_version, _transactions(batch))
+        return Standing(newest or 0, own, -1 if last_ms is None else last_ms)
+
+    def has(self, batch: BatchId) -> bool:
+        oldest: dict[str, Any] = {"version": -1, "timestamp": None}
+        for oldest in self._table.history():
+            if oldest.get(_BATCH) == _identity(batch):
+                return True
+        # Nobody commits a batch before its time, but the clocks of two hosts differ.
+        if oldest["version"] == 0 or (oldest["timestamp"] or 0) + _CLOCKS_DIFFER_MS < batch.time_ms:
+            return False
+        raise unknown_batch(batch, self._settings.name, oldest["timestamp"])
+
+    def add_columns(self, columns: Sequence[pa.Field]) -> None:
+        import deltalake
+
+        self._table.alter.add_columns(list(deltalake.Schema.from_arrow(pa.schema(columns)).fields))
+
+    def writer(self, batch: BatchId, schema: pa.Schema, number: int, dead_letter: str | None) -> PartitionWriter:
+        partition_by = tuple(self._table.metadata().partition_columns)
+        return PartitionWriter(
+            batch, self._settings.location, schema, partition_by=partition_by, dead_letter=dead_letter
+        )
+
+    def commit(self, commit: Commit) -> None:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        now_ms = int(time.time() * 1000)
+        actions = [
+            AddAction(file.path, file.num_bytes, file.values, now_ms, True, json.dumps({"numRecords": file.rows}))
+            for file in commit.files
+        ]
+        newest, own, last = _transactions(commit.batch)
+        last_ms = max(self.standing(commit.batch).last_ms, commit.batch.time_ms)
+        saved = [Transaction(newest, commit.number), Transaction(own, commit.number), Transaction(last, last_ms)]
+        properties = CommitProperties(custom_metadata={_BATCH: _identity(commit.batch)}, app_transactions=saved)
+        try:
+            self._table.create_write_transaction(
+                actions,
+                "append",
+                self._table.schema(),
+                list(self._table.metadata().partition_columns),
+                commit_properties=properties,
+            )
+        except CommitFailedError as error:
+            raise CommitConflictError(text_of(error)) from error
+
+
+def _transactions(batch: BatchId) -> tuple[str, str, str]:
+    """The application ids whose versions are the newest writer, the run's number, and the run's last batch time."""
+    return (
+        f"penstock/{batch.writer}",
+        f"penstock/{batch.writer}/{batch.run}/number",
+        f"penstock/{batch.writer}/{batch.run}",
+    )
+
+
+def _identity(batch: BatchId) -> str:
+    return json.dumps([batch.application, batch.output, batch.run, batch.time_ms])

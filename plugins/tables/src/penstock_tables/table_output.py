@@ -1,0 +1,179 @@
+"""``TableOutput``: writes each batch into a table once. The driver decides and commits; tasks write the records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from attrs import define, field
+
+from penstock.spi import get_logger
+from penstock_tables.batch_identity import BatchId, look_up, writer_number
+from penstock_tables.partition_writer import DataFile, PartitionWriter
+from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
+from penstock_tables.table_schemas import plan
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+log = get_logger("tables")
+
+# Commits of other writers may come first this many times.
+_ATTEMPTS = 20
+# Parquet's size for a record of a batch varies little from batch to batch.
+_HEADROOM = 1.2
+
+
+@define(eq=False)
+class TableOutput:
+    """The function of an output operation.
+
+    Attributes:
+        table: where the batches go.
+        output: name of the output.
+        schema: the columns; ``None`` for those of the DataFrames, or of the table.
+        adds_columns: whether columns that the table lacks are added.
+        dead_letter: folder for records that do not fit; ``None`` fails the batch.
+        target_bytes: a batch gets fewer files than partitions if they would be smaller.
+    """
+
+    table: Table
+    output: str
+    schema: pa.Schema | None = None
+    adds_columns: bool = False
+    dead_letter: str | None = None
+    target_bytes: int = 16 << 20
+    _lock: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
+    # Size of the last batch, 0 before the first.
+    _last_bytes: int = field(default=0, init=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Checkpoints pickle the output with the program.
+        settings = ("table", "output", "schema", "adds_columns", "dead_letter", "target_bytes")
+        return {name: getattr(self, name) for name in settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def write_frame(self, frame: DataFrame, batch_time_ms: int) -> None:
+        """Write a batch of DataFrames: a function for ``foreachBatch``."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        def run(writer: PartitionWriter) -> list[str]:
+            wanted = self._partitions(frame.rdd.getNumPartitions)
+            narrowed = frame if wanted is None else frame.coalesce(wanted)
+            return [row.file for row in narrowed.mapInArrow(writer.write_batches, "file string").collect()]
+
+        self.write(
+            _batch_id(frame.sparkSession.sparkContext, self.output, batch_time_ms), to_arrow_schema(frame.schema), run
+        )
+
+    def write_records(self, batch_time: datetime, records: RDD[Any]) -> None:
+        """Write a batch of records: a function for ``foreachRDD``."""
+
+        def run(writer: PartitionWriter) -> list[str]:
+            wanted = self._partitions(records.getNumPartitions)
+            narrowed = records if wanted is None else records.coalesce(wanted)
+            return narrowed.mapPartitionsWithIndex(writer.write_records).collect()
+
+        if records.getNumPartitions():
+            self.write(_batch_id(records.context, self.output, round(batch_time.timestamp() * 1000)), self.schema, run)
+
+    def write(self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]) -> None:
+        """Write a batch, unless the table has it.
+
+        Args:
+            batch: the batch.
+            schema: columns of the batch; ``None`` for those of the table.
+            run: calls a function with each partition of the batch, in tasks, and returns what they yield.
+
+        Raises:
+            PenstockError: the batch was not written; the message names table, batch and what to do.
+        """
+        with self._lock:
+            started = time.monotonic()
+            opened = self.table.open(schema)
+            number = self._number(opened, batch)
+            if number is None:
+                return
+            opened, columns = self._with_columns(opened, schema)
+            written = [
+                DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))
+            ]
+            tasks_s = time.monotonic() - started
+            files = [file for file in written if file.rows]
+            self._last_bytes = sum(file.num_bytes for file in files)
+            if files:
+                self._commit(opened, batch, files)
+            log.info(
+                "batch written to table",
+                batch_time=batch.time_ms,
+                table=self.table.name,
+                output=self.output,
+                rows=sum(file.rows for file in files),
+                files=len(files),
+                bytes=self._last_bytes,
+                refused_rows=sum(file.refused for file in written),
+                write_ms=round(tasks_s * 1000),
+                commit_ms=round((time.monotonic() - started - tasks_s) * 1000),
+            )
+
+    def _number(self, opened: OpenTable, batch: BatchId) -> int | None:
+        """The number under which to write; ``None`` if the table has the batch."""
+        standing = opened.standing(batch)
+        number = writer_number(standing, batch, self.table.name)
+        if look_up(standing, batch) == "search" and opened.has(batch):
+            log.info("batch is in the table already", batch_time=batch.time_ms, table=self.table.name)
+            return None
+        return number
+
+    def _with_columns(self, opened: OpenTable, schema: pa.Schema | None) -> tuple[OpenTable, pa.Schema]:
+        """The table with the batch's columns, and the columns to write."""
+        columns = plan(opened.schema(), schema or opened.schema(), self.table.name, adds_columns=self.adds_columns)
+        if columns.added:
+            opened.add_columns(columns.added)
+            log.warning("columns added to table", table=self.table.name, columns=[one.name for one in columns.added])
+            opened = self.table.open(schema)
+            # The table decides on the types.
+            columns = plan(opened.schema(), schema or opened.schema(), self.table.name, adds_columns=False)
+        return opened, columns.schema
+
+    def _commit(self, opened: OpenTable, batch: BatchId, files: list[DataFile]) -> None:
+        """Commit, and look again after each failure: its answer may have been lost, or another writer was first."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            number = self._number(opened, batch)
+            if number is None:
+                return
+            try:
+                opened.commit(Commit(batch, number, files))
+                return
+            except CommitConflictError as error:
+                if attempt == _ATTEMPTS:
+                    raise
+                log.info("commit repeated", batch_time=batch.time_ms, table=self.table.name, reason=str(error))
+            except Exception:
+                opened = self.table.open(None)
+                if self._number(opened, batch) is None:
+                    # The answer was lost.
+                    return
+                raise
+            opened = self.table.open(None)
+
+    def _partitions(self, current: Callable[[], int]) -> int | None:
+        """The number of partitions to combine the batch's into; ``None`` to leave them."""
+        if self.table.commits_in_task:
+            return 1
+        if not self._last_bytes:
+            return None
+        wanted = int(self._last_bytes * _HEADROOM // self.target_bytes) + 1
+        return wanted if wanted < current() else None
+
+
+def _batch_id(context: Any, output: str, batch_time_ms: int) -> BatchId:
+    run = context.getLocalProperty("spark.penstock.run")
+    return BatchId(context.appName, output, run or context.applicationId, batch_time_ms)

@@ -1,0 +1,106 @@
+"""The rules by which the columns of a batch become columns of a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from attrs import frozen
+
+from penstock import PenstockError
+
+# Changes of type that keep every value.
+_WIDER = [
+    (pa.types.is_integer, pa.types.is_integer),
+    (pa.types.is_integer, pa.types.is_floating),
+    (pa.types.is_floating, pa.types.is_floating),
+    (pa.types.is_timestamp, pa.types.is_timestamp),
+    (pa.types.is_date, pa.types.is_timestamp),
+    (pa.types.is_decimal, pa.types.is_decimal),
+    (pa.types.is_integer, pa.types.is_decimal),
+]
+
+
+class TableSchemaError(PenstockError):
+    """A batch's columns do not match the table's."""
+
+
+@frozen
+class SchemaPlan:
+    """The columns to write, in the table's order, and the columns to add to the table before."""
+
+    schema: pa.Schema
+    added: tuple[pa.Field, ...] = ()
+
+
+def plan(table: pa.Schema, batch: pa.Schema, name: str, *, adds_columns: bool) -> SchemaPlan:
+    """Match the columns of a batch with those of a table, by name.
+
+    A column that the batch lacks is written as null. A type is accepted if its values can be converted without a loss;
+    values that do not fit, such as a number that is too large, are refused record by record.
+
+    Args:
+        table: columns of the table.
+        batch: columns of the batch.
+        name: the table's, for messages.
+        adds_columns: whether a column that the table lacks is added to it; otherwise it is an error.
+
+    Raises:
+        TableSchemaError: a column is missing and may not be null, is unknown, or has another type.
+    """
+    problems = [
+        f"column {column.name!r} is {batch.field(column.name).type} in the batch and {column.type} in the table"
+        for column in table
+        if column.name in batch.names and not is_convertible(batch.field(column.name).type, column.type)
+    ]
+    problems += [
+        f"column {column.name!r} of the table has no null values, and the batch lacks it"
+        for column in table
+        if not column.nullable and column.name not in batch.names
+    ]
+    new = [column for column in batch if column.name not in table.names]
+    if new and not adds_columns:
+        names = ", ".join(repr(column.name) for column in new)
+        problems.append(f"the table has no column {names}: select the others, or set add_columns=True")
+    if problems:
+        raise TableSchemaError(f"the batch does not fit {name}: {'; '.join(problems)}")
+    added = tuple(column.with_nullable(True) for column in new)
+    return SchemaPlan(pa.schema([*(column.remove_metadata() for column in table), *added]), added)
+
+
+def is_convertible(from_type: pa.DataType, to_type: pa.DataType) -> bool:
+    """Whether values of a type can be converted; single values may still not fit."""
+    if from_type == to_type or pa.types.is_null(from_type):
+        return True
+    if _is_text(from_type) and _is_text(to_type):
+        return True
+    if _is_bytes(from_type) and _is_bytes(to_type):
+        return True
+    if _is_list(from_type) and _is_list(to_type):
+        return is_convertible(from_type.value_type, to_type.value_type)
+    if pa.types.is_map(from_type) and pa.types.is_map(to_type):
+        return is_convertible(from_type.key_type, to_type.key_type) and is_convertible(
+            from_type.item_type, to_type.item_type
+        )
+    if pa.types.is_struct(from_type) and pa.types.is_struct(to_type):
+        own, other = _children(from_type), _children(to_type)
+        return [column.name for column in own] == [column.name for column in other] and all(
+            is_convertible(one.type, two.type) for one, two in zip(own, other, strict=True)
+        )
+    return any(accepts(from_type) and becomes(to_type) for accepts, becomes in _WIDER)
+
+
+def _children(struct: pa.StructType) -> Sequence[pa.Field]:
+    return [struct.field(number) for number in range(struct.num_fields)]
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+
+
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
+
+
+def _is_list(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(data_type) or pa.types.is_large_list(data_type))

@@ -1,0 +1,81 @@
+"""Tables of each kind in a folder, with an independent reader, and the work of Spark's tasks without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+
+from penstock_tables.delta_table import DeltaTableSettings
+from penstock_tables.file_table import FileTableSettings
+from penstock_tables.iceberg_table import IcebergTableSettings
+from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.sql_table import SqlTableSettings, engine_of
+from penstock_tables.table import Table
+
+KINDS = ("delta", "iceberg", "sql", "files")
+
+Rows = list[dict[str, Any]]
+
+
+class Kind:
+    """A kind of table in a folder, and an independent reader of it."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.table = self._table()
+
+    def _table(self) -> Table:
+        match self.name:
+            case "delta":
+                return DeltaTableSettings(str(self.folder / "delta"))
+            case "iceberg":
+                folder = self.folder / "warehouse"
+                folder.mkdir(exist_ok=True)
+                options = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+                return IcebergTableSettings("shop.orders", "test", options)
+            case "sql":
+                return SqlTableSettings(f"sqlite:///{self.folder}/shop.db", "orders")
+        return FileTableSettings(str(self.folder / "files"))
+
+    def rows(self) -> Rows:
+        """The rows that a reader sees, sorted."""
+        match self.table:
+            case DeltaTableSettings():
+                from deltalake import DeltaTable
+
+                rows = DeltaTable(self.table.location).to_pyarrow_table().to_pylist()
+            case IcebergTableSettings():
+                from pyiceberg.catalog import load_catalog
+
+                catalog = load_catalog("test", **self.table.catalog_options)
+                rows = catalog.load_table(self.table.identifier).scan().to_arrow().to_pylist()
+            case SqlTableSettings():
+                with engine_of(self.table).connect() as connection:
+                    rows = [dict(row._mapping) for row in connection.exec_driver_sql("SELECT * FROM orders")]
+            case _:
+                files = sorted((self.folder / "files").glob("batch=*/**/*.parquet"))
+                tables = [parquet.read_table(file, partitioning=None) for file in files]
+                rows = pa.concat_tables(tables, promote_options="default").to_pylist() if tables else []
+        return ordered(rows)
+
+
+def ordered(rows: Iterable[dict[str, Any]]) -> Rows:
+    """Rows in an order of their own."""
+    return sorted(rows, key=lambda row: json.dumps(row, default=str))
+
+
+def task(rows: Iterable[Any], partitions: int = 2) -> Callable[[PartitionWriter], list[str]]:
+    """Write records in partitions, as Spark's tasks would."""
+    rows = list(rows)
+
+    def run(writer: PartitionWriter) -> list[str]:
+        parts = 1 if hasattr(writer, "settings") else partitions
+        return [file for index in range(parts) for file in writer.write_records(index, rows[index::parts])]
+
+    return run

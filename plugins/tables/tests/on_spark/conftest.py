@@ -1,0 +1,1 @@
+"""Outputs on the one SparkContext of the test run."""

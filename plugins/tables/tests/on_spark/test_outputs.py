@@ -1,0 +1,65 @@
+"""The four outputs in a program, from records and from DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plugins.tables.tests.kind_of_table import Kind, ordered
+
+from penstock import ConfigurationError, StreamingContext
+from penstock_tables import to_delta, to_files, to_iceberg, to_sql
+from penstock_tables.delta_table import DeltaTableSettings
+from penstock_tables.file_table import FileTableSettings
+from penstock_tables.iceberg_table import IcebergTableSettings
+from penstock_tables.sql_table import SqlTableSettings
+
+pytestmark = pytest.mark.spark
+
+DDL = "key STRING, n BIGINT"
+
+
+def test_each_output_writes_records_and_dataframes(
+    ssc: StreamingContext, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    kinds = {name: Kind(name, tmp_path) for name in ("delta", "iceberg", "sql", "files")}
+    batches: list[list[Any]] = [[("a", 1), ("b", 2)], [("c", 3)], [("d", 4), {"key": "e", "n": 5}]]
+    records = ssc.queueStream(batches)
+    frames = records.filter(lambda record: isinstance(record, tuple)).toDF(DDL)
+    delta, iceberg, sql, files = (kinds[name].table for name in ("delta", "iceberg", "sql", "files"))
+    assert isinstance(delta, DeltaTableSettings)
+    assert isinstance(iceberg, IcebergTableSettings)
+    assert isinstance(sql, SqlTableSettings)
+    assert isinstance(files, FileTableSettings)
+    to_delta(records, delta.location, schema=DDL)
+    to_iceberg(frames, iceberg.identifier, catalog=iceberg.catalog, catalog_options=iceberg.catalog_options)
+    to_sql(records, sql.url, sql.table, schema=DDL)
+    to_files(frames.where("n > 1"), files.location)
+    ssc.start()
+    rows = ordered([{"key": key, "n": n} for key, n in zip("abcde", range(1, 6), strict=True)])
+    expected = {"delta": rows, "sql": rows, "iceberg": rows[:-1], "files": rows[1:-1]}
+
+    def are_written() -> bool:
+        written = {name: kinds[name].rows() for name in kinds if (tmp_path / "files").exists()}
+        return written == expected
+
+    wait_for(are_written, "all rows in all tables")
+
+
+def test_mistakes_are_refused_where_the_output_is_defined(ssc: StreamingContext, tmp_path: Path) -> None:
+    records = ssc.queueStream([[("a", 1)]])
+    with pytest.raises(ConfigurationError, match="contains a password, which would be saved in checkpoints"):
+        to_sql(records, "postgresql://me:secret@host/shop", "orders", schema=DDL)
+    with pytest.raises(ConfigurationError, match="'env:NAME' or 'file:PATH', not the password itself") as refused:
+        to_sql(records, "postgresql://me@host/shop", "orders", schema=DDL, password="secret")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match=r"a name such as 'shop\.orders', not 'orders'"):
+        to_iceberg(records, "orders", schema=DDL)
+    with pytest.raises(ConfigurationError, match="'parquet' and 'csv', not 'orc'"):
+        to_files(records, str(tmp_path), format="orc", schema=DDL)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="select and cast columns there"):
+        to_files(records.toDF(DDL), str(tmp_path), schema=DDL)
+    with pytest.raises(ConfigurationError, match=r"call window\(60, 60\) on it before toDF"):
+        to_files(records.toDF(DDL), str(tmp_path), every=60)

@@ -1,0 +1,221 @@
+"""Batches written into real tables of each kind, without Spark: retries, lost answers, competing writers, schemas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import evolve
+from plugins.tables.tests.kind_of_table import KINDS, Kind, Rows, ordered, task
+
+from penstock_tables import OutputOwnedError, RowsRefusedError, TableSchemaError
+from penstock_tables.batch_identity import BatchId
+from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.table import Commit, OpenTable, Table
+from penstock_tables.table_output import TableOutput
+
+SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
+FIRST = BatchId("shop", "orders", "run-1", 1_700_000_000_000)
+INTERVAL_MS = 1000
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return Kind(request.param, tmp_path)
+
+
+def batch(number: int, **changes: Any) -> BatchId:
+    return evolve(FIRST, time_ms=FIRST.time_ms + number * INTERVAL_MS, **changes)
+
+
+def records(number: int, count: int = 3) -> list[Any]:
+    return [(f"{number}-{index}", index) for index in range(count)]
+
+
+def as_rows(*numbers: int) -> Rows:
+    return ordered({"key": key, "n": n} for number in numbers for key, n in records(number))
+
+
+def output(table: Table, **options: Any) -> TableOutput:
+    return TableOutput(table, "orders", SCHEMA, **options)
+
+
+def test_batches_are_appended_in_order_and_once(kind: Kind) -> None:
+    writes = output(kind.table)
+    for number in (0, 1, 1, 0, 2, 2):
+        writes.write(batch(number), SCHEMA, task(records(number)))
+    assert kind.rows() == as_rows(0, 1, 2)
+
+
+def test_a_batch_older_than_the_last_one_is_written_if_it_is_missing(kind: Kind) -> None:
+    writes = output(kind.table)
+    for number in (0, 2, 1, 1, 2):
+        writes.write(batch(number), SCHEMA, task(records(number)))
+    assert kind.rows() == as_rows(0, 1, 2)
+
+
+def test_a_recovered_program_recognizes_the_batches_of_its_run(kind: Kind) -> None:
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    recovered = output(kind.table)
+    recovered.write(batch(0), SCHEMA, task(records(0)))
+    recovered.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_a_fresh_run_continues_an_old_table_also_with_older_batch_times(kind: Kind) -> None:
+    output(kind.table).write(batch(5), SCHEMA, task(records(5)))
+    fresh = output(kind.table)
+    fresh.write(batch(3, run="run-2"), SCHEMA, task(records(3)))
+    fresh.write(batch(5, run="run-2"), SCHEMA, task(records(6)))
+    assert kind.rows() == as_rows(3, 5, 6)
+
+
+def test_of_two_programs_of_one_name_the_older_one_is_refused(kind: Kind) -> None:
+    older, newer = output(kind.table), output(kind.table)
+    older.write(batch(0), SCHEMA, task(records(0)))
+    newer.write(batch(0, run="run-2"), SCHEMA, task(records(1)))
+    with pytest.raises(OutputOwnedError, match=r"'orders' of application 'shop' has a newer writer .*another name="):
+        older.write(batch(1), SCHEMA, task(records(2)))
+    newer.write(batch(1, run="run-2"), SCHEMA, task(records(3)))
+    assert kind.rows() == as_rows(0, 1, 3)
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg", "sql"])
+def test_several_outputs_of_different_names_share_a_table(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    for other in ("orders", "returns"):
+        output(kind.table).write(batch(0, output=other), SCHEMA, task(records(len(other))))
+    assert kind.rows() == as_rows(6, 7)
+
+
+def test_a_batch_without_records_commits_nothing_and_a_new_table_has_the_columns(kind: Kind) -> None:
+    output(kind.table).write(batch(0), SCHEMA, task([]))
+    assert kind.rows() == []
+    assert kind.table.open(None).schema().names == ["key", "n"]
+
+
+class Unreliable(Table):
+    """A table whose commits fail: before they take effect, or after."""
+
+    def __init__(self, table: Table, failures: Iterator[str]) -> None:
+        self._table = table
+        self._failures = failures
+        self.commits_in_task = table.commits_in_task
+
+    @property
+    def name(self) -> str:
+        return self._table.name
+
+    def open(self, schema: pa.Schema | None) -> OpenTable:
+        opened = self._table.open(schema)
+        add = opened.commit
+
+        def fail(commit: Commit) -> None:
+            failure = next(self._failures, "")
+            if failure == "before":
+                raise OSError("connection refused")
+            add(commit)
+            if failure == "after":
+                raise OSError("connection reset")
+
+        opened.commit = fail  # type: ignore[method-assign]
+        return opened
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg", "files"])
+def test_a_commit_whose_answer_is_lost_is_recognized(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    writes = output(Unreliable(kind.table, iter(["after", "before"])))
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    with pytest.raises(OSError, match="refused"):
+        writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0)
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_a_commit_after_another_writer_looks_again(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+
+    class Overtaken(Unreliable):
+        """Another program commits between the look and the commit."""
+
+        def open(self, schema: pa.Schema | None) -> OpenTable:
+            opened = self._table.open(schema)
+            for overtaking in self._failures:
+                output(self._table).write(batch(1, output=overtaking), SCHEMA, task(records(4)))
+                break
+            return opened
+
+    output(Overtaken(kind.table, iter(["returns"]))).write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1, 4)
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_of_two_drivers_of_one_run_only_one_adds_a_batch(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+
+    def run(writer: PartitionWriter) -> list[str]:
+        # The other driver is faster.
+        output(kind.table).write(batch(1), SCHEMA, task(records(1)))
+        return task(records(1))(writer)
+
+    output(kind.table).write(batch(1), SCHEMA, run)
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_records_that_do_not_fit_fail_the_batch_and_leave_the_table(kind: Kind) -> None:
+    writes = output(kind.table)
+    wrong = [*records(0), ("a", "many"), ("b",), {"key": "c", "n": 1, "extra": 2}]
+    with pytest.raises(RowsRefusedError, match=r"do not fit the table: .*dead_letter="):
+        writes.write(batch(0), SCHEMA, task(wrong, partitions=1))
+    assert kind.rows() == []
+
+
+def test_records_that_do_not_fit_go_to_the_dead_letters_with_their_reason(kind: Kind, tmp_path: Path) -> None:
+    writes = output(kind.table, dead_letter=str(tmp_path / "dead"))
+    wrong: list[Any] = [("a", "many"), ("b",), {"key": "c", "n": 1, "extra": 2}, ("d", 2**80)]
+    for _attempt in range(2):
+        writes.write(batch(0), SCHEMA, task([*records(0), *wrong], partitions=1))
+    assert kind.rows() == as_rows(0)
+    (letters,) = (tmp_path / "dead").iterdir()
+    lines = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert {json.dumps(line["record"]) for line in lines} == {
+        json.dumps(record)
+        for record in (
+            ["b"],
+            *({"key": k, "n": n} for k, n in (("a", "many"), ("d", 2**80))),
+            {"key": "c", "n": 1, "extra": 2},
+        )
+    }
+    assert all(line["batch_time"] == FIRST.time_ms and line["reason"] for line in lines)
+
+
+def test_columns_are_added_when_allowed_and_refused_otherwise(kind: Kind) -> None:
+    wider = pa.schema([*SCHEMA, ("price", pa.float64())])
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    more = [("x", 1, 2.5)]
+    with pytest.raises(TableSchemaError, match=r"no column 'price': select the others, or set add_columns=True"):
+        output(kind.table).write(batch(1), wider, task(more))
+    output(kind.table, adds_columns=True).write(batch(1), wider, task(more))
+    assert {"key": "x", "n": 1, "price": 2.5} in kind.rows()
+    assert len(kind.rows()) == 4
+
+
+def test_another_type_is_refused_before_anything_is_written(kind: Kind) -> None:
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    other = pa.schema([("key", pa.string()), ("n", pa.string())])
+    with pytest.raises(TableSchemaError, match=r"column 'n' is string in the batch and \w+ in the table"):
+        output(kind.table).write(batch(1), other, task([]))
+
+
+def test_a_missing_table_without_a_schema_is_refused(kind: Kind) -> None:
+    with pytest.raises(TableSchemaError, match=r"give schema="):
+        output(kind.table).write(batch(0), None, task([]))
