@@ -13,6 +13,7 @@ import click
 from tests.helpers.markdown import attributes, fields, names, paragraph, summary, table
 
 import penstock
+import penstock_tables as tables
 import penstock_testing as testing
 from penstock import hookspecs, spi
 from penstock.listen import events
@@ -67,6 +68,10 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "StoredBlock",
         ),
         "Errors": ("PenstockError", "ConfigurationError", "ReceiverStoppedError", "StoreError", "SchemaError"),
+    },
+    tables: {
+        "Outputs": ("to_delta", "to_iceberg", "to_sql", "to_files"),
+        "Errors": ("OutputOwnedError", "UnknownBatchError", "TableSchemaError", "RowsRefusedError"),
     },
     testing: {
         "Harnesses": ("StreamHarness", "ReceiverHarness", "ManualClock"),
