@@ -18,7 +18,8 @@ def test_page_is_that_which_the_code_generates(page: str) -> None:
 
 def test_every_public_name_is_described_once() -> None:
     for module, names in described().items():
-        assert sorted(names) == sorted(set(dir(module)) - {"__version__"}), module.__name__
+        public = set(getattr(module, "__all__", dir(module))) - {"__version__"}
+        assert sorted(names) == sorted(public), module.__name__
 
 
 def test_every_name_of_the_spi_has_a_first_party_user() -> None:

@@ -57,7 +57,7 @@ class Kind:
                 rows = catalog.load_table(self.table.identifier).scan().to_arrow().to_pylist()
             case SqlTableSettings():
                 with engine_of(self.table).connect() as connection:
-                    rows = [dict(row._mapping) for row in connection.exec_driver_sql("SELECT * FROM orders")]
+                    rows = [dict(row) for row in connection.exec_driver_sql("SELECT * FROM orders").mappings()]
             case _:
                 files = sorted((self.folder / "files").glob("batch=*/**/*.parquet"))
                 tables = [parquet.read_table(file, partitioning=None) for file in files]
