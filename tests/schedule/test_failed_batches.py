@@ -16,6 +16,7 @@ from tests.schedule.test_recovered_batches import RecordingCheckpoints, Saved
 
 from penstock.errors import BatchFailedError
 from penstock.listen.events import BatchCompleted, OutputOperationCompleted
+from penstock.runtime.event_loop import EventLoop
 from penstock.schedule import job_scheduler
 
 if TYPE_CHECKING:
@@ -169,17 +170,17 @@ def test_delay_grows_until_a_failed_batch_succeeds(make_engine: MakeEngine, monk
     monkeypatch.setattr(job_scheduler, "_LONGEST_DELAY_MS", 1e6)
     engine, sinks, delays_ms = make_engine(on_failed="retry"), [Sink(), Sink()], list[float]()
 
-    post_later = engine.scheduler._loop.post_later
+    post_later = EventLoop.post_later
 
-    def post_at_once(delay_ms: float, event: Callable[[], None]) -> None:
+    def post_at_once(loop: EventLoop, delay_ms: float, event: Callable[[], None]) -> None:
         if delay_ms:
             delays_ms.append(delay_ms)
-        post_later(0, event)
+        post_later(loop, 0, event)
 
     def has_failed(count: int) -> bool:
         return len(delays_ms) >= count
 
-    monkeypatch.setattr(engine.scheduler._loop, "post_later", post_at_once)
+    monkeypatch.setattr(EventLoop, "post_later", post_at_once)
     engine.start_scheduler()
     for batch, sink in enumerate(sinks, 1):
         before = len(delays_ms)

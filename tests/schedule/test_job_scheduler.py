@@ -323,6 +323,7 @@ def test_stop_returns_at_its_timeout_while_an_event_hangs(
 ) -> None:
     monkeypatch.setattr(job_scheduler, "_LAST_EVENTS_S", 0.01)
     engine.start_scheduler()
+    # No public call hangs on the loop: the event stands for one whose handler does.
     engine.scheduler._loop.post(gate)
     assert gate.reached.wait(10)
     before = time.monotonic()

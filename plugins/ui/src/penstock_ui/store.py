@@ -8,7 +8,7 @@ events about unknown things are ignored. Not thread-safe.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeVar
 
 from attrs import evolve, frozen
@@ -30,6 +30,15 @@ from penstock import (
     StopProgress,
     StreamingStarted,
 )
+from penstock_ui.batch_records import (
+    MOST_JOBS,
+    after_rerun,
+    batch_of,
+    num_details,
+    operation_of,
+    with_jobs,
+    with_operations,
+)
 from penstock_ui.own_events import (
     ApplicationDescribed,
     CountsCarried,
@@ -44,7 +53,6 @@ from penstock_ui.snapshot import (
     Batch,
     BatchStatus,
     Listener,
-    Operation,
     RateChange,
     Snapshot,
     Storage,
@@ -55,10 +63,6 @@ from penstock_ui.snapshot import (
 K = TypeVar("K")
 V = TypeVar("V")
 
-# A longer traceback loses its beginning: its end says what failed.
-_MOST_TEXT = 10_000
-# Spark jobs retained per output operation, the newest ones.
-_MOST_JOBS = 1000
 # Batches whose jobs are retained before their submission: a program's `transform` may run jobs that early.
 _MOST_EARLY = 10
 # The last phase of a stop: nothing follows it.
@@ -283,10 +287,10 @@ class MetricsStore:
         batch = self._unfinished.get(info.batchTime)
         if batch is not None:
             operations = {operation.id: operation for operation in batch.operations or ()}
-            operations[info.id] = _operation(info, operations.get(info.id))
-            self._unfinished[info.batchTime] = _with_operations(batch, operations)
+            operations[info.id] = operation_of(info, operations.get(info.id))
+            self._unfinished[info.batchTime] = with_operations(batch, operations)
         elif (failed := self._completed.get(info.batchTime)) is not None and failed.awaits_rerun:
-            self._completed[failed.time_ms] = _rerun(failed, info)
+            self._completed[failed.time_ms] = after_rerun(failed, info)
 
     def _on_jobs(self, jobs: Iterable[JobInfo]) -> None:
         by_batch: dict[int, list[JobInfo]] = {}
@@ -295,35 +299,35 @@ class MetricsStore:
                 by_batch.setdefault(job.batch_time, []).append(job)
         for time_ms, new_jobs in by_batch.items():
             if time_ms in self._unfinished:
-                self._unfinished[time_ms] = _with_jobs(self._unfinished[time_ms], new_jobs)
+                self._unfinished[time_ms] = with_jobs(self._unfinished[time_ms], new_jobs)
             elif time_ms in self._completed:
                 before = self._completed[time_ms]
-                self._completed[time_ms] = after = _with_jobs(before, new_jobs)
-                self._details += _num_details(after) - _num_details(before)
+                self._completed[time_ms] = after = with_jobs(before, new_jobs)
+                self._details += num_details(after) - num_details(before)
             else:
-                self._early_jobs[time_ms] = [*self._early_jobs.get(time_ms, ()), *new_jobs][-_MOST_JOBS:]
+                self._early_jobs[time_ms] = [*self._early_jobs.get(time_ms, ()), *new_jobs][-MOST_JOBS:]
                 _drop_oldest(self._early_jobs, _MOST_EARLY)
         self._bound()
 
     def _batch(self, info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -> Batch:
-        batch = _batch(info, status, earlier)
+        batch = batch_of(info, status, earlier)
         early = self._early_jobs.pop(info.batchTime, None)
-        return batch if early is None else _with_jobs(batch, early)
+        return batch if early is None else with_jobs(batch, early)
 
     def _retain(self, batch: Batch) -> None:
         self._completed[batch.time_ms] = batch
         self._detailed.append(batch.time_ms)
-        self._details += _num_details(batch)
+        self._details += num_details(batch)
         self._bound()
 
     def _bound(self) -> None:
         while len(self._completed) > max(self._limits.batches, 1):
             oldest = next(iter(self._completed))
-            self._details -= _num_details(self._completed.pop(oldest))
+            self._details -= num_details(self._completed.pop(oldest))
         while self._details > self._limits.details and len(self._detailed) > 1:
             oldest = self._detailed.popleft()
             if (batch := self._completed.get(oldest)) is not None:
-                self._details -= _num_details(batch)
+                self._details -= num_details(batch)
                 self._completed[oldest] = evolve(batch, inputs=None, operations=None)
         while self._detailed and self._detailed[0] not in self._completed:
             self._detailed.popleft()
@@ -360,108 +364,6 @@ class MetricsStore:
 
     def _at(self, time_ms: int | None) -> None:
         self.time_ms = max(self.time_ms, time_ms or 0)
-
-
-def _batch(info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -> Batch:
-    operations = {} if earlier is None else {operation.id: operation for operation in earlier.operations or ()}
-    for number, operation in info.outputOperationInfos.items():
-        operations[number] = _operation(operation, operations.get(number))
-    batch = Batch(
-        info.batchTime,
-        status,
-        info.numRecords,
-        info.submissionTime,
-        info.processingStartTime,
-        info.processingEndTime,
-        _latency_ms(info),
-        # A copy, because another listener may modify the event's dictionary.
-        inputs=dict(info.streamIdToInputInfo),
-        awaits_rerun=info.awaits_rerun,
-    )
-    return _with_operations(batch, operations)
-
-
-def _with_operations(batch: Batch, operations: Mapping[int, Operation]) -> Batch:
-    ordered = tuple(operations[number] for number in sorted(operations))
-    failures = [operation.failure for operation in ordered if operation.failure is not None]
-    ended = sum(operation.ended_ms is not None for operation in ordered)
-    return evolve(
-        batch,
-        operations=ordered,
-        num_operations=len(ordered),
-        num_failed=len(failures),
-        num_succeeded=max(ended - len(failures), 0),
-        first_failure=failures[0] if failures else None,
-    )
-
-
-def _rerun(batch: Batch, info: OutputOperationInfo) -> Batch:
-    """A failed batch after one of its output operations has run again."""
-    if info.endTime is None:
-        return batch
-    if batch.operations is None:
-        failed = max(batch.num_failed - (info.failureReason is None), 0)
-        succeeded = batch.num_succeeded + batch.num_failed - failed
-        failure = batch.first_failure if failed else None
-        batch = evolve(batch, num_succeeded=succeeded, num_failed=failed, first_failure=failure)
-    else:
-        operations = {operation.id: operation for operation in batch.operations}
-        operations[info.id] = _operation(info, operations.get(info.id))
-        batch = _with_operations(batch, operations)
-    return evolve(batch, awaits_rerun=batch.num_failed > 0)
-
-
-def _operation(info: OutputOperationInfo, earlier: Operation | None) -> Operation:
-    failure = info.failureReason
-    if failure is not None and len(failure) > _MOST_TEXT:
-        failure = f"…{failure[-_MOST_TEXT:]}"
-    return Operation(
-        info.id,
-        info.name,
-        info.description,
-        info.startTime,
-        info.endTime,
-        failure,
-        () if earlier is None else earlier.jobs,
-    )
-
-
-def _with_jobs(batch: Batch, jobs: Iterable[JobInfo]) -> Batch:
-    """Add or update jobs of a batch's output operations."""
-    if batch.operations is None:
-        return batch
-    operations = {operation.id: operation for operation in batch.operations}
-    jobs_of = {operation.id: {job.job_id: job for job in operation.jobs} for operation in batch.operations}
-    for job in jobs:
-        number = job.output_op_id or 0
-        # The operation's own event may still arrive, unless the batch has ended.
-        if number in operations or batch.status is not BatchStatus.COMPLETED:
-            jobs_of.setdefault(number, {})[job.job_id] = job
-    changed = {
-        number: evolve(
-            operations.get(number) or Operation(number),
-            jobs=tuple(by_id[job_id] for job_id in sorted(by_id)[-_MOST_JOBS:]),
-        )
-        for number, by_id in jobs_of.items()
-    }
-    return _with_operations(batch, changed)
-
-
-def _latency_ms(info: BatchInfo) -> int | None:
-    arrivals = [
-        stream_input.earliest_arrival
-        for stream_input in info.streamIdToInputInfo.values()
-        if stream_input.earliest_arrival is not None
-    ]
-    if not arrivals or info.processingEndTime is None:
-        return None
-    # Arrival times come from another host, whose clock may be ahead.
-    return max(info.processingEndTime - min(arrivals), 0)
-
-
-def _num_details(batch: Batch) -> int:
-    jobs = sum(len(operation.jobs) for operation in batch.operations or ())
-    return len(batch.inputs or ()) + len(batch.operations or ()) + jobs
 
 
 def _drop_oldest(values: dict[K, V], most: int) -> None:
