@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import do_nothing, wait_for
@@ -172,7 +172,7 @@ def test_delay_grows_until_a_failed_batch_succeeds(make_engine: MakeEngine, monk
 
     post_later = EventLoop.post_later
 
-    def post_at_once(loop: EventLoop, delay_ms: float, event: Callable[[], None]) -> None:
+    def post_at_once(loop: EventLoop[Any], delay_ms: float, event: Callable[[], None]) -> None:
         if delay_ms:
             delays_ms.append(delay_ms)
         post_later(loop, 0, event)
