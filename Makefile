@@ -79,13 +79,14 @@ commands: $(READY)
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)
 
-# Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL.
+# Two processes with a Spark each, which take about as long; one of them has all that starts Spark SQL. The other runs tasks
+# as Spark does by default, over TCP and forked from PySpark's own daemon.
 STREAMS := tests/integration tests/operators
 on-spark: $(ARCHIVE)
 	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
 
 streams-on-spark: $(ARCHIVE)
-	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))
+	PENSTOCK_TEST_WORKERS=sparks-defaults $(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
 	$(PYTEST) -m programs $(call marked,programs,tests plugins)

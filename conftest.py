@@ -58,10 +58,15 @@ def _no_throttled_log_events() -> None:
     throttle.reset()
 
 
+# Tasks run as Spark runs them by default: over TCP, forked from PySpark's own daemon. One part of `make test` sets it.
+SPARKS_DEFAULTS = os.environ.get("PENSTOCK_TEST_WORKERS") == "sparks-defaults"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _java_options() -> Iterator[None]:
+    options = java_options.environment(daemon="") if SPARKS_DEFAULTS else java_options.environment()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in java_options.environment().items():
+        for name, value in options.items():
             patch.setenv(name, value)
         yield
 
@@ -89,8 +94,9 @@ def sc() -> Iterator[SparkContext]:
         .setAppName("penstock tests")
         .set("spark.ui.enabled", "false")
         .set("spark.ui.showConsoleProgress", "false")
-        .set("spark.python.unix.domain.socket.enabled", "true")
     )
+    if not SPARKS_DEFAULTS:
+        conf.set("spark.python.unix.domain.socket.enabled", "true")
     with pytest.MonkeyPatch.context() as patch:
         # The JVM runs data sources with the Python that its own environment describes.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
