@@ -83,6 +83,7 @@ NOT_RUN = {
     "python3 -m venv": "takes minutes and a network: `make dist-test` and `make matrix` do it",
     ".": "of the environment that is not created",
     "pip install": "takes minutes and a network: `make dist-test` and `make matrix` do it",
+    "nats-server": "serves until it is stopped: plugins/nats/tests start it",
     "penstock demo": "starts Spark: plugins/cli/tests/test_demo.py runs it",
     "penstock doctor": "looks at this machine: plugins/cli/tests/test_doctor.py runs it on made-up ones",
     "penstock pack": "copies 100 MB: plugins/cli/tests/test_pack.py packs small packages",
