@@ -84,6 +84,30 @@ def test_of_two_programs_of_one_name_the_older_one_is_refused(kind: Kind) -> Non
     assert kind.rows() == as_rows(0, 1, 3)
 
 
+def test_of_two_programs_that_start_together_one_is_refused(kind: Kind) -> None:
+    first, second = output(kind.table), output(kind.table)
+
+    def run(writer: PartitionWriter) -> list[str]:
+        # The other program looks and commits between the look and the commit of this one.
+        second.write(batch(0, run="run-2"), SCHEMA, task(records(2)))
+        return task(records(1))(writer)
+
+    numbers = [1]
+    try:
+        first.write(batch(0), SCHEMA, run)
+    except OutputOwnedError:
+        # A task that commits cannot get another number.
+        numbers = []
+    refused = list[TableOutput]()
+    for later, (writes, run_id) in enumerate([(first, "run-1"), (second, "run-2")] * 2, 1):
+        try:
+            writes.write(batch(later, run=run_id), SCHEMA, task([]))
+        except OutputOwnedError:
+            refused.append(writes)
+    assert refused in ([first] * 2, [second] * 2)
+    assert kind.rows() == as_rows(*numbers, 2)
+
+
 @pytest.mark.parametrize("name", ["delta", "iceberg", "sql"])
 def test_several_outputs_of_different_names_share_a_table(name: str, tmp_path: Path) -> None:
     kind = Kind(name, tmp_path)
@@ -185,7 +209,7 @@ def test_records_that_do_not_fit_go_to_the_dead_letters_with_their_reason(kind: 
     for _attempt in range(2):
         writes.write(batch(0), SCHEMA, task([*records(0), *wrong], partitions=1))
     assert kind.rows() == as_rows(0)
-    (letters,) = (tmp_path / "dead").iterdir()
+    (letters,) = (tmp_path / "dead").glob("*/*")
     lines = [json.loads(line) for line in letters.read_text().splitlines()]
     assert {json.dumps(line["record"]) for line in lines} == {
         json.dumps(record)
@@ -196,6 +220,20 @@ def test_records_that_do_not_fit_go_to_the_dead_letters_with_their_reason(kind: 
         )
     }
     assert all(line["batch_time"] == FIRST.time_ms and line["reason"] for line in lines)
+
+
+@pytest.mark.parametrize("name", ["delta", "files"])
+def test_dead_letters_of_an_attempt_with_other_partitions_are_replaced(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    table, dead = Unreliable(kind.table, iter(["before"])), tmp_path / "dead"
+    writes = output(table, dead_letter=str(dead))
+    wrong = [("a", "many"), ("b", "more"), ("c", "most"), *records(0)]
+    with pytest.raises(OSError, match="refused"):
+        writes.write(batch(0), SCHEMA, task(wrong, partitions=3))
+    writes.write(batch(0), SCHEMA, task(wrong, partitions=1))
+    (letters,) = dead.glob("*/*")
+    assert len(letters.read_text().splitlines()) == 3
+    assert kind.rows() == as_rows(0)
 
 
 def test_columns_are_added_when_allowed_and_refused_otherwise(kind: Kind) -> None:

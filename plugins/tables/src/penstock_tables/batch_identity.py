@@ -76,12 +76,17 @@ def writer_number(standing: Standing, batch: BatchId, table: str) -> int:
     if standing.own is None:
         return standing.newest + 1
     if standing.own < standing.newest:
-        raise OutputOwnedError(
-            f"batch {batch.time_ms} not written: output {batch.output!r} of application {batch.application!r} has a "
-            f"newer writer on {table} (number {standing.newest}; this run is number {standing.own}). Stop one of the "
-            "two programs, or give one of them another application name or another name= of the output"
-        )
+        raise newer_writer(batch, table, standing.newest, standing.own)
     return standing.own
+
+
+def newer_writer(batch: BatchId, table: str, newest: int, own: int) -> OutputOwnedError:
+    """The error for a run that is not, or no longer, the newest writer."""
+    return OutputOwnedError(
+        f"batch {batch.time_ms} not written: output {batch.output!r} of application {batch.application!r} has a newer "
+        f"writer on {table} (number {newest}; this run is number {own}). Stop one of the two programs, or give one of "
+        "them another application name or another name= of the output"
+    )
 
 
 def look_up(standing: Standing, batch: BatchId) -> Literal["new", "search"]:

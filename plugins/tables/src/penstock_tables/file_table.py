@@ -8,10 +8,12 @@ complete.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from attrs import asdict, field, frozen
@@ -20,12 +22,16 @@ from penstock import ConfigurationError
 from penstock.spi import absolute_location, is_remote
 from penstock_tables.batch_identity import BatchId, Standing
 from penstock_tables.partition_writer import PartitionWriter, located, write_file
-from penstock_tables.table import Commit, OpenTable, Table
+from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
 from penstock_tables.table_schemas import TableSchemaError
 
-_MANIFESTS, _STAGED = "_penstock/manifests", "_penstock/staged"
+_MANIFESTS, _STAGED, _RUNS = "_penstock/manifests", "_penstock/staged", "_penstock/runs"
 _WRITER, _SCHEMA = "_penstock/writer.json", "_penstock/schema.arrow"
-_MANIFEST = re.compile(r"(\d{6})-([0-9A-Za-z.-]+)-(\d+)\.json")
+_RUN = re.compile(r"\d{6}")
+# The run of a number, by location and number: it never changes.
+_runs_read: dict[tuple[str, str], str] = {}
+# Manifests of a folder: a folder per batch would be as slow to list as one with all of them.
+_PERIOD_MS = 3_600_000
 
 
 @frozen
@@ -58,16 +64,6 @@ class FileTableSettings(Table):
         return table
 
 
-class _Manifest(NamedTuple):
-    number: int
-    run: str
-    time_ms: int
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.number:06d}-{self.run}-{self.time_ms}.json"
-
-
 class OpenFileTable(OpenTable):
     """The batches of a folder."""
 
@@ -90,32 +86,27 @@ class OpenFileTable(OpenTable):
 
     def standing(self, batch: BatchId) -> Standing:
         self._check_writer(batch)
-        manifests = self._manifests()
-        own = [manifest for manifest in manifests if manifest.run == batch.run]
-        return Standing(
-            max((manifest.number for manifest in manifests), default=0),
-            max((manifest.number for manifest in own), default=None),
-            max((manifest.time_ms for manifest in own), default=-1),
-        )
+        runs = self._runs()
+        own = max((number for number, run in runs.items() if run == batch.run), default=None)
+        # A look at the manifest costs no more than to remember the last batch.
+        return Standing(max(runs, default=0), own, -1 if own is None else batch.time_ms)
 
     def has(self, batch: BatchId) -> bool:
-        manifests = self._manifests()
-        manifest = next((one for one in manifests if (one.run, one.time_ms) == (batch.run, batch.time_ms)), None)
+        manifest = self._read(_manifest(batch))
         if manifest is None:
             return False
-        self._complete(manifest, json.loads(self._read(f"{_MANIFESTS}/{manifest.file_name}") or b"{}"))
+        self._complete(json.loads(manifest))
         return True
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         self.save_schema(pa.schema([*self.schema(), *columns]))
 
     def writer(self, batch: BatchId, schema: pa.Schema, number: int, dead_letter: str | None) -> PartitionWriter:
-        folder = _folder(_Manifest(number, batch.run, batch.time_ms))
         return PartitionWriter(
             batch,
             self._settings.location,
             schema,
-            folder=f"{_STAGED}/{folder}" if self._renames else folder,
+            folder=self._written_in(batch),
             partition_by=self._settings.partition_by,
             named_folders=True,
             format=self._settings.format,
@@ -124,14 +115,22 @@ class OpenFileTable(OpenTable):
 
     def commit(self, commit: Commit) -> None:
         batch = commit.batch
-        manifest = _Manifest(commit.number, batch.run, batch.time_ms)
-        folder = _folder(manifest)
-        files = [{**asdict(file), "path": file.path.removeprefix(f"{_STAGED}/")} for file in commit.files]
-        self._discard_unlisted(folder, {file["path"] for file in files})
-        content = {**asdict(batch), "number": commit.number, "rows": commit.rows, "folder": folder, "files": files}
-        location = f"{self._settings.location}/{_MANIFESTS}/{manifest.file_name}"
-        write_file(location, json.dumps(content, indent=1, ensure_ascii=False).encode(errors="backslashreplace"))
-        self._complete(manifest, content)
+        self._take(commit.number, batch.run)
+        written_in = self._written_in(batch)
+        folder = _folder(batch, commit.number) if self._renames else written_in
+        files = [{**asdict(file), "path": folder + file.path.removeprefix(written_in)} for file in commit.files]
+        content = {
+            **asdict(batch),
+            "number": commit.number,
+            "rows": commit.rows,
+            "staged": written_in,
+            "folder": folder,
+            "files": files,
+        }
+        self._discard_unlisted(written_in, {file.path for file in commit.files})
+        manifest = json.dumps(content, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
+        write_file(f"{self._settings.location}/{_manifest(batch)}", manifest)
+        self._complete(content)
 
     def _discard_unlisted(self, folder: str, listed: set[str]) -> None:
         """Delete the files of tasks that failed or were repeated."""
@@ -139,18 +138,22 @@ class OpenFileTable(OpenTable):
 
         if not self._renames:
             return
-        root = f"{self._path}/{_STAGED}"
-        for info in self._system.get_file_info(fs.FileSelector(f"{root}/{folder}", recursive=True)):
-            if info.type == fs.FileType.File and info.path.removeprefix(f"{root}/") not in listed:
+        for info in self._system.get_file_info(fs.FileSelector(f"{self._path}/{folder}", recursive=True)):
+            if info.type == fs.FileType.File and info.path.removeprefix(f"{self._path}/") not in listed:
                 self._system.delete_file(info.path)
 
-    def _complete(self, manifest: _Manifest, content: dict[str, Any]) -> None:
+    def _written_in(self, batch: BatchId) -> str:
+        """Folder in which tasks write the files of a batch."""
+        folder = f"{batch.time_ms}-{batch.run}"
+        return f"{_STAGED}/{folder}" if self._renames else f"batch={folder}"
+
+    def _complete(self, manifest: dict[str, Any]) -> None:
+        """Rename the batch's folder, unless that has happened."""
         from pyarrow import fs
 
         if not self._renames:
             return
-        folder = content.get("folder") or _folder(manifest)
-        final, staged = f"{self._path}/{folder}", f"{self._path}/{_STAGED}/{folder}"
+        final, staged = f"{self._path}/{manifest['folder']}", f"{self._path}/{manifest['staged']}"
         final_info, staged_info = self._system.get_file_info([final, staged])
         if final_info.type == fs.FileType.Directory:
             if staged_info.type == fs.FileType.Directory:
@@ -160,16 +163,42 @@ class OpenFileTable(OpenTable):
             self._system.move(staged, final)
         else:
             raise ConfigurationError(
-                f"the files of batch {manifest.time_ms} are missing from {self._settings.name}, which has its "
-                f"manifest: restore {folder}, or delete the manifest {manifest.file_name} to write the batch again"
+                f"the files of batch {manifest['time_ms']} are missing from {self._settings.name}, which has its "
+                f"manifest: restore {manifest['folder']}, or delete the manifest below {_MANIFESTS} to write the "
+                "batch again"
             )
 
-    def _manifests(self) -> list[_Manifest]:
+    def _runs(self) -> dict[int, str]:
+        """The run of each number."""
         from pyarrow import fs
 
-        selector = fs.FileSelector(f"{self._path}/{_MANIFESTS}", allow_not_found=True)
-        matches = (_MANIFEST.fullmatch(info.base_name) for info in self._system.get_file_info(selector))
-        return [_Manifest(int(match[1]), match[2], int(match[3])) for match in matches if match]
+        selector = fs.FileSelector(f"{self._path}/{_RUNS}", allow_not_found=True)
+        names = (info.base_name for info in self._system.get_file_info(selector))
+        return {int(name): self._run_of(name) for name in names if _RUN.fullmatch(name)}
+
+    def _run_of(self, name: str) -> str:
+        place = self._settings.location, name
+        if place not in _runs_read:
+            run = (self._read(f"{_RUNS}/{name}") or b"").decode()
+            if not run:
+                # It is being written, or was left by a crash. Nobody else gets its number.
+                return run
+            _runs_read[place] = run
+        return _runs_read[place]
+
+    def _take(self, number: int, run: str) -> None:
+        """Register a run under its number; raises ``CommitConflictError`` if another run has it."""
+        if self._runs().get(number) == run:
+            return
+        path = f"{_RUNS}/{number:06d}"
+        if is_remote(self._settings.location):
+            write_file(f"{self._settings.location}/{path}", run.encode())
+        else:
+            self._system.create_dir(f"{self._path}/{_RUNS}", recursive=True)
+            with contextlib.suppress(FileExistsError), Path(self._path, path).open("x") as file:
+                file.write(run)
+        if self._run_of(f"{number:06d}") != run:
+            raise CommitConflictError(f"another run of the program has number {number} in {self._settings.name}")
 
     def _check_writer(self, batch: BatchId) -> None:
         writer = {"application": batch.application, "output": batch.output}
@@ -191,5 +220,9 @@ class OpenFileTable(OpenTable):
             return None
 
 
-def _folder(manifest: _Manifest) -> str:
-    return f"batch={manifest.time_ms}" + (f"-{manifest.number}" if manifest.number > 1 else "")
+def _manifest(batch: BatchId) -> str:
+    return f"{_MANIFESTS}/{batch.run}/{batch.time_ms // _PERIOD_MS * _PERIOD_MS}/{batch.time_ms}.json"
+
+
+def _folder(batch: BatchId, number: int) -> str:
+    return f"batch={batch.time_ms}" + (f"-{number}" if number > 1 else "")

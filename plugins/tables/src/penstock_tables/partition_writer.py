@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, field, frozen
 
 from penstock.spi import absolute_location, atomic_write, connect, is_remote
 from penstock_tables.batch_identity import BatchId
@@ -35,7 +35,8 @@ class DataFile:
         rows: number of records in it.
         num_bytes: its size.
         values: the values of the partition columns, by name.
-        refused: records of the task that did not fit and are in the dead-letter directory.
+        refused: records of the task that did not fit.
+        dead_letter: name of the file that has them; empty if there are none.
     """
 
     path: str
@@ -43,6 +44,7 @@ class DataFile:
     num_bytes: int
     values: dict[str, str | None] = field(factory=dict)
     refused: int = 0
+    dead_letter: str = ""
 
     def to_json(self) -> str:
         """Encode for the way from the task to the driver."""
@@ -110,12 +112,8 @@ class PartitionWriter:
             for file in files.values():
                 file.discard()
         if fitting.refused:
-            self._set_aside(index, fitting.refused)
-            done = (
-                [evolve(done[0], refused=len(fitting.refused)), *done[1:]]
-                if done
-                else [DataFile("", 0, 0, refused=len(fitting.refused))]
-            )
+            letters = self._set_aside(index, fitting.refused)
+            done.append(DataFile("", 0, 0, refused=len(fitting.refused), dead_letter=letters))
         return (file.to_json() for file in done)
 
     def _open(self, index: int, values: tuple[Any, ...]) -> _OpenFile:
@@ -127,7 +125,8 @@ class PartitionWriter:
         written = [column for column in self.schema if self.keeps_partition_columns or column.name not in named]
         return _OpenFile(self.location, "/".join([*folders, name]), pa.schema(written), self.format, named)
 
-    def _set_aside(self, index: int, refused: list[RefusedRow]) -> None:
+    def _set_aside(self, index: int, refused: list[RefusedRow]) -> str:
+        """Write the records that do not fit into the dead-letter folder; return the name of the file."""
         if self.dead_letter is None:
             examples = "; ".join(f"{row.reason} in {str(row.record)[:200]}" for row in refused[:_SHOWN])
             raise RowsRefusedError(
@@ -135,8 +134,9 @@ class PartitionWriter:
                 "in the stream, or set dead_letter= to a folder that takes such records"
             )
         # The same name whenever the batch runs again.
-        name = f"{self.batch.file_prefix}-{index:05d}.jsonl"
-        write_file(f"{self.dead_letter}/{name}", as_lines(self.batch.time_ms, refused))
+        name = f"{index:05d}.jsonl"
+        write_file(f"{self.dead_letter}/{self.batch.file_prefix}/{name}", as_lines(self.batch.time_ms, refused))
+        return name
 
 
 class _OpenFile:
@@ -209,6 +209,16 @@ def write_file(location: str, data: bytes) -> None:
 
     with atomic_write(Path(path)) as unfinished:
         unfinished.write_bytes(data)
+
+
+def delete_others(folder: str, names: Collection[str]) -> None:
+    """Delete the files of a folder, if it exists, that have other names."""
+    from pyarrow import fs
+
+    system, path = located(folder)
+    for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        if info.type == fs.FileType.File and info.base_name not in names:
+            system.delete_file(info.path)
 
 
 def _split(batch: pa.RecordBatch, columns: tuple[str, ...]) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:

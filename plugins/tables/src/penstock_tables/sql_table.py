@@ -16,7 +16,7 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from penstock import ConfigurationError
-from penstock_tables.batch_identity import BatchId, OutputOwnedError, Standing, writer_number
+from penstock_tables.batch_identity import BatchId, Standing, newer_writer
 from penstock_tables.partition_writer import DataFile, PartitionWriter
 from penstock_tables.row_fitting import RowFitting
 from penstock_tables.table import Commit, OpenTable, Table
@@ -178,11 +178,12 @@ class SqlPartitionWriter(PartitionWriter):
         rows = 0
         _ensure_row(engine_of(self.settings), writers, self.batch.writer)
         with engine_of(self.settings).begin() as connection:
-            locked = sql.update(writers).where(own_row, writers.c.number <= self.number).values(number=self.number)
-            if connection.execute(locked).rowcount == 0:
-                newest = connection.scalar(sql.select(writers.c.number).where(own_row))
-                writer_number(Standing(newest or 0, self.number), self.batch, self.settings.name)
-                raise OutputOwnedError(f"{self.settings.name} has no row for writer {self.batch.writer!r} any more")
+            # Locks the row until the end of the transaction. Of two fresh runs with one number, the first one has it.
+            is_ours = sql.and_(writers.c.number == self.number, writers.c.run == self.batch.run)
+            locked = sql.update(writers).where(own_row, sql.or_(writers.c.number < self.number, is_ours))
+            if connection.execute(locked.values(number=self.number, run=self.batch.run)).rowcount == 0:
+                newest = connection.scalar(sql.select(writers.c.number).where(own_row)) or 0
+                raise newer_writer(self.batch, self.settings.name, newest, self.number)
             identity = {"writer": self.batch.writer, "run": self.batch.run, "batch_ms": self.batch.time_ms}
             known = sql.select(batches.c.rows).filter_by(**identity)
             if connection.execute(known).first() is not None:
@@ -193,9 +194,8 @@ class SqlPartitionWriter(PartitionWriter):
                 rows += fitted.num_rows
             connection.execute(batches.insert(), {**identity, "number": self.number, "rows": rows})
             # Before the commit: a batch that fails because of them is not written.
-            if fitting.refused:
-                self._set_aside(index, fitting.refused)
-        return iter([DataFile("", rows, 0, refused=len(fitting.refused)).to_json()])
+            letters = self._set_aside(index, fitting.refused) if fitting.refused else ""
+        return iter([DataFile("", rows, 0, refused=len(fitting.refused), dead_letter=letters).to_json()])
 
 
 def _ensure_row(engine: Any, writers: Any, writer: str) -> None:
@@ -207,7 +207,7 @@ def _ensure_row(engine: Any, writers: Any, writer: str) -> None:
             return
     try:
         with engine.begin() as connection:
-            connection.execute(writers.insert(), {"writer": writer, "number": 0})
+            connection.execute(writers.insert(), {"writer": writer, "number": 0, "run": ""})
     except IntegrityError:
         pass  # another writer was first
 
@@ -245,6 +245,7 @@ def book_keeping() -> Any:
         metadata,
         sql.Column("writer", sql.String(500), primary_key=True),
         sql.Column("number", sql.Integer, nullable=False),
+        sql.Column("run", sql.String(100), nullable=False),
     )
     sql.Table(
         "penstock_batches",

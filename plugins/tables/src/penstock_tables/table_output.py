@@ -13,7 +13,7 @@ from attrs import define, field
 
 from penstock.spi import get_logger
 from penstock_tables.batch_identity import BatchId, look_up, writer_number
-from penstock_tables.partition_writer import DataFile, PartitionWriter
+from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
 from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
 from penstock_tables.table_schemas import plan
 
@@ -65,7 +65,7 @@ class TableOutput:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         def run(writer: PartitionWriter) -> list[str]:
-            wanted = self._partitions(frame.rdd.getNumPartitions)
+            wanted = self._partitions()
             narrowed = frame if wanted is None else frame.coalesce(wanted)
             return [row.file for row in narrowed.mapInArrow(writer.write_batches, "file string").collect()]
 
@@ -77,7 +77,7 @@ class TableOutput:
         """Write a batch of records: a function for ``foreachRDD``."""
 
         def run(writer: PartitionWriter) -> list[str]:
-            wanted = self._partitions(records.getNumPartitions)
+            wanted = self._partitions()
             narrowed = records if wanted is None else records.coalesce(wanted)
             return narrowed.mapPartitionsWithIndex(writer.write_records).collect()
 
@@ -106,6 +106,10 @@ class TableOutput:
                 DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))
             ]
             tasks_s = time.monotonic() - started
+            if self.dead_letter is not None:
+                # An earlier attempt may have had other partitions.
+                letters = {file.dead_letter for file in written}
+                delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)
             files = [file for file in written if file.rows]
             self._last_bytes = sum(file.num_bytes for file in files)
             if files:
@@ -164,14 +168,11 @@ class TableOutput:
                 raise
             opened = self.table.open(None)
 
-    def _partitions(self, current: Callable[[], int]) -> int | None:
-        """The number of partitions to combine the batch's into; ``None`` to leave them."""
+    def _partitions(self) -> int | None:
+        """The most partitions that the batch may have; ``None`` for those that it has."""
         if self.table.commits_in_task:
             return 1
-        if not self._last_bytes:
-            return None
-        wanted = int(self._last_bytes * _HEADROOM // self.target_bytes) + 1
-        return wanted if wanted < current() else None
+        return int(self._last_bytes * _HEADROOM // self.target_bytes) + 1 if self._last_bytes else None
 
 
 def _batch_id(context: Any, output: str, batch_time_ms: int) -> BatchId:
