@@ -94,7 +94,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Report",
             "Result",
         ),
-        "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "MemoryFeeder", "MemorySource"),
+        "Feeders": ("Feeder", "TcpFeeder", "FileFeeder", "MemoryFeeder", "MemorySource", "MemoryBrokerFeeder"),
+        "A broker in memory": ("MemoryBroker", "BrokerSession", "Delivery", "Message", "DeadLetter"),
         "Listeners and leaks": (
             "FakeListenerContext",
             "listener_events",
