@@ -9,7 +9,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
+from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, SkippedBatches
 from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.graph import stateful
 
@@ -90,6 +90,23 @@ def test_recently_added_state_does_not_cause_full_recomputation() -> None:
     assert begin_ms is not None
     assert begin_ms >= 970_000
     assert chosen(program) == {"first": [990]}
+
+
+def test_state_without_an_rdd_is_computed_from_before_skipped_times() -> None:
+    program = FakeProgram()
+    program.state("a")
+    skipped = [SkippedBatches(4_000, 7_000), SkippedBatches(12_000, 3600_000)]
+    assert program.restore(with_files(program, {"a": []}, last_time_ms=3604_000, skipped=skipped)) == 0
+    # Skipped times before the batches that can belong to the state change nothing.
+    assert program.restore(with_files(program, {"a": []}, last_time_ms=3635_000, skipped=skipped)) == 3616_000
+
+
+def test_first_rdd_after_skipped_times_is_not_the_oldest_remaining_one() -> None:
+    program = chain()
+    skipped = [SkippedBatches(4_000, 3600_000)]
+    files = {"first": [3610], "second": []}
+    assert program.restore(with_files(program, files, last_time_ms=3611_000, skipped=skipped)) == 0
+    assert chosen(program) == {}
 
 
 def test_state_is_old_enough_for_a_window_on_it() -> None:

@@ -10,7 +10,7 @@ from penstock.schedule.due_batches import DueBatches
 
 
 def with_late() -> DueBatches:
-    due = DueBatches()
+    due = DueBatches(100)
     due.add_late([range(100, 101), range(200, 301, 100)], until_ms=300, skippable_after_ms=100)
     due.add(400)
     return due
@@ -43,12 +43,24 @@ def test_only_skippable_late_batches_may_be_skipped() -> None:
 
 
 def test_a_day_of_late_batches_is_one_range() -> None:
-    due = DueBatches()
+    due = DueBatches(1000)
     due.add_late([range(1000, 86_401_000, 1000)], until_ms=86_400_000)
     due.first_generated()
     assert due.late == [range(2000, 86_401_000, 1000)]
     due.add(86_401_000)
     assert len(due.late) == 1
+
+
+def test_skipped_times_are_known_until_they_are_forgotten() -> None:
+    due = DueBatches(100)
+    due.begin(200)
+    for time_ms in (300, 400, 700, 800, 1000):
+        due.add(time_ms)
+    assert due.skipped == [range(500, 700, 100), range(900, 1000, 100)]
+    due.forget_skipped(600)
+    assert due.skipped == [range(500, 700, 100), range(900, 1000, 100)]
+    due.forget_skipped(700)
+    assert due.skipped == [range(900, 1000, 100)]
 
 
 def test_youngest_generated_batch_does_not_go_back() -> None:

@@ -286,6 +286,8 @@ def test_stop_may_be_repeated(engine: Engine) -> None:
 
 def test_first_run_saves_zero_time_before_its_first_batch(engine: Engine) -> None:
     class Checkpoints:
+        recoverable_ms = None
+
         def begin(self, zero_time_ms: int) -> None:
             engine.log.add(("begin", zero_time_ms))
 

@@ -27,10 +27,13 @@ class Saved:
     pending: tuple[int, ...]
     needed_ms: int
     late: tuple[range, ...] = ()
+    skipped: tuple[range, ...] = ()
 
 
 class RecordingCheckpoints:
     """Records what is saved."""
+
+    recoverable_ms: int | None = 0
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -45,9 +48,10 @@ class RecordingCheckpoints:
         needed_ms: int,
         late: Sequence[range],
         failed: Sequence[int],
+        skipped: Sequence[range],
     ) -> None:
         self.failed = list(failed)
-        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms, tuple(late)))
+        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms, tuple(late), tuple(skipped)))
 
 
 class Recovering:
@@ -191,6 +195,32 @@ def test_late_batches_that_wait_are_saved_as_one_range(recovering: Callable[...,
         (86_400_000, (500, 600), (range(700, 86_400_100, 100),)),
         (86_400_000, (500, 600, 700), (range(800, 86_400_100, 100),)),
     ]
+
+
+def test_skipped_times_are_saved_while_a_state_may_be_recovered_from_before_them(
+    recovering: Callable[..., Recovering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier, later = range(300, 500, 100), range(900, 3_600_900, 100)
+    run = recovering(now_ms=740, last_time_ms=700, skipped=[earlier]).start()
+    run.tick()
+    run.log.await_count(BatchCompleted, 1)
+    run.clock.step(3_600_000)
+    run.tick()
+    run.log.await_count(BatchCompleted, 2)
+    run.engine.settle()
+    assert run.generated == [800, 3_600_900]
+    assert run.saved[-1].skipped == (earlier, later)
+    monkeypatch.setattr(RecordingCheckpoints, "recoverable_ms", 500)
+    run.tick()
+    run.log.await_count(BatchCompleted, 3)
+    run.engine.settle()
+    assert run.saved[-1].skipped == (later,)
+    # Without a state, nothing is recomputed.
+    monkeypatch.setattr(RecordingCheckpoints, "recoverable_ms", None)
+    run.tick()
+    run.log.await_count(BatchCompleted, 4)
+    run.engine.settle()
+    assert run.saved[-1].skipped == ()
 
 
 def test_pending_batches_that_wait_stay_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:

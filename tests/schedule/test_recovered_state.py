@@ -8,7 +8,9 @@ from typing import cast
 import pytest
 
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.schedule.recovered_state import RecoveredState, StateRestore
+from penstock.schedule.recovered_state import RecoveredState, StateRestore, without
+
+DAY = range(1000, 86_401_000, 100)
 
 
 class Graph:
@@ -48,3 +50,25 @@ def test_state_is_advanced_to_the_last_batch_before_each_time(
     for before_ms in advanced:
         state.advance(before_ms)
     assert graph.done == done
+
+
+@pytest.mark.parametrize(
+    ("skipped", "remaining"),
+    [
+        ([], [100, 200, 300, 400]),
+        ([range(200, 400, 100)], [100, 400]),
+        ([range(-500, 100, 100)], [100, 200, 300, 400]),
+        ([range(-500, 300, 100)], [300, 400]),
+        ([range(300, 900, 100)], [100, 200]),
+        ([range(0, 900, 100)], []),
+        ([range(100, 200, 100), range(300, 400, 100)], [200, 400]),
+        ([DAY], [100, 200, 300, 400]),
+    ],
+)
+def test_skipped_times_are_left_out(skipped: list[range], remaining: list[int]) -> None:
+    assert [time_ms for times in without(range(100, 500, 100), skipped) for time_ms in times] == remaining
+
+
+def test_a_day_of_skipped_times_costs_nothing() -> None:
+    parts = [times for times in without(range(900, DAY.stop + 100, 100), [DAY]) if times]
+    assert parts == [range(900, 1000, 100), range(DAY.stop, DAY.stop + 100, 100)]

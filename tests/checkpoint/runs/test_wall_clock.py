@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.runs import INTERVAL_MS, Output, Runs
+from tests.helpers.runs import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
 
@@ -76,6 +76,33 @@ def test_after_a_step_forward_state_continues_and_windows_cover_the_new_time(num
     runs.clock.step(2000)
     assert numbers.batches(1) == [DAY_MS + 8000]
     assert numbers.last == [["inverse", 15], ["sum", 21], ["tree", 15]]
+
+
+def counted(new: list[int], old: tuple[int, int] | None) -> tuple[int, int]:
+    """How often the state was computed, and its sum."""
+    calls, value = old or (0, 0)
+    return calls + 1, value + sum(new)
+
+
+def test_recovery_after_a_step_forward_computes_no_state_for_the_skipped_times(
+    runs: Runs, tmp_path: Path, output: Output
+) -> None:
+    def build(context: StreamingContext) -> None:
+        ones = numbered(context, lambda _batch: [1]).map(lambda one: ("n", one))
+        output.collect(ones.updateStateByKey(counted, 1))
+
+    run = runs.new(build).start()
+    run.batches(3)
+    runs.clock.step(HOUR_MS)
+    run.batches(2)
+    left = runs.interrupt()
+    run.stop()
+    recovered = runs.new(build, left).start()
+    recovered.batches(1)
+    left = runs.interrupt("again")
+    recovered.stop()
+    runs.new(build, left).start().batches(1)
+    assert output.written[-1] == (HOUR_MS + 7000, [["n", [7, 7]]])
 
 
 def test_after_a_step_back_state_and_windows_continue(numbers: Numbers, runs: Runs) -> None:

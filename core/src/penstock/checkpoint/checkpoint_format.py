@@ -64,6 +64,18 @@ class LateBatches:
         return range(self.first_ms, self.last_ms + 1, interval_ms)
 
 
+@frozen
+class SkippedBatches:
+    """Consecutive batch times that were never due, from the first to the last in ms."""
+
+    first_ms: int
+    last_ms: int
+
+    def times(self, interval_ms: int) -> range:
+        """The batch times."""
+        return range(self.first_ms, self.last_ms + 1, interval_ms)
+
+
 @frozen(kw_only=True)
 class Checkpoint:
     """A run at one moment.
@@ -76,6 +88,7 @@ class Checkpoint:
         zero_time_ms: the graph's zero time; -1 before it is known.
         last_time_ms: the youngest generated or late batch; zero time before the first, -1 before zero time is known.
         late: batches of downtimes that are not generated yet.
+        skipped: batch times that were never due, since the oldest batch that state is recovered from.
         pending: generated batches that are not complete, and the number of runs that have begun each.
         failed: pending batches whose output failed.
         needed_ms: a recovery from this checkpoint needs no blocks of strictly older batches, except for failed batches.
@@ -105,6 +118,7 @@ class Checkpoint:
     last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
     late: list[LateBatches] = field(factory=list)
+    skipped: list[SkippedBatches] = field(factory=list)
     failed: list[int] = field(factory=list)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)
@@ -124,6 +138,22 @@ class Checkpoint:
     def next_ms(self) -> int:
         """The oldest batch that is not generated yet."""
         return min([self.last_time_ms + self.batch_interval_ms, *(batches.first_ms for batches in self.late)])
+
+    def first_due(self, period_ms: int) -> int:
+        """The first multiple of a period after zero time that was due, in ms."""
+        first_ms = self.zero_time_ms + period_ms
+        for skipped in self.skipped:
+            if skipped.first_ms <= first_ms <= skipped.last_ms:
+                first_ms += ((skipped.last_ms - first_ms) // period_ms + 1) * period_ms
+        return first_ms
+
+    def before(self, time_ms: int, duration_ms: int) -> int:
+        """The time that is a duration before another one, in ms. Skipped batch times do not count."""
+        start_ms = time_ms - duration_ms
+        for skipped in reversed(self.skipped):
+            if start_ms <= skipped.last_ms and skipped.first_ms < time_ms:
+                start_ms -= skipped.last_ms - skipped.first_ms + self.batch_interval_ms
+        return start_ms
 
     def lost_allocations(self) -> Event:
         """The event that stands for the allocations of the batches if they are missing from the write-ahead log."""

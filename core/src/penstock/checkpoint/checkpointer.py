@@ -17,7 +17,14 @@ from typing import Any
 from attrs import evolve
 from pyspark import SparkContext
 
-from penstock.checkpoint.checkpoint_format import RECEIVED_DATA, Checkpoint, LateBatches, SavedInput, SavedState
+from penstock.checkpoint.checkpoint_format import (
+    RECEIVED_DATA,
+    Checkpoint,
+    LateBatches,
+    SavedInput,
+    SavedState,
+    SkippedBatches,
+)
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.restore.restore_streams import restore_sequence
@@ -123,12 +130,13 @@ class Checkpointer:
         needed_ms: int,
         late: Sequence[range] = (),
         failed: Sequence[int] = (),
+        skipped: Sequence[range] = (),
     ) -> None:
         """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
             collected: Checkpoint | Exception = self._collected(
-                zero_time_ms, last_time_ms, pending, needed_ms, late, failed
+                zero_time_ms, last_time_ms, pending, needed_ms, late, failed, skipped
             )
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
@@ -156,6 +164,7 @@ class Checkpointer:
         needed_ms: int,
         late: Sequence[range] = (),
         failed: Sequence[int] = (),
+        skipped: Sequence[range] = (),
     ) -> Checkpoint:
         with self._changed:
             self._number += 1
@@ -169,6 +178,7 @@ class Checkpointer:
             pending={time_ms: self._run.attempts.of(time_ms) for time_ms in pending},
             late=[LateBatches(times[0], times[-1], self._run.attempts.of(times[0])) for times in late],
             failed=list(failed),
+            skipped=[SkippedBatches(times[0], times[-1]) for times in skipped],
             needed_ms=needed_ms,
             states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),

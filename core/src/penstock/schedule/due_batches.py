@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # Maximum late batches that are pending at the same time.
 _CATCH_UP_BATCHES = 10
@@ -18,7 +18,8 @@ class DueBatches:
     few batches are pending. The generator's loop changes the queue; the thread that stops the generator waits on it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
         # Ranges of batch times. The first batch stays in the queue while it is being generated.
         self._due: deque[range] = deque()
         self._changed = threading.Condition()
@@ -27,10 +28,27 @@ class DueBatches:
         self._skippable_after_ms: int | None = None
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
         self.generated_ms = -1
+        # The youngest batch that was due.
+        self._last_ms = -1
+        #: Batch times that were never due, oldest first: the clock was set forward, or late ticks are skipped.
+        self.skipped: Sequence[range] = ()
+
+    def begin(self, time_ms: int) -> None:
+        """Begin with the batch after a time; earlier batches are late, or an earlier run has generated them."""
+        self.generated_ms = time_ms
+        self._last_ms = time_ms
 
     def add(self, time_ms: int) -> None:
         """Add a batch that is due now."""
+        skipped = range(self._last_ms + self._interval_ms, time_ms, self._interval_ms)
+        if skipped:
+            self.skipped = [*self.skipped, skipped]
+        self._last_ms = time_ms
         self._due.append(range(time_ms, time_ms + 1))
+
+    def forget_skipped(self, before_ms: int) -> None:
+        """Forget skipped batch times before a time."""
+        self.skipped = [batches for batches in self.skipped if batches[-1] >= before_ms]
 
     def add_late(self, batches: Iterable[range], until_ms: int, skippable_after_ms: int | None = None) -> None:
         """Add the late batches of a recovered run, oldest first, up to a time.

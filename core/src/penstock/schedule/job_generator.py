@@ -43,8 +43,8 @@ _THROTTLE_S = 60
 class RecoveredBatches:
     """The batches in a checkpoint.
 
-    ``late`` are batches that no run has generated. States are recomputed for all batches after ``state_ms``, or after
-    one of ``later_states``; ``None`` without state.
+    ``late`` are batches that no run has generated, ``skipped`` batch times that were never due. States are recomputed
+    for all other batches after ``state_ms``, or after one of ``later_states``; ``None`` without state.
     """
 
     zero_time_ms: int
@@ -53,6 +53,7 @@ class RecoveredBatches:
     state_ms: int | None
     late: Sequence[range] = ()
     later_states: Sequence[StateRestore] = ()
+    skipped: Sequence[range] = ()
 
     def due(self, start_ms: int, interval_ms: int) -> list[range]:
         """The batches to generate before ``start_ms``: pending ones and those of all downtimes, oldest first."""
@@ -97,7 +98,7 @@ class JobGenerator:
             skip_missed=settings.late_ticks == "skip",
             on_missed=self._on_missed,
         )
-        self._due = DueBatches()
+        self._due = DueBatches(graph.batch_interval_ms)
         self._backoff = generation_backoff(graph.batch_interval_ms)
         self._backing_off = False
         self._paused = False
@@ -118,7 +119,7 @@ class JobGenerator:
             self._graph.start(zero_time_ms)
             if self._checkpointer is not None:
                 self._checkpointer.begin(zero_time_ms)
-            self._due.generated_ms = zero_time_ms
+            self._due.begin(zero_time_ms)
         else:
             start_ms = self._recover(recovered, start_ms)
         self._loop.start()
@@ -148,7 +149,7 @@ class JobGenerator:
         self._begun = recovered.pending
         if recovered.state_ms is not None:
             # State must also be recomputed for the completed batches after the checkpointed RDD.
-            self._state = RecoveredState(self._graph, recovered.state_ms, recovered.later_states)
+            self._state = RecoveredState(self._graph, recovered.state_ms, recovered.later_states, recovered.skipped)
             self._state.advance(due[0][0] if due else start_ms)
         log.info("batches recovered", due=sum(map(len, due)), pending=len(recovered.pending), first_tick=start_ms)
         skippable_after_ms = None
@@ -156,7 +157,8 @@ class JobGenerator:
             # A batch may have blocks although no checkpoint mentions it.
             skippable_after_ms = max([self._tracker.last_allocated_ms, *recovered.pending])
         self._due.add_late(due, start_ms - interval_ms, skippable_after_ms)
-        self._due.generated_ms = start_ms - interval_ms
+        self._due.begin(start_ms - interval_ms)
+        self._due.skipped = recovered.skipped
         return start_ms
 
     def abandon(self) -> None:
@@ -381,7 +383,10 @@ class JobGenerator:
         failed = self._scheduler.failed_batches
         # A late batch is among the pending ones, too, while it is being submitted.
         submitted = (time_ms for time_ms in (*pending, *failed) if not any(time_ms in times for times in late))
-        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late, failed)
+        # A recovered run recomputes no state from before the oldest checkpointed one.
+        recoverable_ms = self._checkpointer.recoverable_ms
+        self._due.forget_skipped(last_ms if recoverable_ms is None else recoverable_ms)
+        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late, failed, self._due.skipped)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from attrs import frozen
 
@@ -21,11 +21,15 @@ class StateRestore:
 class RecoveredState:
     """Recomputes the state for the batches after a restore point. Used on the generator's loop.
 
-    The batches between a failed batch and the next restore point are not computed: their blocks may be gone.
+    The batches between a failed batch and the next restore point are not computed: their blocks may be gone. Skipped
+    batch times have no batch, and so no state.
     """
 
-    def __init__(self, graph: DStreamGraph, since_ms: int, later: Iterable[StateRestore]) -> None:
+    def __init__(
+        self, graph: DStreamGraph, since_ms: int, later: Iterable[StateRestore], skipped: Sequence[range] = ()
+    ) -> None:
         self._graph = graph
+        self._skipped = skipped
         self._time_ms = since_ms
         self._later = deque(later)
 
@@ -36,5 +40,15 @@ class RecoveredState:
             point.restore()
             self._time_ms = point.time_ms
         interval_ms = self._graph.batch_interval_ms
-        self._graph.advance_state(range(self._time_ms + interval_ms, before_ms, interval_ms))
+        for times_ms in without(range(self._time_ms + interval_ms, before_ms, interval_ms), self._skipped):
+            self._graph.advance_state(times_ms)
         self._time_ms = max(self._time_ms, before_ms)
+
+
+def without(times_ms: range, skipped: Iterable[range]) -> Iterator[range]:
+    """The parts of a range of batch times that are in none of the other ranges, which are in order."""
+    start_ms = times_ms.start
+    for gap in skipped:
+        yield range(start_ms, min(gap.start, times_ms.stop), times_ms.step)
+        start_ms = max(start_ms, gap[-1] + times_ms.step)
+    yield range(start_ms, times_ms.stop, times_ms.step)

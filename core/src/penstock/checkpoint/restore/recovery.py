@@ -203,6 +203,7 @@ class Recovery:
                         for point in points[1:]
                         if point.oldest_ms is not None
                     ],
+                    [batches.times(checkpoint.batch_interval_ms) for batches in checkpoint.skipped],
                 )
         elif replaces:
             self._log_replaced(earlier)

@@ -182,9 +182,9 @@ def restore_points(
         state = saved.get(stream.number)
         if state is not None and isinstance(stream, StatefulDStream):
             zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
-            chosen = _choose(state.files, needed_ms, first_ms, zero_ms + checkpoint_ms)
+            chosen = _choose(state.files, needed_ms, first_ms, checkpoint.first_due(checkpoint_ms))
             # A state without a file is not older than its first file would be.
-            begin_ms = max(chosen, default=max(zero_ms, needed_ms - 2 * checkpoint_ms))
+            begin_ms = max(chosen, default=max(zero_ms, checkpoint.before(needed_ms, 2 * checkpoint_ms)))
             files[state.name] = chosen
             restored_ms.append(begin_ms)
             needed_ms = begin_ms + checkpoint.batch_interval_ms
