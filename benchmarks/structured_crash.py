@@ -26,17 +26,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.crash import Source, await_acknowledgement, jvm_of
+from benchmarks.crash import jvm_of
+from benchmarks.numbered_source import Source
 
 VICTIMS = ("driver", "JVM", "driver and JVM")
 # With fewer acknowledged records per kill, the run tests too little.
 LEAST_RECORDS = 20
 START_S, STOP_S = 180, 120
 #: The counts that must be 0.
-FAULTS = ("lost", "stored once, seen twice", "batches that differ when run again")
+FAULTS = (
+    "lost",
+    "stored once, seen twice",
+    "stored again, not sent again",
+    "batches that differ when run again",
+)
 
 RECEIVER = '''
 """Stores what the source sends, then acknowledges it."""
@@ -188,12 +195,13 @@ def kill(victim: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def check(folder: Path, acknowledged: int) -> dict[str, Any]:
+def check(folder: Path, acknowledged: Collection[int], resent: Collection[int]) -> dict[str, Any]:
     """Compare the sink with the acknowledged numbers.
 
     Args:
         folder: folder of the runs; ``out/BATCH-RUN`` contains the records of a batch.
-        acknowledged: all numbers below it are acknowledged.
+        acknowledged: the numbers that were acknowledged.
+        resent: the numbers that were sent more than once.
 
     Returns:
         Counts by name.
@@ -209,10 +217,12 @@ def check(folder: Path, acknowledged: int) -> dict[str, Any]:
     # Without the number of the store.
     seen = Counter(record & 0xFFFFFFFF for record in stored)
     return {
-        "acknowledged records": acknowledged,
-        "lost": sum(number not in seen for number in range(acknowledged)),
+        "acknowledged records": len(acknowledged),
+        "lost": sum(number not in seen for number in acknowledged),
         "stored once, seen twice": sum(count > 1 for count in stored.values()),
+        "sent again": len(resent),
         "sent again and stored again": sum(count > 1 for count in seen.values()),
+        "stored again, not sent again": sum(count > 1 and number not in resent for number, count in seen.items()),
         "batches": len(batches),
         "batches that ran again": len(paths) - len(batches),
         "batches that differ when run again": differ,
@@ -237,12 +247,12 @@ def main() -> None:
     (folder / "out").mkdir()
     install(folder / "plugin")
     source = Source(options.seed)
-    port = source.server_address[1]
+    port = source.port
     began = time.monotonic()
     for number in range(1, options.kills + 1):
         process = launch(folder, port, options.seed, number)
         await_batch(folder, process)
-        await_acknowledgement(source)
+        source.await_acknowledgement()
         time.sleep(rng.uniform(0.0, 2.0))
         # Then kill it during a batch, between its start and its commit or a little later.
         await_batch(folder, process)
@@ -258,7 +268,7 @@ def main() -> None:
         )
     process = launch(folder, port, options.seed, options.kills + 1)
     await_batch(folder, process)
-    await_acknowledgement(source)
+    source.await_acknowledgement()
     source.paused.set()
     time.sleep(1)
     (folder / "stop").touch()
@@ -269,11 +279,11 @@ def main() -> None:
         raise SystemExit(f"FAILED: the program does not stop; its log is {folder / 'log'}") from None
     results = {"kills": options.kills, "seed": options.seed, "exit code of the last run": code}
     results["kills with a batch uncommitted"] = uncommitted
-    results |= check(folder, source.acknowledged)
+    results |= check(folder, source.acknowledged, source.resent)
     results["seconds"] = round(time.monotonic() - began)
     for name, value in results.items():
         print(f"{name}: {value}")
-    few = source.acknowledged < LEAST_RECORDS * max(options.kills, 1)
+    few = len(source.acknowledged) < LEAST_RECORDS * max(options.kills, 1)
     faulty = code != 0 or any(results[name] for name in FAULTS)
     if few or faulty:
         raise SystemExit(f"FAILED; all of it is in {folder}")

@@ -1,6 +1,6 @@
 """Suspend a driver while another one takes its directory: ``python -m benchmarks.two_drivers [--rounds 10]``.
 
-The program and the source are those of ``benchmarks/crash.py``. In each round the driver, in every second round with
+The program and the source are those of ``benchmarks.crash``. In each round the driver, in every second round with
 its JVM and its workers, is suspended (SIGSTOP) at a random moment. A second driver is started on the same directory.
 When a record was acknowledged through it, the first driver continues (SIGCONT). It must stop with an error that names
 the second one. At the end, every acknowledged record must be in a batch of a driver that owned the directory, and
@@ -13,16 +13,11 @@ and the first one continues.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import random
 import shutil
 import signal
-import socketserver
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -32,7 +27,11 @@ from typing import Any
 
 import psutil
 
-from benchmarks import crash
+from benchmarks import counted_outputs
+from benchmarks.burners import start_burners
+from benchmarks.counting_program import launch, make_folder, stop
+from benchmarks.numbered_source import Source, write_files
+from benchmarks.processes import ends_on_sigterm
 
 # The longest wait for one event: a driver that starts, acknowledges or ends, on a busy machine.
 DEADLINE_S = 180
@@ -40,85 +39,35 @@ TAKEN_OVER = "was taken over by another driver"
 REFUSED = "is being changed by another driver"
 
 
-class Source(socketserver.ThreadingTCPServer):
-    """Sends each number to one receiver at a time, and again to another one unless it was acknowledged."""
-
-    allow_reuse_address = daemon_threads = True
+class FencedSource(Source):
+    """A source that knows which driver acknowledged, and what drivers without a claim did."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.lock = threading.Lock()
-        self.next = 0
-        self.returned: list[list[int]] = []
-        self.acknowledged: set[int] = set()
+        super().__init__()
         #: The number of acknowledged records by driver.
         self.by_driver: Counter[str] = Counter()
         #: When each driver that has lost its claim continued, monotonic; and what was sent and acknowledged since.
         self.resumed: dict[str, float] = {}
         self.late: list[int] = []
-        self.paused = threading.Event()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def take(self) -> list[int]:
-        """The next numbers to send."""
+    def note(self, numbers: list[int], answer: list[str], sent: float) -> None:
+        super().note(numbers, answer, sent)
+        driver = answer[1]
         with self.lock:
-            if self.returned:
-                return self.returned.pop()
-            self.next += crash.RECORDS_A_SEND
-            return list(range(self.next - crash.RECORDS_A_SEND, self.next))
-
-    def give_back(self, numbers: list[int]) -> None:
-        """Send numbers again: they were not acknowledged."""
-        with self.lock:
-            self.returned.append(numbers)
-
-    def note(self, numbers: list[int], driver: str, sent: float) -> None:
-        """The receiver of a driver has acknowledged numbers."""
-        with self.lock:
-            self.acknowledged.update(numbers)
             self.by_driver[driver] += len(numbers)
             if sent > self.resumed.get(driver, math.inf):
                 self.late += numbers
 
 
-class _Connection(socketserver.StreamRequestHandler):
-    server: Source
-
-    def handle(self) -> None:
-        while not self.server.paused.is_set():
-            numbers, sent = self.server.take(), time.monotonic()
-            try:
-                self.wfile.write(json.dumps(numbers).encode() + b"\n")
-                answer = self.rfile.readline()
-            except OSError:
-                answer = b""
-            if not answer.endswith(b"\n"):
-                self.server.give_back(numbers)
-                return
-            self.server.note(numbers, answer.decode().split()[1], sent)
-            time.sleep(random.uniform(0.0, 0.06))
-        with suppress(OSError):
-            self.wfile.write(b"[]\n")
-            self.rfile.readline()
-
-
 class Driver:
     """A driver that was launched; ``name`` is in the acknowledgements of its receivers."""
 
-    def __init__(self, name: str, folder: Path, source: Source, interval_s: float) -> None:
+    def __init__(self, name: str, folder: Path, source: FencedSource, interval_s: float) -> None:
         self.name = name
         self._folder = folder
         self._source = source
         self.log = folder / f"log-{name}"
-        command = [sys.executable, crash.__file__, "--program", str(folder), "--port", str(source.server_address[1])]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--interval", str(interval_s)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "DRIVER": name},
-            )
+        self.process = launch(folder, source.port, interval_s, log=self.log.name, environment={"DRIVER": name})
 
     def await_acknowledgement(self) -> bool:
         """Wait until a record is acknowledged through this driver; return false if it refused to start."""
@@ -158,7 +107,7 @@ class Driver:
         return time.monotonic() - began
 
 
-def play(number: int, owner: Driver, folder: Path, source: Source, interval_s: float) -> tuple[Driver, int]:
+def play(number: int, owner: Driver, folder: Path, source: FencedSource, interval_s: float) -> tuple[Driver, int]:
     """One round; return the owner after it, and the number of files that the other one wrote without a claim."""
     whole = number % 2 == 0
     owner.await_acknowledgement()
@@ -182,12 +131,6 @@ def play(number: int, owner: Driver, folder: Path, source: Source, interval_s: f
     return successor, len(late)
 
 
-def burn() -> None:
-    """Keep one core busy."""
-    while True:
-        sum(range(10_000))
-
-
 def main() -> None:
     """Play the rounds, stop the last owner, and count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,46 +138,36 @@ def main() -> None:
     parser.add_argument("--load", type=int, default=0, help="processes that keep a core busy meanwhile")
     parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="penstock-two-drivers-"))
-    for name in ("out", "in"):
-        (folder / name).mkdir()
-    source = Source()
-    threading.Thread(target=crash.write_files, args=(folder / "in", source.paused), daemon=True).start()
-    command = [sys.executable, "-c", "from benchmarks.two_drivers import burn; burn()"]
-    burners = [subprocess.Popen(command) for _ in range(options.load)]
+    folder = make_folder("two-drivers")
+    source = FencedSource()
+    threading.Thread(target=write_files, args=(folder / "in", source.paused), daemon=True).start()
+    burners = start_burners(options.load)
     owner, without_claim = Driver("0", folder, source, options.interval), 0
-    try:
-        for number in range(1, options.rounds + 1):
-            owner, late = play(number, owner, folder, source, options.interval)
-            without_claim += late
-        owner.await_acknowledgement()
-        time.sleep(3)
-        source.paused.set()
-        owner.process.send_signal(signal.SIGTERM)
-        stopped_ms = round(time.time() * 1000)
-        code = owner.process.wait(crash.STOP_S)
-    finally:
-        for process in (*burners, owner.process):
-            process.kill()
-    checked = crash.check(folder, 0, stopped_ms, round(options.interval * 1000))
-    records, _differ = crash.outputs(folder, "records")
-    seen = {number for batch in records.values() for number in batch}
+    for number in range(1, options.rounds + 1):
+        owner, late = play(number, owner, folder, source, options.interval)
+        without_claim += late
+    owner.await_acknowledgement()
+    time.sleep(3)
+    source.paused.set()
+    for burner in burners:
+        burner.kill()
+    code, stopped_ms = stop(folder, owner.process)
+    interval_ms = round(options.interval * 1000)
+    times = counted_outputs.batch_times(folder, interval_ms, stopped_ms)
     results: dict[str, Any] = {
         "rounds": options.rounds,
-        "acknowledged records": len(source.acknowledged),
-        "lost": len(source.acknowledged - seen),
         "acknowledged without a claim": len(source.late),
         "files of outputs without a claim": without_claim,
         "exit code of the last driver": code,
     }
-    faults = ("batches missing", "batches that differ when run again", "wrong states and windows")
-    results |= {name: checked[name] for name in (*faults, "more than once")}
+    results |= counted_outputs.check(folder, source, times, interval_ms)
     for name, value in results.items():
         print(f"{name}: {value}")
-    if code or any(results[name] for name in ("lost", "acknowledged without a claim", *faults)):
-        raise SystemExit(f"FAILED; all of it is in {folder}; {checked['first of them']}")
+    if code or any(results[name] for name in ("acknowledged without a claim", *counted_outputs.FAULTS)):
+        raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main()
+    with ends_on_sigterm():
+        main()
