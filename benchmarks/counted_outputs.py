@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.counting_program import KEYS, WINDOW
+from benchmarks.counting_program import KEYS, OUTPUTS, WINDOW
 from benchmarks.numbered_source import Source
 
 #: The counts that must be 0.
@@ -47,7 +47,9 @@ def batch_times(folder: Path, interval_ms: int, stopped_ms: int = 0) -> Sequence
     return range(min(records), max(*records, stopped_ms) + 1, interval_ms)
 
 
-def check(folder: Path, source: Source, times: Sequence[int], interval_ms: int) -> dict[str, Any]:
+def check(
+    folder: Path, source: Source, times: Sequence[int], interval_ms: int, names: Collection[str] = OUTPUTS
+) -> dict[str, Any]:
     """Compare the outputs with each other and with the numbers of the source.
 
     Args:
@@ -55,6 +57,7 @@ def check(folder: Path, source: Source, times: Sequence[int], interval_ms: int) 
         source: has sent the numbers.
         times: the batch times that must have been written, ms.
         interval_ms: batch interval.
+        names: of the outputs of the program.
 
     Returns:
         Counts by name, those of ``FAULTS`` among them; and ``first of them``, the first faulty batches.
@@ -67,7 +70,7 @@ def check(folder: Path, source: Source, times: Sequence[int], interval_ms: int) 
     results = {}
     files, again = outputs(folder, "files")
     differ += again
-    for name in ("updated", "mapped", "window", "frames"):
+    for name in set(names) - {"records", "files"}:
         results[name], again = outputs(folder, name)
         differ += again
     lines = Counter(line for batch in files.values() for line in batch)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import counted_outputs
-from benchmarks.counting_program import await_start, launch, make_folder, stop
+from benchmarks.counting_program import LIGHT_OUTPUTS, await_start, launch, make_folder, stop
 from benchmarks.failing_sink import Attempt, attempts
 from benchmarks.numbered_source import Source, write_files
 from benchmarks.processes import ends_on_sigterm
@@ -47,7 +47,13 @@ class Program:
         self.process = self._launch()
 
     def _launch(self) -> Any:
-        process = launch(self.folder, self._source.port, self._interval_s, environment=self.clock.environment)
+        process = launch(
+            self.folder,
+            self._source.port,
+            self._interval_s,
+            environment=self.clock.environment,
+            outputs=LIGHT_OUTPUTS,
+        )
         await_start(self.folder, process)
         self.done.append(("start", time.monotonic(), self.now_ms()))
         return process
@@ -157,7 +163,10 @@ def main() -> None:
     interval_ms = round(options.interval * 1000)
     results = check(program, interval_ms, began_s)
     times = sorted({entry.batch_ms for entry in program.written()})
-    results |= {"exit code of the last run": code, **counted_outputs.check(folder, source, times, interval_ms)}
+    results |= {
+        "exit code of the last run": code,
+        **counted_outputs.check(folder, source, times, interval_ms, LIGHT_OUTPUTS),
+    }
     for name, value in results.items():
         print(f"{name}: {value}")
     if code or any(results[name] for name in (*counted_outputs.FAULTS, *FAULTS)):

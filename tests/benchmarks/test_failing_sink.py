@@ -41,5 +41,5 @@ RETRY = [entry for entry in attempts((1, 2000, 4, True)) if entry.output != "upd
     ],
 )
 def test_what_is_counted(policy: str, entries: list[Attempt], found: dict[str, int]) -> None:
-    counted = check_order(entries, policy)
+    counted = check_order(entries, policy, OUTPUTS)
     assert {name: counted[name] for name in FAULTS} == {**dict.fromkeys(FAULTS, 0), **found}
