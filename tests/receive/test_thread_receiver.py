@@ -92,6 +92,38 @@ def test_receive_that_returns_by_accident_is_logged_as_a_warning(
         assert "source_ended()" in warning
 
 
+class WokenFirst(ThreadReceiver[int]):
+    """Wakes its read before it calls the inherited ``onStop``, as receivers do that override it."""
+
+    def __init__(self) -> None:
+        self.woken = threading.Event()
+        self.returned = threading.Event()
+
+    def receive(self) -> None:
+        self.woken.wait(20)
+        self.returned.set()
+
+    def onStop(self) -> None:
+        self.woken.set()
+        self.returned.wait(20)
+        # The thread ends at the latest now, before the inherited method has noted the stop.
+        for thread in threading.enumerate():
+            if thread.name.startswith("WokenFirst"):
+                thread.join(20)
+        super().onStop()
+
+
+def test_receive_that_is_woken_by_the_stop_returns_without_a_warning(
+    supervise: Supervise, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = WokenFirst()
+    supervisor = supervise(receiver)
+    supervisor.start()
+    supervisor.stop("enough")
+    assert receiver.returned.is_set()
+    assert "receive returned" not in caplog.text
+
+
 @pytest.mark.parametrize(
     "leave",
     [

@@ -84,7 +84,7 @@ class SupervisedThread(Receiver[T], ABC):
     def __run(self, ended: threading.Event) -> None:
         try:
             self._penstock_receive(ended)
-            if not ended.is_set() and not self.__is_explained:
+            if not self.isStopped() and not self.__is_explained:
                 name = type(self).__name__
                 log.warning(
                     "receive returned, the stream gets no more records",
@@ -93,7 +93,7 @@ class SupervisedThread(Receiver[T], ABC):
                     advice="raise an error to restart the receiver; if the source has ended, call source_ended() first",
                 )
         except (Exception, SystemExit, asyncio.CancelledError) as error:
-            if ended.is_set() or isinstance(error, ReceiverStoppedError):
+            if self.isStopped() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, reason=text_of(error))
             else:
                 self.restart(f"Error receiving data: {summary_of(error)}", error)
