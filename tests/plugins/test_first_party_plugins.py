@@ -19,6 +19,7 @@ from penstock.plugins.specs import Option, Spec
 FOLDER = Path(__file__).parents[2] / "plugins"
 OFFERS = {
     "file": {"receivers": ["file"], "input_streams": ["binary-records", "file", "text-file"]},
+    "mqtt": {"receivers": ["mqtt"]},
     "rate": {"rate_estimators": ["fixed", "model", "pid"]},
     "redis": {"receivers": ["redis"]},
     "socket": {"receivers": ["raw-socket", "socket", "socket-stream"]},
@@ -80,6 +81,7 @@ def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
         (RECEIVER, "socket", {"host": "h", "port": 1}),
         (RECEIVER, "socket", {"host": "h", "port": "65535", "encoding_errors": "refuse", "max_line_bytes": "1000"}),
         (RECEIVER, "socket", {"host": "::1", "port": 9999, "connect_timeout": "0.5"}),
+        (RECEIVER, "mqtt", {"topics": "a/+,b/#", "client_id": "c"}),
         (RECEIVER, "raw-socket", {"host": "h", "port": "1"}),
         (RECEIVER, "raw-socket", {"host": "h", "port": 1, "max_frame_bytes": "1073741824", "connect_timeout": 3600}),
         (RECEIVER, "socket-stream", {"host": "h", "port": "1", "converter": iter}),
@@ -120,6 +122,9 @@ def test_valid_options_create_the_object(hook: str, name: str, options: dict[str
         (RECEIVER, "file", {"path": "/a", "encoding_errors": "ignore"}, "encoding_errors"),
         (RECEIVER, "socket", {"host": "", "port": 1}, "host"),
         *[(RECEIVER, name, {"host": "h"}, "port") for name in ("socket", "raw-socket", "socket-stream")],
+        (RECEIVER, "mqtt", {"client_id": "c"}, "topics"),
+        (RECEIVER, "mqtt", {"topics": "a"}, "client_id"),
+        (RECEIVER, "mqtt", {"topics": "a", "client_id": "c", "qos": 2}, "qos"),
         *[(RECEIVER, name, {"port": 1}, "host") for name in ("socket", "raw-socket", "socket-stream")],
         *[(RECEIVER, "socket", {"host": "h", "port": bad}, "port") for bad in (0, 65536, "http")],
         (RECEIVER, "raw-socket", {"host": "h", "port": -1}, "port"),

@@ -6,8 +6,11 @@ from penstock_brokers.broker_server import BrokerServer, BrokerServerError, free
 from penstock_brokers.columns import ColumnReader, columns_option
 from penstock_brokers.dead_letters import DeadLetter, DeadLetterOptions
 from penstock_brokers.decoding import ValueAs, decode, readable
+from penstock_brokers.delivery_buffer import Delivery, DeliveryBuffer
+from penstock_brokers.flow import is_far_from
 from penstock_brokers.line_producer import LineProducer
 from penstock_brokers.secret import Secret, SecretError, SecretText, secret_option
+from penstock_brokers.tcp_proxy import TcpProxy, Wiretap
 from penstock_brokers.tls import TlsOptions
 
 __all__ = [
@@ -16,15 +19,20 @@ __all__ = [
     "ColumnReader",
     "DeadLetter",
     "DeadLetterOptions",
+    "Delivery",
+    "DeliveryBuffer",
     "LineProducer",
     "Secret",
     "SecretError",
     "SecretText",
+    "TcpProxy",
     "TlsOptions",
     "ValueAs",
+    "Wiretap",
     "columns_option",
     "decode",
     "free_port",
+    "is_far_from",
     "readable",
     "secret_option",
 ]

@@ -70,6 +70,14 @@ class Feeder(ABC):
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    @classmethod  # noqa: B027  # optional
+    def prepare(cls) -> None:
+        """Start what all feeders share, such as a server that takes seconds to start.
+
+        Called before each check, in the process that also runs the forks of isolated checks. It must return at once
+        when it has done so before.
+        """
+
     def options(self) -> Mapping[str, Any]:
         """The receiver plugin's options for this source, such as host and port."""
         return {}

@@ -37,6 +37,8 @@ class ReceiverSubject(Subject):
     @classmethod
     def prepare(cls, suite: ConformanceSuite) -> None:
         encode_a_block()
+        if isinstance(suite.feeder, type) and issubclass(suite.feeder, Feeder):
+            suite.feeder.prepare()
 
     def feeder(self) -> Feeder:
         """A new feeder, closed when the check ends."""

@@ -1,0 +1,147 @@
+"""``TcpProxy``: stands between a client and a server of a test, listens to both, and can break the connection.
+
+For feeders and fault tests: a broker does not say which messages a client has acknowledged, and cannot lose one
+client's connection.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+from penstock.spi import EngineThread
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Wiretap(ABC):
+    """Sees the bytes of one connection, in the order of each direction, before the other side gets them."""
+
+    @abstractmethod
+    def from_client(self, data: bytes) -> None:
+        """Bytes of the client."""
+
+    @abstractmethod
+    def from_server(self, data: bytes) -> None:
+        """Bytes of the server."""
+
+
+class TcpProxy:
+    """Forwards connections on a port of the loopback interface to a server.
+
+    Args:
+        host: the server.
+        port: the server's port.
+        tap: makes the wiretap of a new connection; ``None`` for none.
+
+    Attributes:
+        port: where clients connect; the same after ``cut`` and ``heal``.
+        accepted: the number of connections so far.
+    """
+
+    def __init__(self, host: str, port: int, tap: Callable[[], Wiretap] | None = None) -> None:
+        self._server = (host, port)
+        self._tap = tap
+        self._lock = threading.Lock()
+        self._running = threading.Event()
+        self._running.set()
+        self._sockets: set[socket.socket] = set()
+        self._threads: list[EngineThread] = []
+        self.accepted = 0
+        self.port = 0
+        self._listener: socket.socket | None = None
+        self._listen()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def pause(self) -> None:
+        """Forward nothing until ``heal``; connections stay open, and new ones are accepted."""
+        self._running.clear()
+
+    def cut(self) -> None:
+        """Break every connection, and refuse new ones until ``heal``."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+            broken, self._sockets = self._sockets, set()
+        if listener is not None:
+            _end(listener)
+        for each in broken:
+            _end(each)
+        self._running.set()
+
+    def heal(self) -> None:
+        """Forward again after ``pause`` or ``cut``."""
+        self._running.set()
+        if self._listener is None:
+            self._listen()
+
+    def close(self) -> None:
+        """Break every connection and end every thread. Idempotent."""
+        self.cut()
+        for thread in self._threads:
+            thread.finish(5.0)
+
+    def _listen(self) -> None:
+        self._listener = listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self._start("accept", lambda: self._accept(listener))
+
+    def _start(self, name: str, work: Callable[[], None]) -> None:
+        thread = EngineThread(f"proxy {name}", work)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                client, _address = listener.accept()
+                self.accepted += 1
+                self._connect(listener, client)
+
+    def _connect(self, listener: socket.socket, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._server, 10)
+        except OSError:
+            _end(client)
+            return
+        for each in (client, server):
+            each.settimeout(None)
+            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self._lock:
+            is_cut = self._listener is not listener
+            if not is_cut:
+                self._sockets |= {client, server}
+        if is_cut:
+            _end(client)
+            _end(server)
+            return
+        tap = None if self._tap is None else self._tap()
+        self._start("client", lambda: self._forward(client, server, None if tap is None else tap.from_client))
+        self._start("server", lambda: self._forward(server, client, None if tap is None else tap.from_server))
+
+    def _forward(self, source: socket.socket, target: socket.socket, tap: Callable[[bytes], None] | None) -> None:
+        with suppress(OSError):
+            while data := source.recv(_CHUNK_BYTES):
+                self._running.wait()
+                if tap is not None:
+                    tap(data)
+                target.sendall(data)
+        with self._lock:
+            self._sockets -= {source, target}
+        _end(source)
+        _end(target)
+
+
+def _end(sock: socket.socket) -> None:
+    # A blocked call on another thread returns at a shutdown, not at a close.
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()
