@@ -124,6 +124,39 @@ def test_mqtt_messages_are_counted_on_spark(broker: int, run_example: RunExample
         sender.loop_stop()
 
 
+@pytest.mark.spark
+def test_readings_of_mqtt_sensors_are_written_once(broker: int, run_example: RunExample, tmp_path: Path) -> None:
+    mqtt = pytest.importorskip("paho.mqtt.client")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "readings"
+
+    def written() -> list[tuple[str, float]]:
+        with contextlib.suppress(FileNotFoundError):
+            table = parquet.read_table(folder, columns=["sensor", "celsius"])
+            return sorted(zip(*table.to_pydict().values(), strict=True))
+        return []
+
+    def act(_example: Running) -> None:
+        def is_written() -> bool:
+            sender.publish("sensors/kitchen/temperature", b"21.5", qos=1).wait_for_publish(30)
+            return bool(written())
+
+        # The session begins with the subscription: readings before it are nobody's.
+        wait_for(is_written, "a reading is written", poll_s=0.1)
+        sender.publish("sensors/cellar/temperature", b"12", qos=1).wait_for_publish(30)
+        wait_for(lambda: ("cellar", 12.0) in written(), "the last reading is written")
+
+    sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    sender.connect("127.0.0.1", broker)
+    sender.loop_start()
+    try:
+        run_example("mqtt_sensors", "127.0.0.1", folder, act=act, replace={"port=1883": f"port={broker}"})
+    finally:
+        sender.disconnect()
+        sender.loop_stop()
+    assert [sensor for sensor, _ in written()].count("cellar") == 1
+
+
 # -- webhook --
 
 
