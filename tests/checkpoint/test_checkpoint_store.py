@@ -17,7 +17,7 @@ from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError
 from penstock.journal.segment import frame
-from penstock.storage.directory import LocalDirectory
+from penstock.storage.directory import Durability, LocalDirectory
 
 
 def written(*numbers: int) -> tuple[Disk, CheckpointStore]:
@@ -49,10 +49,44 @@ def test_unfinished_files_of_killed_drivers_are_deleted(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".bashrc", "checkpoint-0000000001"]
 
 
-def test_newest_checkpoint_is_read() -> None:
+def test_newest_checkpoint_is_read(caplog: pytest.LogCaptureFixture) -> None:
     disk, _store = written(1, 2, 3)
     assert CheckpointStore(disk).newest() == numbered(3)
     assert CheckpointStore(disk).last_number() == 3
+    assert "damaged" not in caplog.text
+
+
+def test_damage_of_newer_checkpoints_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    disk, _store = written(1, 2, 3)
+    disk.files[name(3)][-1] ^= 1
+    assert CheckpointStore(disk).newest() == numbered(2)
+    assert "newer checkpoints damaged, using an older one" in caplog.text
+    assert f"damaged=['{name(3)}: it is truncated" in caplog.text
+
+
+class Syncing(Disk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[bool] = []
+
+    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
+        super().write(name, data, sync=sync)
+        self.synced.append(sync)
+
+
+@pytest.mark.parametrize(
+    ("durability", "unsynced"), [(Durability.FSYNC, 0), (Durability.FLUSH, 4), (Durability.NONE, 4)]
+)
+def test_first_checkpoint_of_a_run_and_then_at_least_every_fifth_is_synced(
+    durability: Durability, unsynced: int
+) -> None:
+    disk = Syncing()
+    store = CheckpointStore(disk, durability)
+    announced = []
+    for number in range(1, 12):
+        announced.append(store.syncs_next)
+        store.write(numbered(number))
+    assert disk.synced == announced == [index % (unsynced + 1) == 0 for index in range(11)]
 
 
 @pytest.mark.parametrize("odd", ODD_NAMES.values(), ids=ODD_NAMES)
@@ -68,6 +102,7 @@ def test_names_of_any_form_are_read_as_they_were_written(odd: str, tmp_path: Pat
 def test_empty_directory_has_no_checkpoint() -> None:
     assert CheckpointStore(Disk()).newest() is None
     assert CheckpointStore(Disk()).last_number() == 0
+    assert CheckpointStore(Disk()).last_claim() == 0
 
 
 def test_checkpoint_truncated_at_any_byte_is_skipped_or_named_if_it_is_the_only_one() -> None:
@@ -118,6 +153,12 @@ def test_same_damage_of_several_checkpoints_is_named_once() -> None:
         CheckpointStore(disk).newest()
     assert str(error.value).count("its checksum does not match") == 1
     assert f"{name(2)}, {name(1)}: it is truncated or damaged" in str(error.value)
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"[]", b'["format"]', b'"format"', b"1"])
+def test_checkpoint_without_a_format_is_refused(payload: bytes) -> None:
+    with pytest.raises(CheckpointError, match="it has no format version"):
+        Checkpoint.from_json(payload)
 
 
 def test_checkpoint_of_an_older_format_is_refused_by_file_and_version() -> None:

@@ -18,7 +18,7 @@ from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
 from penstock.conf import Settings
-from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
+from penstock.errors import CheckpointError, ClaimLostError, ConfigurationError, WriteAheadLogError
 from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.storage.directory import Directory
@@ -50,7 +50,7 @@ class FakeDirectory:
         self.delete_rdd = self.delete_folder = self.deleted.append
 
     def delete_empty_folders(self) -> None:
-        """There are none."""
+        self.deleted.append("empty folders")
 
     def unusable(self, error: OSError) -> ConfigurationError:
         return ConfigurationError(f"unusable: {error}")
@@ -62,12 +62,14 @@ class Outputs:
     def __init__(self, files: Directory) -> None:
         self._files = files
         self.found: Checkpoint | None = None
+        #: The last clean-up: before which time, and the batches that stay.
+        self.cleaned: tuple[int, list[int]] | None = None
 
     def start(self) -> None:
         self.found = CheckpointStore(self._files).newest()
 
-    def clean_up(self, _before_ms: int, _pending: Collection[int]) -> None:
-        """There is nothing to clean up."""
+    def clean_up(self, before_ms: int, pending: Collection[int]) -> None:
+        self.cleaned = before_ms, list(pending)
 
 
 class Writing:
@@ -84,7 +86,6 @@ class Writing:
         self.program = FakeProgram()
         self._files = directory or self.disk
         self.directory = FakeDirectory(self._files)
-        self.deleted = self.directory.deleted
         self.program.state("sums")
         self.source = Source()
         PulledInputDStream(self.program.graph, lambda: self.source).set_name("files")
@@ -123,6 +124,11 @@ class Writing:
 
         # Replaced to count the writes, also those that fail.
         self.checkpointer._write = counted  # type: ignore[method-assign]
+
+    @property
+    def deleted(self) -> list[str]:
+        """What was deleted, in order, without the empty folders."""
+        return [name for name in self.directory.deleted if name != "empty folders"]
 
     def _post(self, event: Event) -> None:
         assert isinstance(event, CheckpointFailed)
@@ -203,7 +209,7 @@ def test_source_positions_are_saved_before_the_first_batch(make: Callable[..., W
     assert writing.position == {"known": ["a file"]}
     writing.source.answer = lambda: {"known": ["a file", "another"]}
     writing.checkpointer.begin(5000)
-    assert (writing.newest.zero_time_ms, writing.newest.last_time_ms) == (5000, 5000)
+    assert (writing.newest.zero_time_ms, writing.newest.last_time_ms, writing.newest.needed_ms) == (5000, 5000, -1)
     assert writing.position == {"known": ["a file", "another"]}
 
 
@@ -225,7 +231,7 @@ def test_obsolete_folders_are_deleted_after_the_first_checkpoint_is_written() ->
     writing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData", "receivedBlockMetadata"])
     writing.checkpointer.start()
     writing.checkpointer.stop(10)
-    assert writing.deleted == ["receivedData", "receivedBlockMetadata"]
+    assert writing.directory.deleted == ["empty folders", "receivedData", "receivedBlockMetadata"]
     failing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData"])
     failing.disk.fail_at(range(1))
     with pytest.raises(ConfigurationError, match=r"unusable: .*No space left"):
@@ -238,22 +244,29 @@ def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writi
     writing.files[2000] = "file:/somewhere/now/rdd-1"
     writing.save(3, pending=(2000, 3000))
     newest = writing.newest
+    assert newest.number == FIRST.number + 1
     assert (newest.last_time_ms, newest.pending, newest.needed_ms) == (3000, {2000: 3, 3000: 1}, 2000)
+    # The graph has not started.
+    assert newest.zero_time_ms == -1
     assert newest.states[0].files == {2000: "now/rdd-1"}
     assert (newest.inputs[0].stream_id, newest.inputs[0].rate) == (0, 5.0)
+    # The next one that no input has had.
+    assert newest.next_stream_id == 2
 
 
 def test_blocks_of_a_failed_batch_are_retained_without_those_after_it(make: Callable[..., Writing]) -> None:
     writing = make()
+    for stream in writing.program.graph.inputs:
+        stream.remember(4000)
     writing.files[2000] = "file:/somewhere/now/rdd-1"
     for number in range(3, 30):
         writing.files[number * 1000] = f"file:/somewhere/now/rdd-{number}"
         writing.save(number, pending=(3000,))
-    remember_ms = writing.program.graph.max_input_remember_ms
     (retained,) = writing.retained[-1]
-    assert retained == range(3000 - remember_ms, 3001)
+    assert retained == range(3000 - 4000, 3001)
     # The tenth newest checkpoint is after batch 20.
-    assert writing.cleanable[-1] == 20_000 - 1000 - remember_ms
+    assert writing.cleanable[-1] == 20_000 - 4000
+    assert writing.outputs.cleaned == (20_000, [3000])
     # The state store keeps what the failed batch needs.
     assert writing.checkpointer.recoverable_ms == 3000
 
@@ -263,6 +276,21 @@ def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> Non
     writing.checkpointer.save(86_400_000, (), 0, [range(4000, 86_401_000, 1000)])
     writing.checkpointer.stop(10)
     assert writing.newest.late == [LateBatches(4000, 86_400_000, 1)]
+    assert writing.newest.next_ms == 4000
+    assert writing.newest.late[0].times(1000) == range(4000, 86_401_000, 1000)
+
+
+def test_single_late_batch_is_an_entry_with_its_attempts(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.checkpointer.save(5000, (), 0, [range(2000, 2001)])
+    writing.checkpointer.stop(10)
+    assert writing.newest.late == [LateBatches(2000, 2000, 3)]
+    assert list(LateBatches(7, 9, 1).times(1)) == [7, 8, 9]
+
+
+def test_next_batch_follows_the_last_one(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.save(3)
     assert writing.newest.next_ms == 4000
 
 
@@ -276,7 +304,7 @@ def test_rdd_is_deleted_when_no_retained_checkpoint_mentions_it(make: Callable[.
         files = [
             file for each in writing.directory.store.retained for state in each.states for file in state.files.values()
         ]
-        assert "now/rdd-1" not in files or "file:/somewhere/now/rdd-1" not in writing.deleted
+        assert ("now/rdd-1" in files) is ("file:/somewhere/now/rdd-1" not in writing.deleted)
         writing.save(number)
     assert writing.deleted.count("file:/somewhere/now/rdd-1") == 1
 
@@ -409,6 +437,34 @@ def test_write_is_attempted_three_times(make: Callable[..., Writing]) -> None:
     writing.disk.fail_at(range(3))
     writing.save(2)
     assert (writing.newest.last_time_ms, writing.checkpointer.failures) == (1000, 1)
+
+
+def test_checkpoint_of_a_driver_that_lost_its_claim_is_not_tried_again(make: Callable[..., Writing]) -> None:
+    writing = make()
+    before = writing.disk.count("write")
+    writing.disk.fail("write", error=ClaimLostError("taken over"))
+    writing.save(1)
+    assert writing.disk.count("write") == before + 1
+    # The claim itself reports its loss.
+    assert (writing.checkpointer.failures, writing.failures) == (0, [])
+
+
+def test_new_rdds_are_synced_once_and_the_state_store_with_them(
+    make: Callable[..., Writing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, synced = make(), list[str]()
+    monkeypatch.setattr(writing.disk, "child", lambda name: SimpleNamespace(sync=lambda _synced: synced.append(name)))
+    monkeypatch.setattr(type(writing.state), "home", "file:/somewhere/now/state")
+    for number in range(1, 4):
+        writing.files[1000] = "file:/somewhere/now/rdd-1"
+        writing.save(number)
+    assert synced == ["now/rdd-1", "now/state"]
+    writing.files[4000] = "file:/somewhere/now/rdd-2"
+    writing.save(4)
+    # A file that is gone needs no sync.
+    del writing.files[1000]
+    writing.save(5)
+    assert synced == ["now/rdd-1", "now/state", "now/rdd-2", "now/state"]
 
 
 def test_younger_checkpoint_replaces_the_waiting_one(make: Callable[..., Writing]) -> None:

@@ -13,6 +13,7 @@ from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.conf import Settings
+from penstock.errors import WriteAheadLogError
 from penstock.graph.dstream_graph import GraphRuntime
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock_testing import ManualClock
@@ -39,6 +40,13 @@ def test_next_run_recognizes_completed_outputs_by_name() -> None:
     assert [second.has(1000, 0), second.has(1000, 1), second.has(2000, 2)] == [False, True, True]
     first.close()
     second.close()
+
+
+def test_closed_log_takes_no_further_output() -> None:
+    outputs = opened(MemoryDirectory())
+    outputs.close()
+    with pytest.raises(WriteAheadLogError, match="closed"):
+        outputs.note(1000, 0)
 
 
 def test_clean_up_forgets_older_batches_in_later_runs_too() -> None:

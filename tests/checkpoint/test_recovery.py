@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from attrs import evolve
-from tests.checkpoint.recoveries import NOW_MS, left, recovery_of
-from tests.checkpoint.samples import FakeProgram
+from tests.checkpoint.recoveries import NOW_MS, blocks, left, program_of, recovery_of
+from tests.checkpoint.samples import FIRST, FakeProgram, total
 from tests.helpers import do_nothing
+from tests.helpers.fake_graph import FakeRDD
 
 from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
+from penstock.checkpoint.completed_outputs import CompletedOutputs
+from penstock.checkpoint.program import save_program
 from penstock.checkpoint.restore import recovery as recovery_module
-from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery, find_newest
+from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery, block_log, find_newest
 from penstock.errors import CheckpointError, ClaimLostError, ConfigurationError
+from penstock.graph import stateful
+from penstock.graph.input_dstreams import QueueInputDStream
 from penstock.runtime.boot import boot_id
+from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark.saved_conf import hash_seed
 from penstock.storage.claim import CLAIMS, Claim, Owner
 from penstock.storage.directory import Directory
+from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 
 def rebuilt(
@@ -106,13 +114,17 @@ def test_checkpoint_recovered_from_is_retained_beside_the_first_one(tmp_path: Pa
     assert newest(tmp_path).number == 1
 
 
-@pytest.mark.parametrize("rebuilds", [True, False], ids=["recovers", "starts fresh"])
+@pytest.mark.parametrize(
+    ("rebuilds", "finds"), [(True, False), (False, False), (False, True)], ids=["recovers", "starts fresh", "found"]
+)
 def test_directory_of_another_application_is_refused_and_not_touched(
-    tmp_path: Path, rebuilds: bool, deleted: list[str]
+    tmp_path: Path, rebuilds: bool, finds: bool, deleted: list[str]
 ) -> None:
     left(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     recovery = recovery_of(tmp_path, application="another", checkpoint_rebuild=str(rebuilds).lower())
+    if finds:
+        recovery.find()
     with pytest.raises(ConfigurationError, match="belongs to application 'store', but this application is 'another'"):
         recovery.prepare()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -137,11 +149,11 @@ def test_fresh_start_deletes_received_blocks_after_its_first_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(recovery_module, "save_program", lambda _program: b"functions")
-    left(tmp_path / "used", last_time_ms=3000, pending={3000: 1})
+    left(tmp_path / "used", last_time_ms=6000, pending={3000: 1}, late=[LateBatches(4000, 6000, 1)])
     recovery = recovery_of(tmp_path / "used")
     run = recovery.prepare()
     assert "starting fresh" in caplog.text
-    assert "incomplete_batches=1" in caplog.text
+    assert "incomplete_batches=4" in caplog.text
     assert deleted == []
     begin(recovery, run)
     assert deleted == [f"file:{tmp_path}/used/{name}" for name in ("receivedData", "receivedBlockMetadata")]
@@ -185,6 +197,118 @@ def test_damaged_checkpoints_refuse_a_rebuilt_program_and_do_not_concern_a_fresh
     assert recovery_of(tmp_path).prepare().first.number == 2
     assert "starting fresh" in caplog.text
     assert "checkpoints='none is sound'" in caplog.text
+
+
+def test_checkpoints_that_are_damaged_after_one_was_found_are_refused(tmp_path: Path) -> None:
+    left(tmp_path)
+    recovery = recovery_of(tmp_path)
+    recovery.find()
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match="no checkpoint is sound"):
+        recovery.prepare()
+
+
+def test_run_recovers_its_pending_and_late_batches(tmp_path: Path) -> None:
+    left(tmp_path, zero_time_ms=0, last_time_ms=6000, pending={3000: 1}, late=[LateBatches(4000, 6000, 1)])
+    _recovery, run = rebuilt(tmp_path)
+    assert run.batches == RecoveredBatches(0, 6000, frozenset({3000}), None, [range(4000, 6001, 1000)], [])
+
+
+def test_state_is_restored_again_after_a_failed_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful, "checkpointed_state", lambda *_args: FakeRDD([[]]))
+    program = with_state()
+    files = {time_ms: f"before/{time_ms}" for time_ms in (10_000, 30_000, 50_000)}
+    states = [evolve(state, files=files) for state in program.saved().states]
+    left(
+        tmp_path,
+        last_time_ms=54_000,
+        pending={12_000: 1, 32_000: 1},
+        hash_seed=hash_seed(),
+        states=states,
+        inputs=program.saved().inputs,
+    )
+    _recovery, run = rebuilt(tmp_path, program)
+    assert run.batches is not None
+    assert run.batches.state_ms == 10_000
+    restored: list[list[int]] = []
+    monkeypatch.setattr(
+        stateful.StatefulDStream, "restore", lambda _stream, times_ms: restored.append(sorted(times_ms))
+    )
+    assert [point.time_ms for point in run.batches.later_states] == [30_000, 50_000]
+    for point in run.batches.later_states:
+        point.restore()
+    assert restored == [[10_000, 30_000], [10_000, 30_000, 50_000]]
+
+
+def test_state_of_no_stream_is_refused_or_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    left(tmp_path, hash_seed=hash_seed(), states=with_state().saved().states)
+    with pytest.raises(CheckpointError, match="the state of sums has no stream"):
+        rebuilt(tmp_path)
+    recovery_of(tmp_path, checkpoint_rebuild="true", checkpoint_onMismatch="drop-state").prepare()
+    assert "parts of the checkpoint dropped" in caplog.text
+
+
+def test_run_without_the_write_ahead_log_is_refused_while_blocks_in_it_are_needed(tmp_path: Path) -> None:
+    program = FakeProgram()
+    program.output(program.source)
+    earlier = recovery_of(tmp_path)
+    log = block_log(earlier._program, earlier.directory, FIRST.run, None)
+    tracker = ReceivedBlockTracker([0], log)
+    tracker.start()
+    tracker.add_blocks(blocks(0))
+    tracker.close()
+    left(tmp_path, inputs=program.saved().inputs, logged_events=log.last_number)
+    with pytest.raises(ConfigurationError, match=r"recovery needs 10 records .*Log\.enable is false"):
+        rebuilt(tmp_path, program)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_completed_outputs_are_logged_only_if_they_are_to_be_skipped(tmp_path: Path, skips: bool) -> None:
+    recovery = recovery_of(tmp_path, checkpoint_rebuild="true", outputs_skipCompleted=str(skips).lower())
+    assert isinstance(recovery.prepare().completed_outputs, CompletedOutputs) is skips
+
+
+def test_queues_are_not_recoverable(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def with_queue() -> FakeProgram:
+        program = FakeProgram()
+        QueueInputDStream(program.graph, deque(), one_at_a_time=True, default=None)
+        return program
+
+    rebuilt(tmp_path / "without")
+    assert "queueStream not recoverable" not in caplog.text
+    recovery, _run = rebuilt(tmp_path, with_queue())
+    assert "queueStream not recoverable" in caplog.text
+    saved = save_program(recovery._program)
+    found = left(tmp_path, number=2, program=CheckpointStore(Directory.of(str(tmp_path))).write_program(saved))
+    empty = FakeProgram()
+    empty.graph.inputs.clear()
+    with pytest.raises(CheckpointError, match="checkpoint 2 cannot be recovered, because its program reads from queue"):
+        recovery_of(tmp_path, empty).load_program(found)
+
+
+@pytest.mark.parametrize(("has_initial", "has_file"), [(False, False), (True, True), (True, False)])
+def test_saved_program_is_loaded_if_its_states_can_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_initial: bool, has_file: bool
+) -> None:
+    monkeypatch.setattr(stateful, "checkpointed_state", lambda *_args: FakeRDD([[]]))
+    before, now = FakeProgram(), FakeProgram()
+    initial: Any = FakeRDD([[("a", 1)]]) if has_initial else None
+    before.output(before.source.updateStateByKey(total, initialRDD=initial).setName("sums"))
+    states = before.saved().states if has_file else []
+    program = CheckpointStore(Directory.of(str(tmp_path))).write_program(save_program(program_of(before, {})))
+    found = left(tmp_path, last_time_ms=10_000, program=program, states=states)
+    now.graph.inputs.clear()
+    recovery = recovery_of(tmp_path, now)
+    if has_initial and not has_file:
+        with pytest.raises(
+            CheckpointError, match="its state was not checkpointed yet, and its initial state is an RDD"
+        ):
+            recovery.load_program(found)
+        assert recovery.checkpoint is None
+    else:
+        recovery.load_program(found)
+        assert recovery.checkpoint == found
+        assert now.names == ["sums"]
 
 
 def test_run_that_ended_before_its_first_batch_leaves_no_batches_to_catch_up(tmp_path: Path) -> None:
@@ -247,6 +371,15 @@ def test_saved_program_that_another_driver_has_replaced_since_it_was_loaded_is_r
     left(tmp_path, number=5, program=store.write_program(b"another"))
     with pytest.raises(CheckpointError, match="with another program since getOrCreate read it: start again"):
         recovery.prepare()
+
+
+def test_program_of_its_own_code_replaces_a_saved_one(tmp_path: Path) -> None:
+    store = CheckpointStore(Directory.of(str(tmp_path)))
+    left(tmp_path, number=4, program=store.write_program(b"one"))
+    recovery = recovery_of(tmp_path, checkpoint_rebuild="true")
+    recovery.find()
+    later = left(tmp_path, number=5, program=store.write_program(b"another"))
+    assert recovery.prepare().checkpoint == later
 
 
 @pytest.mark.usefixtures("deleted")

@@ -135,6 +135,17 @@ def test_batch_that_failed_long_ago_needs_neither_later_batches_nor_later_states
     assert list(program.states()["a"]._generated) == [10_000]
 
 
+@pytest.mark.parametrize(("last_failed", "later"), [(88, [90]), (89, [90]), (90, []), (91, [])])
+def test_state_continues_from_an_rdd_that_is_younger_than_the_failed_batches(
+    last_failed: int, later: list[int]
+) -> None:
+    program = FakeProgram()
+    program.state("a")
+    pending = dict.fromkeys(range(12_000, last_failed * 1000 + 1, 1000), 1)
+    failed = with_files(program, {"a": [10, 90]}, last_time_ms=104_000, pending=pending)
+    assert [oldest for _first, _last, oldest in sequence(program, failed)] == [10, *later]
+
+
 def test_state_without_a_younger_rdd_is_recomputed_from_before_the_failed_batch() -> None:
     program = chain()
     failed = with_files(program, {"first": [10, 20], "second": [10]}, last_time_ms=24_000, pending={12_000: 1})

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from tests.checkpoint.samples import FakeProgram, total
+from attrs import evolve
+from tests.checkpoint.samples import FakeProgram, SavedInput, total
+from tests.helpers import do_nothing
 from tests.helpers.fake_graph import FakeInput, FakeRDD
 
 from penstock import StateSpec
 from penstock.errors import CheckpointError
 from penstock.graph import stateful
+from penstock.graph.input_dstreams import PulledInputDStream
 
 
 def another_total(new: list[int], old: int | None) -> int:
@@ -146,6 +149,60 @@ def test_one_remaining_of_two_unnamed_streams_is_ambiguous() -> None:
     now.state()
     with pytest.raises(CheckpointError, match="has 2 unnamed updateStateByKey, the program 1"):
         now.restore(before.saved())
+
+
+def test_program_without_states_is_named_as_such() -> None:
+    before, now = FakeProgram(), FakeProgram()
+    before.state("a")
+    with pytest.raises(CheckpointError, match=r"of the checkpoint: a; of the program: none\. Name"):
+        now.restore(before.saved())
+
+
+def test_state_store_is_recovered_from_the_moved_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    recovered: list[str] = []
+    recover = stateful.StatefulDStream.recover
+
+    def noted(stream: Any, files: Any, num_partitions: int, store: str) -> None:
+        recovered.append(store)
+        recover(stream, files, num_partitions, store)
+
+    monkeypatch.setattr(stateful.StatefulDStream, "recover", noted)
+    before, now = FakeProgram(), FakeProgram()
+    before.state("a")
+    now.state("a")
+    saved = before.saved()
+    for store in ("before/state/a", ""):
+        now.restore(evolve(saved, states=[evolve(saved.states[0], store=store)]))
+    assert recovered == ["/new/place/before/state/a", ""]
+
+
+class Recoverable:
+    """A source that notes from which position it continues."""
+
+    def __init__(self) -> None:
+        self.restored: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("open", "start", "stop", "clean_up", "compute", "compute_again", "position"):
+            return do_nothing
+        raise AttributeError(name)
+
+    def restore(self, position: Any) -> None:
+        self.restored.append(position)
+
+
+@pytest.mark.parametrize("position", [{"time_ms": 9000, "source": {"line": 7}}, None])
+def test_source_continues_from_its_saved_position(position: dict[str, Any] | None) -> None:
+    now, source = FakeProgram(), Recoverable()
+    PulledInputDStream(now.graph, lambda: cast(Any, source)).set_name("files")
+    now.source.setName("source")
+    # Only a pulled source has a position of its own.
+    saved = [
+        SavedInput("source", now.graph.inputs[0].call_site.operation, 0, position={"odd": 1}),
+        SavedInput("files", now.graph.inputs[1].call_site.operation, 1, position=position),
+    ]
+    now.restore(evolve(now.saved(), inputs=saved))
+    assert source.restored == ([] if position is None else [{"line": 7}])
 
 
 def named_input(program: FakeProgram, name: str) -> FakeInput:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import threading
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -88,6 +89,19 @@ def test_a_function_that_refers_to_the_spark_context_gets_that_of_the_new_run() 
 def test_a_program_that_is_not_loadable_is_refused_with_the_reason() -> None:
     with pytest.raises(CheckpointError, match=r"^the saved program cannot be loaded: UnpicklingError: "):
         load_program(b"no pickle", program_of(FakeContext()))
+
+
+def test_operator_that_cannot_be_saved_is_named() -> None:
+    context, lock = FakeContext(), threading.Lock()
+    source = FakeInput(context, stored_batches)
+    source.map(str).filter(lambda record: lock.locked()).foreachRDD(print)
+    named = (
+        r"^filter at .*test_saved_program\.py:\d+: DStreams with their functions are not serializable, and checkpoints "
+        r"contain them: .*cannot pickle '_thread\.lock' object"
+    )
+    with pytest.raises(ConfigurationError, match=named) as error:
+        save_program(program_of(context))
+    assert "spark.penstock.checkpoint.rebuild=true" in str(error.value)
 
 
 def test_streams_that_can_be_saved_alone_and_not_together_are_refused_as_a_program() -> None:

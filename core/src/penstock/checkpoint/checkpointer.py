@@ -40,8 +40,9 @@ from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("checkpoint")
 
-# Attempts after the first, as Spark.
+# Attempts after the first, as Spark, and the delays before them.
 _RETRIES = 2
+_FIRST_DELAY_MS, _LONGEST_DELAY_MS = 10, 100
 # Consecutive failed checkpoints after which listeners are notified.
 _MAX_FAILURES = 3
 
@@ -256,7 +257,7 @@ class Checkpointer:
         try:
             oldest = retry(
                 lambda: self._put(taken),
-                Backoff(first_ms=10, longest_ms=100),
+                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
                 retries=_RETRIES,
                 retry_if=lambda error: isinstance(error, Exception) and not isinstance(error, ClaimLostError),
                 on_retry=lambda error, _ms: log.info("checkpoint write retried", number=number, reason=str(error)),
@@ -380,7 +381,7 @@ class FinalStateCheckpoint:
         if not self._streams:
             return
         self._requested.set()
-        self._over.wait(max(deadline - time.monotonic(), 0))
+        self._over.wait(deadline - time.monotonic())
         if not self._is_done:
             log.warning("states not checkpointed before the deadline", effect="the next run recomputes them")
             self.abandon()
