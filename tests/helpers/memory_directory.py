@@ -25,6 +25,8 @@ class MemoryDirectory(Directory):
         self.can_append = can_append
         self.committed = {name: len(data) for name, data in files.items()}
         self.operations: list[tuple[str, str]] = []
+        #: Those of the commits, in order.
+        self.durabilities: list[Durability] = []
         self.hook: Callable[[str, str], None] = lambda _operation, _name: None
 
     def note(self, operation: str, name: str) -> None:
@@ -127,6 +129,7 @@ class MemoryAppender(Appender):
 
     def commit(self, durability: Durability = Durability.FLUSH) -> None:
         self._directory.note("commit", self._name)
+        self._directory.durabilities.append(durability)
         if durability is not Durability.NONE:
             self._directory.committed[self._name] = len(self._directory.files[self._name])
 

@@ -13,7 +13,8 @@ from tests.helpers.examples import examples
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
 from penstock.journal import write_ahead_log
-from penstock.journal.segment import frame, read_frames
+from penstock.journal.reader import Recovered
+from penstock.journal.segment import event_record, frame, header_record, read_frames
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
@@ -128,8 +129,55 @@ def test_missing_segment_gives_an_older_state_or_is_refused(
         assert isinstance(outcome, str) or outcome == HISTORY or lost_the_end
 
 
-def test_garbage_after_the_last_record_is_ignored(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+@pytest.mark.parametrize(
+    ("files", "outcome"),
+    [
+        # The driver died as it began the first segment.
+        ({0: b"", 1: b""}, []),
+        ({0: header_record("run-1", 1, 1)}, []),
+        (
+            {0: header_record("run-1", 2, 1)},
+            "memory/segment-0000000000 is damaged at byte {header}: 1 of 1 records of the state cannot be read",
+        ),
+        (
+            {0: b"?" + event_record(1, b'{"n":0}')},
+            "memory/segment-0000000000 is damaged at byte 0: its header, without which nothing in it counts, cannot",
+        ),
+        (
+            {0: b"?" + event_record(0, b'{"n":0}')},
+            "memory/segment-0000000000 is damaged at byte 0: its header, without which nothing in it counts, cannot",
+        ),
+        ({1: b""}, "memory/segment-0000000001 is damaged at byte 0: all of it cannot be read"),
+        (
+            {1: header_record("run-1", 3) + event_record(3, b'{"n":2}')},
+            "memory/segment-0000000001 is damaged at byte 0: the state before event 3 cannot be read",
+        ),
+    ],
+)
+def test_log_without_a_complete_state_is_sound_only_before_its_first_event(
+    keep: Keep, memory: Memory, files: dict[int, bytes], outcome: list[int] | str
+) -> None:
+    found = recovered(keep, memory({f"segment-{number:010d}": data for number, data in files.items()}))
+    if isinstance(outcome, str):
+        assert isinstance(found, str)
+        assert found.startswith(outcome.format(header=len(header_record("run-1", 2, 1))))
+    else:
+        assert found == outcome
+
+
+def test_log_without_events_is_recovered_as_such(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    keep(directory)
+    assert keep(directory.copy(), start=False).recovered == Recovered(0)
+
+
+def test_garbage_after_the_last_record_is_ignored(
+    keep: Keep, memory: Memory, files: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert recovered(keep, memory(files)) == HISTORY
+    assert "unfinished last write ignored" not in caplog.text
     kept = keep(memory(changed(files, max(files), files[max(files)] + b"garbage")), start=False)
+    assert "unfinished last write ignored" in caplog.text
     assert kept.state.numbers == HISTORY
     assert kept.recovered.truncated_bytes == len(b"garbage")
     assert kept.recovered.damages == ()

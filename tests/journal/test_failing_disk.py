@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
-from penstock.storage.directory import Directory
+from penstock.storage.directory import Directory, Durability
 from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
@@ -91,6 +91,27 @@ def test_event_written_twice_by_a_retry_is_recovered_once(keep: Keep, memory: Me
     assert len(directory.names()) == 2
     assert kept.state.numbers == [1, 2, 3]
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
+
+
+def test_header_of_a_segment_is_on_the_disk_before_its_first_event(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    kept = keep(directory)
+    directory.operations.clear()
+    directory.durabilities.clear()
+    directory.fail_at(range(1))
+    kept.add(1)
+    name = "segment-0000000001"
+    begun = [operation for operation, file in directory.operations if file == name]
+    assert begun == ["append", "write", "commit", "write", "commit"]
+    assert directory.durabilities == [Durability.FSYNC, Durability.FLUSH]
+
+
+def test_segment_that_cannot_be_appended_to_is_committed_once(keep: Keep, memory: Memory) -> None:
+    directory = memory(can_append=False)
+    kept = keep(directory)
+    kept.add(1)
+    written = [operation for operation, file in directory.operations if file == "segment-0000000001"]
+    assert written == ["append", "write", "write", "commit", "close"]
 
 
 def test_refused_event_on_disk_is_replaced_by_the_next_event(keep: Keep, memory: Memory) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
+from penstock.journal import segment
 from penstock.journal.segment import HEAD_BYTES, MAGIC, MAX_PAYLOAD_BYTES, frame, read_frames
 
 PAYLOADS = [b'{"n":1}', b"", b"a longer one " * 5, b"\x00\xff\xf5", b"last"]
@@ -86,6 +87,13 @@ def test_oversized_record_is_not_read() -> None:
 def test_oversized_payload_is_refused() -> None:
     with pytest.raises(WriteAheadLogError, match="too large"):
         frame(bytes(MAX_PAYLOAD_BYTES + 1))
+
+
+def test_record_of_the_largest_size_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "MAX_PAYLOAD_BYTES", 100)
+    assert payloads(frame(bytes(100))) == [bytes(100)]
+    with pytest.raises(WriteAheadLogError, match="a record of 101 bytes is too large; the limit is 100"):
+        frame(bytes(101))
 
 
 def test_sound_record_of_another_version_is_refused_by_version() -> None:

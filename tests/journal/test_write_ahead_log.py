@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import Gate, run_in_background, wait_for
 
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
 from penstock.journal import write_ahead_log as wal_module
 from penstock.journal.reader import Recovered
+from penstock.journal.segment import encoded, event_record, header_record
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.storage.directory import Directory
 from penstock_testing import ManualClock
@@ -102,6 +105,82 @@ def test_base_segment_is_written_after_the_rolling_interval(keep: Keep, memory: 
     kept.settle(5)
     assert directory.names() == ["segment-0000000001"]
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4, 5]
+
+
+def encoded_with(length: int, number: int) -> dict[str, Any]:
+    """An event of this many bytes."""
+    event = {"n": number, "text": ""}
+    return {**event, "text": "x" * (length - len(encoded(event)))}
+
+
+def test_base_segment_is_written_after_exactly_the_bytes_that_it_waits_for(
+    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = encoded_with(50, 1)
+    monkeypatch.setattr(wal_module, "_ROLL_BYTES", 2 * len(event_record(1, encoded(event))))
+    directory = memory()
+    kept = keep(directory)
+    for names in (["segment-0000000000"], ["segment-0000000001"]):
+        kept.log.append(event)
+        # The writer begins a segment after it has acknowledged an event.
+        wait_for(lambda names=names: directory.names() == names, f"the segments are {names}")  # type: ignore[misc]
+    assert directory.count("append") == 2
+
+
+def test_size_is_that_of_the_records_that_a_recovery_reads(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+    directory = memory()
+    kept = keep(directory)
+    header = len(header_record("run-1", 1, 0))
+    assert kept.log.num_bytes == 0
+    kept.add(1, 2)
+    assert kept.log.num_bytes == len(directory.files["segment-0000000000"]) - header
+    clock.advance(60_000)
+    kept.add(3)
+    kept.add(4)
+    (name,) = directory.names()
+    kept.log.close()
+    assert kept.log.num_bytes == len(directory.files[name]) - header
+
+
+@pytest.mark.parametrize(("durability", "syncs"), [("none", 1), ("flush", 1), ("fsync", 0)])
+def test_sync_syncs_what_is_not_synced_at_its_commit(keep: Keep, memory: Memory, durability: str, syncs: int) -> None:
+    directory = memory()
+    kept = keep(directory, conf={"spark.penstock.writeAheadLog.durability": durability})
+    kept.log.sync()
+    assert directory.count("sync") == syncs
+
+
+@pytest.mark.parametrize(
+    ("length", "commits"),
+    [
+        # Two events and the comma between them fit into a record of 100 bytes, or just do not.
+        (49, 3),
+        (50, 5),
+        # A single event may fill it.
+        (100, 5),
+    ],
+)
+def test_events_that_fit_into_one_record_are_committed_together(
+    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch, length: int, commits: int
+) -> None:
+    monkeypatch.setattr(wal_module, "_MAX_EVENT_BYTES", 100)
+    directory, gate = memory(), Gate()
+    kept = keep(directory)
+    before = directory.count("commit")
+    directory.hook = lambda operation, _name: gate() if operation == "commit" else None
+    appended = [run_in_background(partial(kept.log.append, encoded_with(length, 0)))]
+    assert gate.reached.wait(10)
+    for number in range(1, 5):
+        appended.append(run_in_background(partial(kept.log.append, encoded_with(length, number))))
+    # Holds the race open until all events are queued.
+    with kept.log._changed:
+        assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 4, 10)
+    gate.open()
+    for appending in appended:
+        appending.result(timeout=10)
+    assert directory.count("commit") - before == commits
+    with pytest.raises(WriteAheadLogError, match="an event of 101 bytes is too large"):
+        kept.log.append(encoded_with(101, 5))
 
 
 def test_base_segment_is_written_after_enough_events(
@@ -248,7 +327,9 @@ def test_event_that_cannot_be_applied_fails_the_recovery_by_name(
         WriteAheadLog(directory, "run-1", Settings.parse({}), clock).recover(list_state())
 
 
-def test_log_that_is_not_started_or_closed_refuses_events(keep: Keep, memory: Memory) -> None:
+def test_log_that_is_not_started_or_closed_refuses_events(
+    keep: Keep, memory: Memory, caplog: pytest.LogCaptureFixture
+) -> None:
     kept = keep(memory(), start=False)
     with pytest.raises(WriteAheadLogError, match="not started"):
         kept.add(1)
@@ -259,6 +340,7 @@ def test_log_that_is_not_started_or_closed_refuses_events(keep: Keep, memory: Me
         with pytest.raises(WriteAheadLogError, match="closed"):
             closed.add(2)
     assert (kept.state.numbers, started.state.numbers) == ([], [1])
+    assert "last write not finished" not in caplog.text
 
 
 def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:
