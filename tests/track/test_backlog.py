@@ -52,6 +52,28 @@ def test_change_is_reported_once_each_way() -> None:
     assert (backlog.num_bytes, backlog.is_full) == (700, False)
 
 
+def test_executors_have_the_backlog_of_their_blocks_until_it_is_processed() -> None:
+    backlog = Backlog(SizeLimit(1000), Changes())
+    backlog.add("a", [block(0), block(1)], "1")
+    backlog.add("a", [block(2)], "2")
+    # In the write-ahead log.
+    backlog.add("a", [block(3)])
+    assert backlog.by_executor == {"1": 200, "2": 100}
+    backlog.processed([block(1), block(3)])
+    assert backlog.by_executor == {"1": 100, "2": 100}
+
+
+def test_disk_of_unknown_size_has_no_limit() -> None:
+    changes = Changes()
+    backlog = Backlog(parse_size_limit("50%"), changes)
+    backlog.set_disk("a", 100)
+    backlog.add("a", [block(0)])
+    backlog.set_disk("a", 0)
+    backlog.processed([])
+    backlog.add("a", [])
+    assert changes.entries == [("a", 100, 50, True), ("a", 100, 0, False)]
+
+
 def test_a_block_counts_once() -> None:
     backlog = Backlog(SizeLimit(1000), Changes())
     for _ in range(3):

@@ -45,6 +45,15 @@ def test_number_of_partitions_follows_bytes_and_slots(num_bytes: int, slots: int
     assert how_many(num_bytes, slots, BOUNDS) == number
 
 
+def test_block_is_cut_into_pieces_of_at_least_the_minimum() -> None:
+    # Ten shares of 50 bytes.
+    block = ("host", 500, BlockReference("b", "/b", 500, ""))
+    partitions = partitions_of([block], 2, PartitionBounds(min_bytes=100, max_bytes=10_000, number=10))
+    assert [partition.num_bytes for partition in partitions] == [100] * 5
+    records = [reference.records for partition in partitions for reference in partition.element]
+    assert records == [(0, 100), (100, 200), (200, 300), (300, 400), (400, None)]
+
+
 @pytest.mark.parametrize("num_bytes", [1, 500, 10**6])
 def test_number_of_partitions_that_the_user_asked_for_wins(num_bytes: int) -> None:
     assert how_many(num_bytes, 4, evolve(BOUNDS, number=3)) == 3

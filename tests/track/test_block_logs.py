@@ -57,6 +57,20 @@ def allocated(tracked: Tracked, time_ms: int) -> list[Any]:
     return tracked.located(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
 
 
+def test_recovered_blocks_count_for_the_backlog_limit(
+    make_tracker: MakeTracker, make_log: Callable[..., WriteAheadLog], tmp_path: Path
+) -> None:
+    first = make_tracker(conf=LOG, checkpoint_directory=str(tmp_path / "check"), write_ahead_log=make_log())
+    first.tracker.start()
+    stored = add(first.registered(), 0, 1)
+    first.tracker.close()
+    second = make_tracker(conf=LOG, checkpoint_directory=str(tmp_path / "check"), write_ahead_log=make_log())
+    second.tracker.start()
+    assert second.tracker.backlog.num_bytes == sum(block.num_bytes for block in stored)
+    # They belong to no executor.
+    assert second.tracker.backlog.by_executor == {}
+
+
 # -- where it is --
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from penstock import Receiver
 from penstock.receive.messages import StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import receiver_launcher
+from penstock.track import placement, receiver_launcher, receiver_tracking_info as lifecycle
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
@@ -148,6 +149,57 @@ def test_no_move_when_rebalance_is_off(make_tracker: MakeTracker, silent: Silent
     tracked.executors = [ONE, TWO]
     tick(tracked, 5000)
     assert processes[0].received.entries == processes[1].received.entries == []
+
+
+def test_executors_are_examined_for_a_move_again_only_after_a_change(
+    make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked, processes = two_on_one(make_tracker, silent)
+    examined: list[int | None] = []
+    to_move = placement.receiver_to_move
+
+    def noted(*arguments: Any) -> int | None:
+        examined.append(to_move(*arguments))
+        return examined[-1]
+
+    monkeypatch.setattr(placement, "receiver_to_move", noted)
+    tracked.executors = [ONE]
+    for _ in range(3):
+        tick(tracked, 5000)
+    assert examined == [None]
+    tracked.executors = [ONE, TWO]
+    tick(tracked, 5000)
+    assert examined == [None, 1]
+    # The move has not been delivered: the same executors are examined again.
+    processes[1].received.await_one(StopReceiver)
+    tracked.tracker._tracked.step(1, lifecycle.Undelivered(1, StopReceiver("moves to another executor")))
+    tick(tracked, 5000)
+    assert examined == [None, 1, 1]
+
+
+def test_executors_are_examined_for_a_move_every_five_seconds(
+    make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked, _processes = two_on_one(make_tracker, silent)
+    asked: list[int] = []
+    to_move = tracked.tracker._launcher.placement.to_move
+
+    def noted(records: Any) -> int | None:
+        asked.append(tracked.clock.now_ms())
+        return to_move(records)
+
+    monkeypatch.setattr(tracked.tracker._launcher.placement, "to_move", noted)
+    for _ in range(11):
+        tick(tracked)
+    assert len(asked) >= 2
+    assert {later - earlier for earlier, later in itertools.pairwise(asked)} == {5000}
+
+
+def test_receivers_on_this_machine_have_no_executors_to_choose_from(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker()
+    placed = tracked.tracker._launcher.placement
+    assert (placed.executors(), placed.lost(tracked.tracker._tracked.records.values())) == ([], [])
+    assert placed.has_executor("any")
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,25 @@ def test_without_a_total_only_the_changed_receiver_is_notified(three: Three) -> 
     assert processes[0].received.await_one(UpdateRateLimit).rate == 10
     tracked.settle()
     assert processes[1].received.entries == processes[2].received.entries == []
+
+
+def test_recovered_rates_bound_the_recovered_blocks_of_a_batch(
+    make_tracker: Callable[..., Tracked], make_log: Any
+) -> None:
+    first = make_tracker(write_ahead_log=make_log())
+    first.tracker.start()
+    assert first.registered().add(*range(5)).accepted
+    first.tracker.close()
+    second = make_tracker(write_ahead_log=make_log())
+    # A stream of the earlier program is no longer there. A block has ten records.
+    second.tracker.restore_rates({0: 10.0, 7: 1.0}, 2000)
+    assert second.tracker.rates() == {0: 10.0}
+    second.tracker.start()
+    assert second.tracker.last_allocated_ms == -1
+    for time_ms, records in ((1000, 20), (2000, 20), (3000, 10)):
+        second.tracker.allocate_blocks_to_batch(time_ms)
+        assert second.tracker.count(time_ms, 0) == records
+        assert second.tracker.last_allocated_ms == time_ms
+    # Nothing was reported about the receiver's buffer.
+    second.registered()
+    assert second.tracker.buffered_bytes() == 0

@@ -156,3 +156,20 @@ def test_moves_come_to_an_end(seed: int) -> None:
         )
     else:
         pytest.fail(f"it moves for ever: {places}")
+
+
+def test_receiver_that_does_not_run_is_not_moved() -> None:
+    there = executors(2)
+    assert receiver_to_move({}, {7: "host1"}, there) is None
+    assert receiver_to_move({7: there[1]}, {7: "host1", 8: "host1"}, there) == 7
+
+
+def test_receiver_on_its_preferred_host_is_not_moved_to_another_executor_there() -> None:
+    there = executors(2, "host")
+    assert receiver_to_move({7: there[0]}, {7: "host"}, there) is None
+
+
+def test_without_executors_no_receiver_is_moved() -> None:
+    assert (
+        receiver_to_move({7: TaskLocation("gone", "1"), 8: TaskLocation("gone", "1")}, {7: "host", 8: None}, []) is None
+    )

@@ -6,6 +6,7 @@ these hosts.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import allocations, receiver_launcher, relaunch_lifecycle
+from penstock.track import allocations, receiver_launcher, receiver_tracking_info as lifecycle, relaunch_lifecycle
 from penstock.worker import block_reader
 
 if TYPE_CHECKING:
@@ -438,6 +439,10 @@ def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[H
     references = two.references()
     assert [reference.source for reference in references] == [second.source] * 2
     assert two.read(references) == stored
+    assert [connection.source for connection in two.tracked.connections()] == [second.source]
+    # It serves as long as it does not know of its release.
+    two.tracked.tracker._tracked.step(0, lifecycle.Undelivered(1, ReleaseReceiver()))
+    assert [connection.source for connection in two.tracked.connections()] == [first.source, second.source]
 
 
 def test_draining_launches_serve_the_last_batches_of_a_stop(
@@ -476,6 +481,29 @@ def test_draining_launch_serves_longer_while_batches_complete(
         two.tick(30_000)
         assert stops() == number
     assert second.received.entries == []
+
+
+def test_draining_launch_is_asked_to_serve_longer_at_most_every_half_minute(
+    moved: tuple[Hosts, FakeProcess, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, _first, _stored = moved
+    two.tracked.relaunch()
+    two.on(2, B)
+    asked: list[tuple[int, bool]] = []
+
+    def send(message: object, *, urgent: bool = False) -> None:
+        if message == StopReceiver("serve blocks longer", 60_000):
+            asked.append((two.tracked.clock.now_ms(), urgent))
+
+    draining = two.tracked.tracker._locations.connections.get(0, 1)
+    monkeypatch.setattr(draining, "send", send)
+    for number in range(62):
+        two.tracked.tracker.processed(100 + number)
+        two.tick()
+    times = [time_ms for time_ms, _urgent in asked]
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == [30_000] * 2
+    # It overtakes a deletion that the old launch is slow to answer.
+    assert all(urgent for _time_ms, urgent in asked)
 
 
 def test_dead_draining_launch_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:

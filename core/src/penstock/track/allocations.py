@@ -57,7 +57,7 @@ class Allocations:
     """The blocks of all streams and batches. Only events change it."""
 
     def __init__(self) -> None:
-        # By stream and block id, in the order of arrival.
+        # By stream and block id, in the order of arrival; only streams with blocks.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Numbers of all blocks ever added, by stream and launch. A receiver without an answer reports them again.
@@ -135,7 +135,6 @@ class Allocations:
             # Replaced, not extended: ``blocks`` reads it without the lock.
             batch[stream_id] = [*batch.get(stream_id, ()), *taken]
             if not queue:
-                # A dictionary does not shrink.
                 self._unallocated.pop(stream_id, None)
         self.last_allocated_ms = max(self.last_allocated_ms, time_ms)
 
@@ -219,7 +218,7 @@ class Allocations:
     def waiting_streams(self) -> set[int]:
         """Streams with unallocated blocks."""
         with self._lock:
-            return {stream_id for stream_id, queue in self._unallocated.items() if queue}
+            return set(self._unallocated)
 
     def retained(self) -> list[StoredBlock]:
         """Blocks that are not cleaned up."""

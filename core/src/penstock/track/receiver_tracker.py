@@ -57,7 +57,7 @@ _LAST_DELETIONS_S = 10.0
 _FLUSH_SHARE = 2 / 3
 # Interval at which a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
-# Maximum wait for the jobs of released receivers to end, and for calls in progress.
+# Maximum wait for the jobs of released or cancelled receivers to end, and for calls in progress.
 _RELEASE_S = 5.0
 # Minimum time between two warnings of the backlog of one host, and between two errors of one receiver because of it.
 _REPORT_BACKLOG_S = 60
@@ -145,7 +145,6 @@ class ReceiverTracker:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._clock.wake()
         if self._endpoint is None:
             return
         left_s = max(deadline - time.monotonic(), 0)
@@ -166,7 +165,7 @@ class ReceiverTracker:
                 job = self._tracked.jobs.get((stream_id, self._tracked.records[stream_id].epoch))
                 if job is not None:
                     job.cancel()
-                    self._tracked.await_end(stream_id, 5.0)
+                    self._tracked.await_end(stream_id, _RELEASE_S)
                 break
         # Blocks that are added from now on would belong to no batch.
         self.blocks.seal(max(deadline - time.monotonic(), 1.0))
@@ -176,11 +175,11 @@ class ReceiverTracker:
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
-        running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
+        jobs = list(self._tracked.jobs.values())
         for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
-        for job in running:
+        for job in jobs:
             if not job.finish(max(deadline - time.monotonic(), 0.01)):
                 log.warning("receiver job not ended after release, cancelled", stream_id=job.task.stream_id)
                 job.cancel()

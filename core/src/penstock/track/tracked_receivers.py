@@ -147,7 +147,7 @@ class TrackedReceivers:
                 self.jobs[stream_id, launch.epoch] = job
                 job.start()
             case BackingOff(until_ms) if record.state is not before.state:
-                self.loop.post_later(until_ms - now_ms, partial(self._relaunch, stream_id, record.epoch))
+                self.loop.post_later(until_ms - now_ms, partial(self._relaunch, stream_id))
             case GivenUp() if not before.is_given_up:
                 # The other receivers get its share of the application's maximum rate.
                 self._limit_rates(self.rate_limits.give_up(stream_id))
@@ -216,9 +216,9 @@ class TrackedReceivers:
             preferred = self._preferred(waiting)
             self._launch(schedule_receivers(preferred, self._launcher.placement.executors()), preferred)
 
-    def _relaunch(self, stream_id: int, epoch: int) -> None:
+    def _relaunch(self, stream_id: int) -> None:
         record = self.records[stream_id]
-        if not isinstance(record.state, BackingOff) or record.epoch != epoch:
+        if not isinstance(record.state, BackingOff):
             return
         preferred = self._preferred([stream_id])
         if preferred:
