@@ -164,11 +164,16 @@ def _compiled(
 ) -> CodeType | None:
     """Compile the changed function inside its classes, as names with two underscores and ``super`` need them."""
     function, node, replacement = copy.deepcopy((function, node, replacement))
-    statement: ast.stmt = cast("ast.FunctionDef", _Replace(node, replacement).visit(function))
+    uses_super = any(isinstance(name, ast.Name) and name.id == "super" for name in ast.walk(function))
+    statement = cast("ast.FunctionDef", _Replace(node, replacement).visit(function))
+    if uses_super:
+        # The code of a loaded function is replaced only by code with the same free variables.
+        statement.body.append(ast.If(ast.Constant(False), [ast.Expr(ast.Name("__class__", ast.Load()))], []))
+    container: ast.stmt = statement
     for name in reversed(classes):
-        statement = ast.ClassDef(name, [], [], [statement], [])
+        container = ast.ClassDef(name, [], [], [container], [])
     future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
-    module = ast.fix_missing_locations(ast.Module([future, statement], []))
+    module = ast.fix_missing_locations(ast.Module([future, container], []))
     try:
         return _code(compile(module, path, "exec"), ".".join([*classes, function.name]))
     except (SyntaxError, ValueError):

@@ -75,7 +75,9 @@ class MutationSession:
             self.jobs,
         )
         for (mutant, _tests), ran, in_time in forks:
-            if in_time and ran[-1:] == [None]:
+            if not ran:
+                raise RuntimeError(f"no test was run, because the function could not be replaced: {mutant}")
+            if in_time and ran[-1] is None:
                 self.on_verdict(mutant, "survived", "")
             else:
                 # The process ended in its last test, or is still running it.
@@ -126,9 +128,14 @@ def _run_baseline(session: pytest.Session, modules: set[str], share: Iterable[in
 
         return note_lines
 
+    # Imported here, because pytest wants to rewrite the assertions of what it imports.
+    from tests.helpers.measured import trace_flight_threads
+
+    trace_flight_threads()
     threading.settrace(note_calls)
-    sys.settrace(note_calls)
     for test in share:
+        # Each time, because an error in the function ends the trace: a test may exhaust the stack.
+        sys.settrace(note_calls)
         ran.clear()
         began = time.monotonic()
         failed = _fails(session, session.items[test])
@@ -158,10 +165,14 @@ def replace(mutant: Mutant) -> None:
     *path, name = mutant.function.split(".")
     for part in path:
         owner = getattr(owner, part)
+    replaced = False
     for function in _plain(vars(owner)[name]):
         code: CodeType = function.__code__
         if code.co_firstlineno == mutant.code.co_firstlineno and code.co_freevars == mutant.code.co_freevars:
             function.__code__ = mutant.code
+            replaced = True
+    if not replaced:
+        raise LookupError(f"{mutant.module} has no function with the code of {mutant.function}")
 
 
 def _plain(value: Any) -> Iterable[Any]:

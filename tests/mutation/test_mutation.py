@@ -18,10 +18,11 @@ from tests.mutation.session import replace
 
 _ROOT = Path(__file__).parents[2]
 _MODULE = '''
-class Bounds:
+class Bounds(dict):
     """A docstring is not mutated."""
 
     def __init__(self, first: int = 0) -> None:
+        super().__init__(size=11)
         self._first = first
 
     def contains(self, number: int) -> bool:
@@ -56,6 +57,8 @@ def test_mutants_change_one_place(module: tuple[ModuleType, list[Mutant]]) -> No
         ("Bounds.contains", "number - self._first <= 10", "number - self._first < 10"),
         ("Bounds.contains", "number - self._first", "number + self._first"),
         ("Bounds.contains", "10", "11"),
+        ("Bounds.__init__", "super().__init__(size=11)", "pass"),
+        ("Bounds.__init__", "11", "12"),
         ("Bounds.first", "return self._first", "return None"),
     }
 
@@ -69,6 +72,8 @@ def test_mutant_replaces_the_function(module: tuple[ModuleType, list[Mutant]]) -
     assert bounds.contains(12)
     replace(next(mutant for mutant in mutants if mutant.function == "Bounds.first"))
     assert bounds.first is None
+    replace(next(mutant for mutant in mutants if mutant.after == "pass"))
+    assert dict(loaded.Bounds()) == {}
 
 
 def test_each_equivalent_mutant_exists() -> None:
