@@ -252,6 +252,7 @@ def test_run_without_the_write_ahead_log_is_refused_while_blocks_in_it_are_neede
     program = FakeProgram()
     program.output(program.source)
     earlier = recovery_of(tmp_path)
+    # The program is that of the engine, so the recovery publishes none.
     log = block_log(earlier._program, earlier.directory, FIRST.run, None)
     tracker = ReceivedBlockTracker([0], log)
     tracker.start()
@@ -278,6 +279,7 @@ def test_queues_are_not_recoverable(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert "queueStream not recoverable" not in caplog.text
     recovery, _run = rebuilt(tmp_path, with_queue())
     assert "queueStream not recoverable" in caplog.text
+    # The same.
     saved = save_program(recovery._program)
     found = left(tmp_path, number=2, program=CheckpointStore(Directory.of(str(tmp_path))).write_program(saved))
     empty = FakeProgram()

@@ -119,7 +119,7 @@ def test_streams_that_can_be_saved_alone_and_not_together_are_refused_as_a_progr
     [
         ("penstock.graph.frames", ": another version of Penstock wrote it, which can load it"),
         ("penstock.graph.node", ": another version of Penstock wrote it, which can load it"),
-        ("penstock_tables.nodes", ": pip install penstock-tables"),
+        ("penstock_unheard.nodes", ": pip install penstock-unheard"),
         ("penstock_dataframes.frames", ""),
         ("orders.parse", ""),
     ],

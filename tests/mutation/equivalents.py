@@ -117,6 +117,24 @@ EQUIVALENTS = (
     ),
     Equivalent("track.allocations.Allocations._note_epochs", ".get(", "0  ->  1", "launches are numbered from 1"),
     Equivalent(
+        "track.allocations.Allocations._allocate_lost",
+        "before_ms < 0",
+        "before_ms < 0  ->  before_ms <= 0",
+        "zero time is no batch, so no batch time is 0",
+    ),
+    Equivalent(
+        "track.allocations.Allocations._allocate_lost",
+        "before_ms < 0",
+        "0  ->  1",
+        "zero time is no batch, so no batch time is 0",
+    ),
+    Equivalent(
+        "track.received_block_tracker.ReceivedBlockTracker._how_many",
+        "_recovered_counts.get(",
+        "0  ->  1",
+        "a batch gets the first block in any case",
+    ),
+    Equivalent(
         "track.batch_partitions.how_many",
         "at_least > slots",
         "at_least > slots  ->  at_least >= slots",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -375,12 +376,16 @@ def test_abandon_ends_the_wait_for_late_batches(
     assert stopping.result(timeout=10) is False
 
 
-def test_abandoned_stop_generates_no_batch_for_remaining_blocks(recovering: Callable[..., Recovering]) -> None:
+def test_abandoned_stop_generates_no_batch_for_remaining_blocks(
+    recovering: Callable[..., Recovering], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = recovering(now_ms=550)
     run.unallocated = lambda: True
     generator = run.start().engine.generator
     assert generator is not None
     generator.abandon()
+    # Holds the race open: otherwise the stop might drop what it has begun.
+    monkeypatch.setattr(generator._loop, "stop", partial(generator._loop.stop, drain=True))
     assert not generator.stop(time.monotonic() + 30)
     assert run.generated == []
 

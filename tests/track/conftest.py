@@ -46,6 +46,7 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.json_codec import Reply
@@ -280,6 +281,16 @@ class Tracked:
         self.clock.advance(duration_ms)
         self.await_waiters()
         self.settle()
+
+    @property
+    def launcher(self) -> ReceiverLauncher:
+        # No public name: the tracker alone uses it.
+        return self.tracker._launcher
+
+    @property
+    def receivers(self) -> TrackedReceivers:
+        # No public name: the tracker shows the records of its receivers as infos.
+        return self.tracker._tracked
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:
         """The newest connection to a receiver."""

@@ -89,9 +89,6 @@ def test_stream_whose_blocks_are_allocated_does_not_wait() -> None:
         ([1000], 2000, 2000),
         ([1000], 5000, 2000),
         ([1000], 1000, None),
-        # Zero time is a time like any other.
-        ([0], 1000, 1000),
-        ([0], 0, None),
     ],
 )
 def test_unallocated_blocks_belong_to_the_first_batch_whose_allocation_is_lost(

@@ -126,6 +126,7 @@ def test_message_that_is_not_delivered_is_given_back(message: object) -> None:
     client.on_ask = fail
     made = connection(client, lost=lost)
     made.send(message)
+    # Nothing public reports that the queue is empty.
     made._queue.post(done.set)
     assert done.wait(10)
     assert lost == [message]

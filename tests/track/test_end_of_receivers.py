@@ -47,19 +47,19 @@ def test_stop_waits_for_the_end_of_a_cancelled_job(tracked: Tracked, monkeypatch
     tracked.tracker.stop(time.monotonic())
     assert process.launch.cancelled
     # No event says that the receiver can hold no more records.
-    assert tracked.tracker._tracked.records[0].launch is None
+    assert tracked.receivers.records[0].launch is None
 
 
 def test_stop_waits_no_longer_than_its_deadline(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     tracked.registered()
     waits: list[float] = []
-    await_end = tracked.tracker._tracked.await_end
+    await_end = tracked.receivers.await_end
 
     def noted(stream_id: int, timeout_s: float) -> bool:
         waits.append(timeout_s)
         return await_end(stream_id, timeout_s)
 
-    monkeypatch.setattr(tracked.tracker._tracked, "await_end", noted)
+    monkeypatch.setattr(tracked.receivers, "await_end", noted)
     tracked.tracker.stop(time.monotonic() + 0.05)
     # The last one is for the end of the cancelled job.
     assert all(timeout_s <= 0.05 for timeout_s in waits[:-1])
@@ -218,7 +218,7 @@ def test_ended_job_is_forgotten(tracked: Tracked, caplog: pytest.LogCaptureFixtu
     process = tracked.registered()
     assert "receiver registered" in caplog.text
     # A program may relaunch its receivers for years.
-    jobs = tracked.tracker._tracked.jobs
+    jobs = tracked.receivers.jobs
     assert list(jobs) == [(0, 1)]
     process.launch.end()
     wait_for(lambda: not jobs, "no job is known")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 from tests.track.conftest import Prefers
 
 from penstock import Receiver
@@ -172,7 +173,7 @@ def test_executors_are_examined_for_a_move_again_only_after_a_change(
     assert examined == [None, 1]
     # The move has not been delivered: the same executors are examined again.
     processes[1].received.await_one(StopReceiver)
-    tracked.tracker._tracked.step(1, lifecycle.Undelivered(1, StopReceiver("moves to another executor")))
+    tracked.receivers.step(1, lifecycle.Undelivered(1, StopReceiver("moves to another executor")))
     tick(tracked, 5000)
     assert examined == [None, 1, 1]
 
@@ -182,23 +183,57 @@ def test_executors_are_examined_for_a_move_every_five_seconds(
 ) -> None:
     tracked, _processes = two_on_one(make_tracker, silent)
     asked: list[int] = []
-    to_move = tracked.tracker._launcher.placement.to_move
+    to_move = tracked.launcher.placement.to_move
 
     def noted(records: Any) -> int | None:
         asked.append(tracked.clock.now_ms())
         return to_move(records)
 
-    monkeypatch.setattr(tracked.tracker._launcher.placement, "to_move", noted)
+    monkeypatch.setattr(tracked.launcher.placement, "to_move", noted)
     for _ in range(11):
         tick(tracked)
     assert len(asked) >= 2
     assert {later - earlier for earlier, later in itertools.pairwise(asked)} == {5000}
 
 
+@pytest.mark.parametrize(
+    ("master", "conf", "moves"),
+    [(MASTER, {}, True), ("local[8]", {}, False), (MASTER, {"spark.penstock.receiver.rebalance": "false"}, False)],
+)
+def test_receivers_move_on_a_cluster_when_all_are_settled(
+    make_tracker: MakeTracker, silent: SilentClass, master: str, conf: dict[str, str], moves: bool
+) -> None:
+    tracked = make_tracker([silent(), silent()], master=master, conf=conf)
+    tracked.executors = [ONE, TWO]
+    active = {
+        stream_id: evolve(record, state=lifecycle.Active(lifecycle.Launch(1, 0)), location=ONE)
+        for stream_id, record in tracked.receivers.records.items()
+    }
+    restarting = evolve(active[0], state=lifecycle.Restarting(lifecycle.Launch(1, 0)))
+    assert tracked.launcher.placement.to_move({**active, 0: restarting}) is None
+    assert tracked.launcher.placement.to_move(active) == (1 if moves else None)
+
+
+def test_only_receivers_that_run_or_may_run_occupy_executors(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(master=MASTER)
+    tracked.executors = [ONE, TWO]
+    record = tracked.receivers.records[0]
+    states: list[tuple[lifecycle.State, list[TaskLocation]]] = [
+        (lifecycle.Active(lifecycle.Launch(1, 0)), [TWO]),
+        (lifecycle.Scheduled(lifecycle.Launch(1, 0), (TWO,)), [ONE]),
+        (lifecycle.BackingOff(0), [ONE, TWO]),
+    ]
+    for state, candidates in states:
+        other = evolve(record, state=state, location=ONE)
+        assert tracked.launcher.placement.reschedule(record, [other], None, goes_back=False) == candidates
+    unknown = evolve(record, state=lifecycle.Active(lifecycle.Launch(1, 0)))
+    assert tracked.launcher.placement.lost([unknown, evolve(unknown, location=THREE)]) == [0]
+
+
 def test_receivers_on_this_machine_have_no_executors_to_choose_from(make_tracker: MakeTracker) -> None:
     tracked = make_tracker()
-    placed = tracked.tracker._launcher.placement
-    assert (placed.executors(), placed.lost(tracked.tracker._tracked.records.values())) == ([], [])
+    placed = tracked.launcher.placement
+    assert (placed.executors(), placed.lost(tracked.receivers.records.values())) == ([], [])
     assert placed.has_executor("any")
 
 
@@ -256,3 +291,4 @@ def test_receivers_stay_where_they_are_while_spark_does_not_list_its_executors(
     assert not first.launch.cancelled
     assert "executors unknown" in caplog.text
     assert "no JVM" in caplog.text
+    assert "tracker event failed" not in caplog.text

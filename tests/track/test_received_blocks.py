@@ -118,6 +118,16 @@ def test_launches_are_saved_if_there_is_a_log_that_can_be_written(
     tracker.close()
 
 
+def test_retained_blocks_are_those_of_older_batches_that_were_not_cleaned_up() -> None:
+    tracker = ReceivedBlockTracker([0])
+    for number in range(3):
+        tracker.add_blocks([block(number)])
+        tracker.allocate_blocks_to_batch(1000 * (number + 1))
+    assert tracker.clean_up_batches(3000, [range(2000, 2001)]) == [block(0)]
+    assert tracker.retained(3000) == [block(1)]
+    assert tracker.retained(3000) == []
+
+
 def test_blocks_of_a_failed_batch_are_processed_when_it_has_succeeded() -> None:
     tracker = ReceivedBlockTracker([0])
     for number in range(3):

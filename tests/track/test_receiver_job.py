@@ -101,7 +101,7 @@ def test_receiver_of_another_plugin_version_is_refused(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, here: str, there: str, is_refused: bool
 ) -> None:
     monkeypatch.setattr(receiver_launcher, "origin_of", lambda _kind, _plugins: here)
-    launcher = make_tracker().tracker._launcher
+    launcher = make_tracker().launcher
     refusal = launcher.refusal(RegisterReceiver(0, 1, "Silent", 1, "host-a", plugin=there))
     assert bool(refusal) is is_refused
     if is_refused:
@@ -111,7 +111,7 @@ def test_receiver_of_another_plugin_version_is_refused(
 def test_location_of_a_task_is_asked_for_until_spark_knows_it(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    launcher, place = make_tracker().tracker._launcher, TaskLocation("host-a", "1")
+    launcher, place = make_tracker().launcher, TaskLocation("host-a", "1")
     monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.001)
     answers: list[TaskLocation | None] = []
     asked: list[str] = []

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import Receiver, ReceiverInfo, SourceStatus
+from penstock import Receiver, ReceiverInfo, SourceStatus, StoredBlock
 from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
-from penstock.receive.messages import CleanUpBlocks, Registered, StopReceiver, UpdateRateLimit
+from penstock.receive.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    Registered,
+    RegisterReceiver,
+    StopReceiver,
+    UpdateRateLimit,
+)
 from penstock.spark import cluster
 from penstock.track import receiver_launcher, receiver_tracker
+from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -218,6 +226,24 @@ def test_blocks_of_an_older_launch_another_stream_or_nobody_are_refused(
     assert process.add(0, stream_id=1).reason == "the blocks belong to another stream"
     assert not process.add(0, stream_id=9).accepted
     assert stored(tracked, 100) == stored(tracked, 200, 1) == []
+
+
+def test_blocks_in_the_name_of_another_stream_are_refused(tracked: Tracked) -> None:
+    process = tracked.registered()
+    foreign = StoredBlock("input-7-1-0", 7, 10, 1000, "/blocks/7")
+    reply = process.driver.ask(AddBlocks(0, 1, [foreign]), Reply)
+    assert reply == Reply(accepted=False, reason="the blocks belong to another stream")
+    assert tracked.tracker.blocks.state.retained() == []
+
+
+def test_blocks_pause_a_receiver_by_the_size_of_its_disk(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "50%"})
+    tracked.tracker.start()
+    process = tracked.process()
+    message = RegisterReceiver(0, 1, "Silent", process.endpoint.port, process.address, "", disk_bytes=1999)
+    assert process.driver.ask(message, Registered).accepted
+    assert process.add(0).accepted
+    assert process.received.await_one(UpdateRateLimit).paused
 
 
 def test_blocks_that_come_after_deregistration_are_taken(tracked: Tracked) -> None:

@@ -441,7 +441,7 @@ def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[H
     assert two.read(references) == stored
     assert [connection.source for connection in two.tracked.connections()] == [second.source]
     # It serves as long as it does not know of its release.
-    two.tracked.tracker._tracked.step(0, lifecycle.Undelivered(1, ReleaseReceiver()))
+    two.tracked.receivers.step(0, lifecycle.Undelivered(1, ReleaseReceiver()))
     assert [connection.source for connection in two.tracked.connections()] == [first.source, second.source]
 
 
@@ -495,6 +495,7 @@ def test_draining_launch_is_asked_to_serve_longer_at_most_every_half_minute(
         if message == StopReceiver("serve blocks longer", 60_000):
             asked.append((two.tracked.clock.now_ms(), urgent))
 
+    # Connections stay inside the tracker.
     draining = two.tracked.tracker._locations.connections.get(0, 1)
     monkeypatch.setattr(draining, "send", send)
     for number in range(62):
