@@ -26,7 +26,6 @@ from penstock.errors import CheckpointError, ClaimLostError, ConfigurationError
 from penstock.graph import stateful
 from penstock.graph.input_dstreams import QueueInputDStream
 from penstock.runtime.boot import boot_id
-from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark.saved_conf import hash_seed
 from penstock.storage.claim import CLAIMS, Claim, Owner
 from penstock.storage.directory import Directory
@@ -211,7 +210,10 @@ def test_checkpoints_that_are_damaged_after_one_was_found_are_refused(tmp_path: 
 def test_run_recovers_its_pending_and_late_batches(tmp_path: Path) -> None:
     left(tmp_path, zero_time_ms=0, last_time_ms=6000, pending={3000: 1}, late=[LateBatches(4000, 6000, 1)])
     _recovery, run = rebuilt(tmp_path)
-    assert run.batches == RecoveredBatches(0, 6000, frozenset({3000}), None, [range(4000, 6001, 1000)], [])
+    batches = run.batches
+    assert batches is not None
+    assert (batches.zero_time_ms, batches.last_time_ms, batches.pending) == (0, 6000, frozenset({3000}))
+    assert (batches.state_ms, list(batches.late), list(batches.later_states)) == (None, [range(4000, 6001, 1000)], [])
 
 
 def test_state_is_restored_again_after_a_failed_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,6 +162,12 @@ EQUIVALENTS = (
         _SAME_MOMENT,
     ),
     Equivalent(
+        "track.receiver_tracker.ReceiverTracker._add",
+        "return Reply()",
+        "return Reply()  ->  return None",
+        "an endpoint answers None with Reply()",
+    ),
+    Equivalent(
         "track.receiver_tracker.ReceiverTracker._on_loop",
         "/ 1000",
         "1000  ->  1001",

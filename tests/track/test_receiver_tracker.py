@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,16 +21,20 @@ from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopp
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
+    DeregisterReceiver,
     Registered,
     RegisterReceiver,
     StopReceiver,
     UpdateRateLimit,
+    launch_name,
 )
 from penstock.spark import cluster
 from penstock.track import receiver_launcher, receiver_tracker
+from penstock.wire.client import Client
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
+    from tests.helpers import Gate
     from tests.track.conftest import Tracked
 
 MakeTracker = Callable[..., "Tracked"]
@@ -328,6 +333,37 @@ def test_unneeded_blocks_are_deleted_on_their_host(tracked: Tracked) -> None:
     tracked.tracker.clean_up(200, delete=True)
     tracked.settle()
     assert len(process.received.entries) == 1
+
+
+def test_block_that_no_batch_needs_has_no_location(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(master="spark://elsewhere:7077")
+    tracked.tracker.start()
+    tracked.registered().add(0)
+    tracked.tracker.allocate_blocks_to_batch(100)
+    blocks = tracked.tracker.blocks.blocks_of_batch(100, 0)
+    assert [host for host, _size, _reference in tracked.located(blocks)] == ["host-a"]
+    tracked.tracker.clean_up(200, delete=False)
+    assert [host for host, _size, _reference in tracked.located(blocks)] == [""]
+
+
+def test_message_of_an_unknown_stream_is_refused(tracked: Tracked) -> None:
+    process = tracked.registered()
+    message = DeregisterReceiver(7, 1, "done", "")
+    token = tracked.launcher.token.derive(launch_name(7, 1))
+    with closing(Client(process.task.driver.location, token, 10_000)) as other:
+        reply = other.ask(message, Reply)
+    assert reply == Reply(accepted=False, reason="launch 1 of stream 7 was replaced, or has ended")
+
+
+def test_answer_that_the_loop_does_not_give_in_time_is_an_error(make_tracker: MakeTracker, gate: Gate) -> None:
+    tracked = make_tracker(conf={"spark.penstock.wire.timeout": "100ms"})
+    tracked.tracker.start()
+    process = tracked.registered()
+    tracked.receivers.loop.post(gate)
+    assert gate.reached.wait(10)
+    with pytest.raises(WireError):
+        process.report("odd record")
+    gate.open()
 
 
 def test_clean_up_without_delete_keeps_the_files(tracked: Tracked) -> None:

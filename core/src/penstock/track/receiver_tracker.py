@@ -358,9 +358,8 @@ class ReceiverTracker:
             raise
         return Reply()
 
-    def _on_blocks_lost(self, message: BlocksLost) -> Reply:
+    def _on_blocks_lost(self, message: BlocksLost) -> None:
         self._tracked.loop.post(lambda: self._report_lost_blocks(message))
-        return Reply()
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Run a handler on the tracker's loop and return its result."""

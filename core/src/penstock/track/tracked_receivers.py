@@ -186,7 +186,6 @@ class TrackedReceivers:
     def _end_all(self) -> None:
         for stream_id, record in self.records.items():
             if record.is_active:
-                self.step(stream_id, lifecycle.Stop())
                 self.step(stream_id, lifecycle.JobEnded(record.epoch))
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
