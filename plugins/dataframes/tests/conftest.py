@@ -26,3 +26,7 @@ def _in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         time.tzset()
         yield
     time.tzset()
+
+
+class Frame:
+    """Stands for a DataFrame."""
