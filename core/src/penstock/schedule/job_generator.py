@@ -26,6 +26,7 @@ from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler, JobSet
 from penstock.schedule.recovered_state import RecoveredState, StateRestore
+from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock.spark import failure
 
 if TYPE_CHECKING:
@@ -342,8 +343,9 @@ class JobGenerator:
     def _clear_metadata(self, time_ms: int) -> None:
         # A batch may complete before an older one, which still needs its blocks and its parents' RDDs.
         self._completed_ms = max(self._completed_ms, time_ms)
-        before_ms, done_ms = self._needed()
-        self._graph.failed_ms = self._scheduler.failed_batches
+        batches = self._unfinished()
+        before_ms, done_ms = self._needed_ms(batches), batches.done_ms(self._graph.batch_interval_ms)
+        self._graph.failed_ms = sorted(batches.failed)
         failed = self._graph.failed_ms if self._retains_failed else []
         self._tracker.processed(done_ms, failed)
         self._graph.clear_metadata(done_ms, unpersist=self._settings.unpersist)
@@ -355,38 +357,34 @@ class JobGenerator:
             self._tracker.clean_up(before_ms, retained, delete=self._settings.unpersist)
         self.save()
 
-    def _needed(self) -> tuple[int, int]:
-        """Two times in ms: no batch needs blocks before the first; all batches up to the second are complete.
+    def _unfinished(self) -> UnfinishedBatches:
+        # In the order in which a batch moves: one that moves meanwhile is collected twice, and not overlooked.
+        generated_ms, late, first_due_ms = self._due.generated_ms, self._due.late, self._due.first
+        pending, dropped, failed = self._scheduler.unfinished()
+        return UnfinishedBatches(
+            generated_ms, self._completed_ms, first_due_ms, tuple(late), self._begun, pending, dropped, failed
+        )
 
-        Failed batches do not count.
-        """
-        # A batch moves from the due batches to the scheduler, so they are queried in that order.
-        due_ms = self._due.first
-        scheduled_ms = self._scheduler.oldest_needed
-        oldest_ms = done_ms = self._completed_ms
-        for time_ms in (scheduled_ms, due_ms):
-            if time_ms is not None:
-                oldest_ms, done_ms = min(oldest_ms, time_ms), min(done_ms, time_ms - self._graph.batch_interval_ms)
-        return oldest_ms - self._graph.max_input_remember_ms, done_ms
+    def _needed_ms(self, batches: UnfinishedBatches) -> int:
+        """No batch needs older blocks, failed batches aside."""
+        return batches.oldest_ms - self._graph.max_input_remember_ms
 
     def save(self) -> None:
         """Queue a checkpoint; on the loop, or after its end. Without effect if the start failed."""
         if self._checkpointer is None or self._due.generated_ms < 0:
             return
-        # A batch that is generated or completes between these steps counts with its previous state, which is harmless.
-        last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
-        due = self._due.late
-        late = [batches for batches in due if batches[0] not in self._begun]
-        begun = {batches[0] for batches in due} & self._begun
-        # A batch that fails moves from the pending batches to the failed ones, so they are queried in that order.
-        pending = self._scheduler.pending_batches
-        failed = self._scheduler.failed_batches
-        # A late batch is among the pending ones, too, while it is being submitted.
-        submitted = (time_ms for time_ms in (*pending, *failed) if not any(time_ms in times for times in late))
+        batches = self._unfinished()
         # A recovered run recomputes no state from before the oldest checkpointed one.
         recoverable_ms = self._checkpointer.recoverable_ms
-        self._due.forget_skipped(last_ms if recoverable_ms is None else recoverable_ms)
-        self._checkpointer.save(last_ms, sorted(begun.union(submitted)), needed_ms, late, failed, self._due.skipped)
+        self._due.forget_skipped(batches.generated_ms if recoverable_ms is None else recoverable_ms)
+        self._checkpointer.save(
+            batches.generated_ms,
+            batches.to_run,
+            self._needed_ms(batches),
+            batches.never_begun,
+            sorted(batches.failed),
+            self._due.skipped,
+        )
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

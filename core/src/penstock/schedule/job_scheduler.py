@@ -211,19 +211,17 @@ class JobScheduler:
 
     @property
     def failed_batches(self) -> list[int]:
-        """The times of failed batches, which must run again, oldest first.
-
-        A batch that fails moves here from the pending batches, so query those first.
-        """
+        """The times of failed batches, which must run again, oldest first."""
         with self._changed:
             return sorted(self._failed)
 
-    @property
-    def oldest_needed(self) -> int | None:
-        """The oldest batch, failed ones aside, whose data may still be read; ``None`` if there is none."""
-        # The next batch computes a dropped batch's part of windows and state.
+    def unfinished(self) -> tuple[frozenset[int], frozenset[int], frozenset[int]]:
+        """The pending, the dropped and the failed batches at one moment.
+
+        Dropped ones are those before the next complete batch, which computes their part of windows and state.
+        """
         with self._changed:
-            return min([*self._pending, *self._dropped], default=None)
+            return frozenset(self._pending), frozenset(self._dropped), frozenset(self._failed)
 
     def await_pending(self, deadline: float, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
         """Wait until no batch is pending, a deadline (monotonic s) or ``abandon``; return whether none is pending.
