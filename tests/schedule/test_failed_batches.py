@@ -66,7 +66,7 @@ def test_failed_batch_waits_for_a_restart_if_there_is_a_checkpoint(make_engine: 
     assert awaiting_rerun(engine) == [2, 4]
     # They hold up neither later batches nor a graceful stop.
     assert engine.scheduler.pending_batches == []
-    assert engine.scheduler.unfinished() == (frozenset(), frozenset(), {2, 4})
+    assert engine.scheduler.unfinished() == (frozenset(), frozenset(), frozenset({2, 4}))
     assert engine.scheduler.await_pending(time.monotonic())
 
 
