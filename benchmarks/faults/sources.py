@@ -1,0 +1,264 @@
+"""The brokers of the fault lab: how numbers are published there, and how many are not acknowledged yet."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, TypeVar
+
+from penstock_brokers import BrokerServer
+
+T = TypeVar("T")
+
+# Maximum time of a call to the broker.
+_ANSWER_S = 5.0
+# Time in which Mosquitto publishes its counts twice.
+_SYS_S = 2.2
+
+
+class FaultSource(ABC):
+    """A broker with one queue, stream or topic of numbers as text.
+
+    Args:
+        server: the broker, not started.
+
+    Attributes:
+        receiver: name of the receiver plugin.
+        lease_s: how long the receiver may be silent before the broker delivers to another one.
+        is_proxied: whether the receiver can connect through a proxy; a cluster that tells clients its own addresses
+            cannot have one.
+        restarts: whether the broker can be restarted on its port, with and without its data.
+        saves_late: whether a killed broker loses what it has confirmed since it last saved its data.
+    """
+
+    receiver: ClassVar[str]
+    lease_s: ClassVar[float]
+    is_proxied: ClassVar[bool] = True
+    restarts: ClassVar[bool] = True
+    saves_late: ClassVar[bool] = False
+
+    def __init__(self, server: BrokerServer) -> None:
+        self.server = server
+
+    @property
+    def port(self) -> int:
+        """Where the broker listens."""
+        return self.server.port
+
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        """Refuse and break connections, if there is no proxy that does."""
+        raise NotImplementedError(f"{type(self).__name__} has a proxy")
+        yield
+
+    def save(self) -> None:
+        """Let the broker save what it has confirmed, if it does so only from time to time."""
+        raise NotImplementedError(f"{type(self).__name__} saves what it confirms")
+
+    def prepare(self) -> None:  # noqa: B027  # optional
+        """Create what the broker needs before its first message; also called after a restart without data."""
+
+    @abstractmethod
+    def options(self, port: int) -> Mapping[str, str]:
+        """The receiver's options.
+
+        Args:
+            port: where the receiver connects: that of the proxy, or of the broker.
+        """
+
+    @abstractmethod
+    def publish(self, numbers: Sequence[int]) -> None:
+        """Publish numbers; return when the broker has confirmed them. Any error means that it may have some."""
+
+    @abstractmethod
+    def remaining(self) -> int:
+        """The number of messages that the broker has and that no receiver has acknowledged."""
+
+    def disconnect(self) -> None:  # noqa: B027  # optional
+        """Close the connections of this object; the next call connects again."""
+
+
+class RedisSource(FaultSource):
+    """A stream of Redis, here of Valkey, and one consumer group."""
+
+    receiver = "redis"
+    lease_s = 3.0
+
+    def __init__(self) -> None:
+        from penstock_redis.server import RedisServer
+
+        super().__init__(RedisServer())
+        self._client: Any = None
+
+    def options(self, port: int) -> Mapping[str, str]:
+        return {
+            "host": "127.0.0.1",
+            "port": str(port),
+            "streams": "numbers",
+            "columns": "value",
+            "value_as": "text",
+            "min_idle": str(self.lease_s),
+        }
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        with self._connected().pipeline(transaction=False) as pipeline:
+            for number in numbers:
+                pipeline.xadd("numbers", {"value": str(number)})
+            pipeline.execute()
+
+    def remaining(self) -> int:
+        client = self._connected()
+        if not client.exists("numbers"):
+            return 0
+        groups = client.xinfo_groups("numbers")
+        if not groups:
+            return int(client.xlen("numbers"))
+        return int(groups[0]["lag"] or 0) + int(groups[0]["pending"])
+
+    def disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            import redis
+
+            self._client = redis.Redis("127.0.0.1", self.server.port, socket_timeout=_ANSWER_S)
+        return self._client
+
+
+class NatsSource(FaultSource):
+    """A stream of NATS JetStream, and one durable consumer. Each call has a connection of its own."""
+
+    receiver = "nats"
+    lease_s = 3.0
+
+    def __init__(self) -> None:
+        from penstock_nats.nats_server import NatsServer
+
+        super().__init__(NatsServer())
+
+    def prepare(self) -> None:
+        self._asked(lambda stream: stream.add_stream(name="numbers", subjects=["numbers.*"]))
+
+    def options(self, port: int) -> Mapping[str, str]:
+        return {
+            "servers": f"nats://127.0.0.1:{port}",
+            "stream": "numbers",
+            "consumer": "lab",
+            "ack_wait": str(self.lease_s),
+        }
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        async def publish(stream: Any) -> None:
+            await asyncio.gather(*(stream.publish("numbers.all", str(number).encode()) for number in numbers))
+
+        self._asked(publish)
+
+    def remaining(self) -> int:
+        from nats.js.errors import NotFoundError
+
+        async def count(stream: Any) -> int:
+            try:
+                info = await stream.consumer_info("numbers", "lab")
+            except NotFoundError:
+                return int((await stream.stream_info("numbers")).state.messages)
+            return int(info.num_pending) + int(info.num_ack_pending)
+
+        return self._asked(count)
+
+    def _asked(self, ask: Callable[[Any], Awaitable[T]]) -> T:
+        from nats.aio.client import Client
+
+        async def run() -> T:
+            client = Client()
+            url = f"nats://127.0.0.1:{self.server.port}"
+            await client.connect(url, allow_reconnect=False, error_cb=_ignored)
+            try:
+                return await ask(client.jetstream())
+            finally:
+                await client.close()
+
+        return asyncio.run(asyncio.wait_for(run(), _ANSWER_S))
+
+
+class MqttSource(FaultSource):
+    """A topic of an MQTT broker, here Mosquitto, and the session of one client.
+
+    Mosquitto saves every second what it has confirmed. It publishes how many messages it has, as old as two seconds.
+    """
+
+    receiver = "mqtt"
+    lease_s = 3.0
+    saves_late = True
+
+    def __init__(self) -> None:
+        from penstock_mqtt.mosquitto_server import MosquittoServer
+
+        self.mosquitto = MosquittoServer("allow_anonymous true", "sys_interval 1")
+        super().__init__(self.mosquitto)
+        self._publisher: Any = None
+
+    def save(self) -> None:
+        self.mosquitto.save()
+
+    def prepare(self) -> None:
+        from penstock_mqtt.demo import begin_session
+        from penstock_mqtt.mqtt_options import MqttOptions
+
+        # Otherwise the broker keeps nothing for a receiver that has never been there.
+        begin_session(MqttOptions(topics=("numbers",), client_id="lab", host="127.0.0.1", port=self.server.port))
+
+    def options(self, port: int) -> Mapping[str, str]:
+        return {
+            "topics": "numbers",
+            "client_id": "lab",
+            "host": "127.0.0.1",
+            "port": str(port),
+            "columns": "value",
+            "value_as": "text",
+            # Without an answer for this long the connection counts as broken.
+            "keepalive": "3",
+        }
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        from penstock_mqtt.publisher import Publisher
+
+        if self._publisher is None:
+            self._publisher = Publisher(self.server.port).__enter__()
+        self._publisher.publish("numbers", [str(number).encode() for number in numbers])
+
+    def remaining(self) -> int:
+        import paho.mqtt.client as mqtt
+        from paho.mqtt.enums import CallbackAPIVersion
+
+        counts: dict[str, int] = {}
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+        client.on_message = lambda _client, _data, message: counts.update({message.topic: int(message.payload)})
+        client.connect("127.0.0.1", self.server.port)
+        topics = ("$SYS/broker/store/messages/count", "$SYS/broker/retained messages/count")
+        client.subscribe([(topic, 0) for topic in topics])
+        client.loop_start()
+        # A change is published with the next count.
+        time.sleep(_SYS_S)
+        client.disconnect()
+        client.loop_stop()
+        stored, retained = (counts[topic] for topic in topics)
+        return max(stored - retained, 0)
+
+    def disconnect(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.__exit__(None, None, None)
+
+
+async def _ignored(_error: Exception) -> None:
+    """Logs nothing: the server is down because the lab has killed it."""
+
+
+#: Name of a broker → its source.
+SOURCES: Mapping[str, Callable[[], FaultSource]] = {"redis": RedisSource, "nats": NatsSource, "mqtt": MqttSource}
