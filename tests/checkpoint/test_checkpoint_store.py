@@ -16,6 +16,7 @@ from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError
+from penstock.journal import segment
 from penstock.journal.segment import frame
 from penstock.storage.directory import Durability, LocalDirectory
 
@@ -97,6 +98,15 @@ def test_names_of_any_form_are_read_as_they_were_written(odd: str, tmp_path: Pat
     folder = LocalDirectory(tmp_path / "\u6570 100%20\u202e")
     CheckpointStore(folder).write(checkpoint)
     assert CheckpointStore(folder).newest() == checkpoint
+
+
+def test_checkpoint_may_be_larger_than_a_record_of_the_write_ahead_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "MAX_PAYLOAD_BYTES", 10_000)
+    large = evolve(numbered(1), listeners={"files": {f"part-{number}": number for number in range(1_000)}})
+    disk = Disk()
+    CheckpointStore(disk).write(large)
+    assert len(disk.read(name(1))) > 10_000
+    assert CheckpointStore(disk).newest() == large
 
 
 def test_empty_directory_has_no_checkpoint() -> None:

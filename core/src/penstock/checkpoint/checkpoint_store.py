@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
-from penstock.journal.segment import frame, read_frames
+from penstock.journal.segment import MAX_FRAME_BYTES, frame, read_frames
 from penstock.runtime.log import get_logger
 from penstock.storage.claim import Claim
 from penstock.storage.claimed_directory import ClaimedDirectory, FileNumber
@@ -87,7 +87,7 @@ class CheckpointStore:
         """Write a checkpoint, then delete all but the newest ten; return the oldest of these."""
         name = _name(checkpoint)
         syncs = self.syncs_next
-        self._directory.write(name, frame(checkpoint.to_json()), sync=syncs)
+        self._directory.write(name, frame(checkpoint.to_json(), MAX_FRAME_BYTES), sync=syncs)
         self._unsynced = 0 if syncs else self._unsynced + 1
         self.retained = [*self.retained, checkpoint][-_RETAINED:]
         try:
@@ -139,7 +139,7 @@ class CheckpointStore:
         """Read one checkpoint; raises ``CheckpointError`` if it is damaged, or has another format version."""
         data = self._directory.read(name)
         try:
-            frames = read_frames(data)
+            frames = read_frames(data, MAX_FRAME_BYTES)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
         if [(record.start, record.end) for record in frames] != [(0, len(data))]:

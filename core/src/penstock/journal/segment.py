@@ -24,8 +24,10 @@ from penstock.storage.directory import Directory
 # The first byte occurs in no UTF-8 text, so JSON cannot contain the magic.
 MAGIC = b"\xf5PnJ"
 _FRAME_VERSION = 1
-#: The largest payload. A length is checked against it before it is used.
+#: The largest payload in a segment. A length is checked against it before it is used.
 MAX_PAYLOAD_BYTES = 64 << 20
+#: The largest payload that a frame can have. A checkpoint, which is a file of one frame, may be that large.
+MAX_FRAME_BYTES = (1 << 32) - 1
 
 _LENGTH = struct.Struct(">BI")
 _CHECKSUM = struct.Struct(">I")
@@ -51,20 +53,22 @@ class Frame:
     payload: bytes
 
 
-def frame(payload: bytes) -> bytes:
-    """Frame a record; refused if it is larger than ``MAX_PAYLOAD_BYTES``."""
-    if len(payload) > MAX_PAYLOAD_BYTES:
-        raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large; the limit is {MAX_PAYLOAD_BYTES}")
+def frame(payload: bytes, max_bytes: int | None = None) -> bytes:
+    """Frame a record; refused if it is larger than a limit, by default ``MAX_PAYLOAD_BYTES``."""
+    limit = MAX_PAYLOAD_BYTES if max_bytes is None else max_bytes
+    if len(payload) > limit:
+        raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large; the limit is {limit}")
     head = _LENGTH.pack(_FRAME_VERSION, len(payload))
     return b"".join((MAGIC, head, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
 
-def read_frames(buffer: bytes) -> list[Frame]:
-    """Read all sound records of a buffer; refused if one of them has another format version."""
+def read_frames(buffer: bytes, max_bytes: int | None = None) -> list[Frame]:
+    """Read all sound records of a buffer up to a size; refused if one of them has another format version."""
+    limit = MAX_PAYLOAD_BYTES if max_bytes is None else max_bytes
     sound: list[Frame] = []
     position = 0
     while (position := buffer.find(MAGIC, position)) >= 0:
-        record = _sound_frame(buffer, position)
+        record = _sound_frame(buffer, position, limit)
         if record is None:
             position += 1
         else:
@@ -73,13 +77,13 @@ def read_frames(buffer: bytes) -> list[Frame]:
     return sound
 
 
-def _sound_frame(buffer: bytes, start: int) -> Frame | None:
+def _sound_frame(buffer: bytes, start: int, limit: int) -> Frame | None:
     body = start + HEAD_BYTES
     if body > len(buffer):
         return None
     version, length = _LENGTH.unpack_from(buffer, start + len(MAGIC))
     end = body + length
-    if length > MAX_PAYLOAD_BYTES or end > len(buffer):
+    if length > limit or end > len(buffer):
         return None
     payload = buffer[body:end]
     head = buffer[start + len(MAGIC) : body - _CHECKSUM.size]

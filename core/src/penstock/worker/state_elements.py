@@ -14,8 +14,9 @@ from attrs import frozen
 from penstock.runtime.pickle_value import pickle_value
 from penstock.worker.combine import MISSING, Combiner, merge_by_key
 
-# A group is one pickle, which the JVM holds as one array: far below Spark's limit of 2 GB.
-_GROUP_BYTES = 1 << 20
+# A group is one pickle, which the JVM holds as one array: far below Spark's limit of 2 GB, and small enough that Java's
+# garbage collector does not give it memory regions of its own, which would double what it takes.
+_GROUP_BYTES = 1 << 18
 # Sizes of the parts of a group; the first pair of each part tells the size of the others.
 _PARTS = (1, *(1 << power for power in range(10)))
 
