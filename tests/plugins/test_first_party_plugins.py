@@ -18,6 +18,7 @@ from penstock.plugins.specs import Option, Spec
 
 FOLDER = Path(__file__).parents[2] / "plugins"
 OFFERS = {
+    "kafka": {"receivers": ["kafka"]},
     "file": {"receivers": ["file"], "input_streams": ["binary-records", "file", "text-file"]},
     "mqtt": {"receivers": ["mqtt"]},
     "rate": {"rate_estimators": ["fixed", "model", "pid"]},
@@ -27,6 +28,7 @@ OFFERS = {
 }
 RECEIVER, STREAM, ESTIMATOR = "receivers", "input_streams", "rate_estimators"
 SERVER = {"host": "h", "port": "1"}
+TOPIC = {"bootstrap_servers": "h:9092", "topics": "t", "group_id": "g"}
 
 
 def load(plugin: str) -> Plugins:
@@ -75,6 +77,8 @@ def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
         (STREAM, "file", {"directory": "/d"}),
         (STREAM, "file", {"directory": "/d", "filter": None, "read": None, "new_files_only": True}),
         (STREAM, "file", {"directory": "/d", "filter": str.isalpha, "read": list, "new_files_only": False}),
+        (RECEIVER, "kafka", {**TOPIC, "settings": "fetch.min.bytes=1000,client.rack=a"}),
+        (RECEIVER, "kafka", {**TOPIC, "start": "2026-11-24T12:00:00", "columns": "key,value,timestamp"}),
         (RECEIVER, "file", {"path": "/a"}),
         (RECEIVER, "file", {"path": "/a/*.log", "start": "end", "poll_interval": "0.5", "max_line_bytes": "100"}),
         (RECEIVER, "file", {"path": "a", "offset_file": "b", "encoding_errors": "refuse"}),
@@ -105,6 +109,13 @@ def test_valid_options_create_the_object(hook: str, name: str, options: dict[str
     ("hook", "name", "options", "option"),
     [
         (STREAM, "text-file", {}, "directory"),
+        (RECEIVER, "kafka", {"topics": "t", "group_id": "g"}, "bootstrap_servers"),
+        (RECEIVER, "kafka", {**TOPIC, "topic_pattern": "t.*"}, "topic_pattern"),
+        (RECEIVER, "kafka", {**TOPIC, "start": "yesterday"}, "start"),
+        (RECEIVER, "kafka", {**TOPIC, "value_as": "avro"}, "schema_registry"),
+        (RECEIVER, "kafka", {**TOPIC, "sasl_mechanism": "PLAIN"}, "sasl_user"),
+        (RECEIVER, "kafka", {**TOPIC, "settings": "sasl.oauthbearer.client.secret=x"}, "settings"),
+        (RECEIVER, "kafka", {**TOPIC, "settings": "group.id=x"}, "group_id"),
         (STREAM, "text-file", {"directory": ""}, "directory"),
         (STREAM, "text-file", {"directory": "/d", "max_files_per_batch": "-1"}, "max_files_per_batch"),
         (STREAM, "text-file", {"directory": "/d", "max_bytes_per_batch": "1.5"}, "max_bytes_per_batch"),
