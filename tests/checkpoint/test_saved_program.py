@@ -86,6 +86,30 @@ def test_a_function_that_refers_to_the_spark_context_gets_that_of_the_new_run() 
     assert cast(Any, output.function)(None, None) is after.sparkContext
 
 
+class Column:
+    """Stands in for Spark's, which only its own text makes loadable."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> Any:
+        raise TypeError("it belongs to a JVM")
+
+
+def test_a_column_in_a_function_is_saved_as_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "is_column", lambda found: isinstance(found, Column))
+    monkeypatch.setattr(program, "dump_column", lambda column: column.text)
+    monkeypatch.setattr(program, "load_column", Column)
+    before, after = FakeContext(), FakeContext()
+    column = Column("a + 1")
+    FakeInput(before, stored_batches).foreachRDD(lambda rdd: column)
+    load_program(save_program(program_of(before)), program_of(after))
+    (output,) = after.graph.outputs
+    restored = cast(Any, output.function)(None, None)
+    assert restored is not column
+    assert restored.text == "a + 1"
+
+
 def test_a_program_that_is_not_loadable_is_refused_with_the_reason() -> None:
     with pytest.raises(CheckpointError, match=r"^the saved program cannot be loaded: UnpicklingError: "):
         load_program(b"no pickle", program_of(FakeContext()))

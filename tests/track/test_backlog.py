@@ -256,6 +256,7 @@ def test_fluttering_backlog_is_warned_about_once_a_minute(
     assert tracked.events.names.count("ReceiverError") == 1
     clock.advance(60_000)
     assert warnings() == 2
+    assert tracked.events.names.count("ReceiverError") == 2
 
 
 def test_buffers_of_active_receivers_and_arrivals_of_batches_are_known(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
+from penstock.track.block_logs import BlockLogs
 from penstock.wire.json_codec import Reply
 
 if TYPE_CHECKING:
@@ -69,6 +71,24 @@ def test_recovered_blocks_count_for_the_backlog_limit(
     assert second.tracker.backlog.num_bytes == sum(block.num_bytes for block in stored)
     # They belong to no executor.
     assert second.tracker.backlog.by_executor == {}
+
+
+def test_claim_is_looked_at_before_a_deletion(tmp_path: Path) -> None:
+    class FakeClaim:
+        def __init__(self) -> None:
+            self.looks: list[bool] = []
+
+        @contextmanager
+        def held(self, *, deletes: bool = False) -> Iterator[None]:
+            self.looks.append(deletes)
+            yield
+
+    claim: Any = FakeClaim()
+    logs = BlockLogs(str(tmp_path), [0], claim)
+    logs.start()
+    logs.delete([StoredBlock("input-0-1-0", 0, 1, 1, "")])
+    logs.stop(10)
+    assert claim.looks == [True]
 
 
 # -- where it is --
