@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import ConsumerInfo
+from nats.js.api import ConsumerInfo, RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from penstock_nats.nats_server import NatsServer
-from penstock_testing import Capabilities, Feeder, ReceiverSuite
+from penstock_testing import Capabilities, DeadLetter, Feeder, Message, ReceiverSuite
 
 T = TypeVar("T")
 
-_STREAM, _SUBJECT, _CONSUMER = "records", "records.all", "checked"
+_STREAM, _SUBJECT, _CONSUMER, _DEAD = "records", "records.all", "checked", "dead"
+_LEASE_S = 2.0
 
 
 class StreamFeeder(Feeder):
     """Publishes to a stream of a server of its own."""
+
+    lease_s = _LEASE_S
 
     def __init__(self) -> None:
         self._server = NatsServer()
@@ -28,7 +32,8 @@ class StreamFeeder(Feeder):
         self._records: list[Any] = []
         self._waiting: list[Any] = []
         self._is_cut = False
-        self._asked(lambda js: js.add_stream(name=_STREAM, subjects=[f"{_STREAM}.*"]))
+        for name in (_STREAM, _DEAD):
+            self._asked(partial(JetStreamContext.add_stream, name=name, subjects=[f"{name}.*"]))
 
     def options(self) -> Mapping[str, Any]:
         return {"servers": self._server.url, "stream": _STREAM, "consumer": _CONSUMER}
@@ -45,13 +50,16 @@ class StreamFeeder(Feeder):
         self._asked(publish)
         self._records += records
 
-    def put_bad(self) -> None:
-        self._asked(lambda js: js.publish(_SUBJECT, b"\xff\xfe"))
+    def put_bad(self) -> Message:
+        bad = Message(b"\xff\xfe", {"kind": "bad"})
+        self._asked(lambda js: js.publish(_SUBJECT, bad.value, headers=dict(bad.headers)))
         self._records.append(None)
+        return bad
 
     def cut(self) -> None:
         self._is_cut = True
-        self._server.kill()
+        # Not killed: the server writes acknowledgements to the disk some time after it has confirmed them.
+        self._server.stop()
 
     def heal(self) -> None:
         if self._is_cut:
@@ -68,6 +76,17 @@ class StreamFeeder(Feeder):
     def taken(self) -> int:
         info = self._consumer()
         return 0 if info is None or info.delivered is None else info.delivered.stream_seq
+
+    def in_flight(self) -> int:
+        info = self._consumer()
+        return 0 if info is None else info.num_ack_pending or 0
+
+    def dead_letters(self) -> list[DeadLetter]:
+        async def read(js: JetStreamContext) -> list[DeadLetter]:
+            count = (await js.stream_info(_DEAD)).state.messages
+            return [_dead_letter(await js.get_msg(_DEAD, number)) for number in range(1, count + 1)]
+
+        return self._asked(read)
 
     def close(self) -> None:
         self._server.close()
@@ -95,10 +114,16 @@ class StreamFeeder(Feeder):
         return asyncio.run(run())
 
 
+def _dead_letter(message: RawStreamMsg) -> DeadLetter:
+    headers = message.headers or {}
+    deliveries = int(headers["penstock-deliveries"])
+    return DeadLetter(Message(message.data or b"", headers), headers["penstock-error"], deliveries)
+
+
 class NatsSuite(ReceiverSuite):
     """The receiver ``nats``."""
 
     name = "nats"
     feeder = StreamFeeder
-    options: ClassVar = {"ack_wait": 2.0, "retry_delay": 0.5}
+    options: ClassVar = {"ack_wait": _LEASE_S, "dead_letter": f"{_DEAD}.all"}
     capabilities = Capabilities(ordered=True, acknowledged=True, arrow=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import nats.errors
@@ -74,10 +74,22 @@ def _consumer_gone(options: NatsOptions, where: str) -> str:
     )
 
 
+def continues_after(error: Exception) -> bool:
+    """Whether the connection continues after an error that the client reports and no call raises."""
+    return isinstance(error, nats.errors.SlowConsumerError) or _NO_PERMISSION in text_of(error).lower()
+
+
 @contextmanager
-def explaining(options: NatsOptions) -> Iterator[None]:
-    """Replace an error of the client by one that says what to do."""
+def explaining(options: NatsOptions, failures: Sequence[Exception]) -> Iterator[None]:
+    """Replace an error of the client by one that says what to do.
+
+    Args:
+        options: of the receiver.
+        failures: errors that ended the connection, so that calls raise that it is closed.
+    """
     try:
         yield
+    except (nats.errors.ConnectionClosedError, nats.errors.NoServersError) as error:
+        raise explained(failures[-1] if failures else error, options) from error
     except (TimeoutError, nats.errors.Error, OSError) as error:
         raise explained(error, options) from error

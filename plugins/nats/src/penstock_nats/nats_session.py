@@ -18,7 +18,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 
 from penstock_brokers import DeadLetter
 from penstock_nats.delivered import Delivered
-from penstock_nats.nats_errors import CONSUMER_NOT_FOUND, NatsSourceError, explaining
+from penstock_nats.nats_errors import CONSUMER_NOT_FOUND, NatsSourceError, continues_after, explaining
 from penstock_nats.nats_options import NatsOptions
 from penstock_nats.subjects import matches
 
@@ -142,36 +142,32 @@ async def connected(options: NatsOptions, on_error: Callable[[Exception], object
         ConfigurationError: a file of TLS cannot be used.
         SecretError: a secret cannot be read.
     """
-    client, failures, is_open = Client(), list[Exception](), False
+    client, failures = Client(), list[Exception]()
 
     async def note(error: Exception) -> None:
-        if is_open:
+        if client.is_connected and continues_after(error):
             on_error(error)
         else:
+            # A call will raise that the connection is closed, or that there is no server, and not why.
             failures.append(error)
 
     secrets = _secrets(options)
     try:
-        with explaining(options):
-            try:
-                await client.connect(
-                    list(options.servers),
-                    error_cb=note,
-                    name=f"penstock {options.consumer}",
-                    # The receiver restarts instead, with its back-off, and reports why.
-                    allow_reconnect=False,
-                    max_reconnect_attempts=_ATTEMPTS,
-                    reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type]  # a fraction works
-                    connect_timeout=options.connect_timeout,  # type: ignore[arg-type]  # a fraction works
-                    ping_interval=_PING_S,
-                    max_outstanding_pings=_PINGS,
-                    tls=options.ssl_context(),
-                    **secrets,
-                )
-            except nats.errors.NoServersError as error:
-                # It does not say why.
-                raise (failures[-1] if failures else error) from None
-            is_open = True
+        with explaining(options, failures):
+            await client.connect(
+                list(options.servers),
+                error_cb=note,
+                name=f"penstock {options.consumer}",
+                # The receiver restarts instead, with its back-off, and reports why.
+                allow_reconnect=False,
+                max_reconnect_attempts=_ATTEMPTS,
+                reconnect_time_wait=_RETRY_S,  # type: ignore[arg-type]  # a fraction works
+                connect_timeout=options.connect_timeout,  # type: ignore[arg-type]  # a fraction works
+                ping_interval=_PING_S,
+                max_outstanding_pings=_PINGS,
+                tls=options.ssl_context(),
+                **secrets,
+            )
             yield await _session(options, client)
     finally:
         # A suspended server accepts nothing that is left to send.
