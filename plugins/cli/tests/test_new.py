@@ -24,7 +24,8 @@ KINDS = ("receiver", "rate-estimator", "listener", "block-store")
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
     """A new plugin of each kind."""
-    return [write_plugin(kind, f"my-{kind}", tmp_path) for kind in KINDS]
+    plugins = [write_plugin(kind, f"my-{kind}", tmp_path) for kind in KINDS]
+    return [*plugins, write_plugin("receiver", "my-broker", tmp_path, is_async=True)]
 
 
 def _run(*command: str, folders: list[Path]) -> str:
@@ -39,6 +40,7 @@ def test_tests_of_a_new_plugin_pass(folders: list[Path]) -> None:
     grades = re.findall(pattern, output, re.MULTILINE)
     assert sorted(grades) == [
         ("TestMyBlockStore", "block-store", "hardened"),
+        ("TestMyBroker", "receiver", "hardened"),
         ("TestMyListener", "listener", "hardened"),
         ("TestMyRateEstimator", "rate-estimator", "hardened"),
         ("TestMyReceiver", "receiver", "hardened"),
@@ -79,11 +81,12 @@ def test_command_says_what_to_do_next(cli: Cli, tmp_path: Path) -> None:
         (("receiver", "My Receiver"), "the name 'My Receiver' is not lowercase ASCII"),
         (("receiver", "socket"), "the name 'socket' is taken by socket (penstock-socket"),
         (("sink", "mqtt"), "'sink' is not one of 'receiver', 'rate-estimator', 'listener', 'block-store'"),
+        (("listener", "mine", "--asyncio"), "--asyncio is for a receiver, not for a listener"),
         (("receiver", "there"), "penstock-there exists: choose another name, or another folder with --into"),
     ],
 )
 def test_mistake_is_reported_and_nothing_is_written(
-    cli: Cli, tmp_path: Path, arguments: tuple[str, str], message: str
+    cli: Cli, tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "penstock-there").mkdir()
     result = cli("plugins", "new", *arguments, "--into", str(tmp_path))

@@ -68,6 +68,7 @@ _KINDS = {
 @click.command(
     epilog=examples(
         ("plugins new receiver weather", "a receiver named weather, in the folder penstock-weather"),
+        ("plugins new receiver amqp --asyncio", "a receiver of a broker, for a client of asyncio, which acknowledges"),
         ("plugins new rate-estimator half --into ..", "a rate estimator, in a folder beside this one"),
     )
 )
@@ -79,14 +80,17 @@ _KINDS = {
     default=Path(),
     help="Where to make the folder penstock-NAME; by default here.",
 )
-def new(kind: str, name: str, into: Path) -> None:
+@click.option("--asyncio", "is_async", is_flag=True, help="A receiver that reads from a broker with an asyncio client.")
+def new(kind: str, name: str, into: Path, is_async: bool) -> None:
     """Write a new plugin to start from.
 
     Writes a module, a test file, pyproject.toml and README.md. The plugin works and passes every conformance check as
     it is: install it, look at it, change it. NAME is what programs will call it.
     """
+    if is_async and kind != "receiver":
+        raise click.UsageError(f"--asyncio is for a receiver, not for a {kind}")
     try:
-        folder = write_plugin(kind, name, into)
+        folder = write_plugin(kind, name, into, is_async=is_async)
     except FileExistsError as error:
         raise click.ClickException(
             f"{error.filename} exists: choose another name, or another folder with --into"
@@ -102,8 +106,14 @@ def new(kind: str, name: str, into: Path) -> None:
     )
 
 
-def write_plugin(kind: str, name: str, into: Path) -> Path:
+def write_plugin(kind: str, name: str, into: Path, *, is_async: bool = False) -> Path:
     """Write a plugin into a new folder; return the folder.
+
+    Args:
+        kind: what the plugin offers.
+        name: what programs will call it.
+        into: where to make the folder.
+        is_async: whether a receiver has an event loop, leases and acknowledgements.
 
     Raises:
         ConfigurationError: the name is illegal or taken.
@@ -114,9 +124,10 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
     if taken := next(map(LoadedPlugin.of, importlib.metadata.entry_points(group=GROUP, name=name)), None):
         raise ConfigurationError(f"the name {name!r} is taken by {taken.origin}, which is installed: choose another")
     module = f"penstock_{name.replace('-', '_')}"
+    template = f"{kind}-asyncio" if is_async else kind
     files = {
-        f"{module}.py": f"{kind}.py.txt",
-        f"test_{module}.py": f"test_{kind}.py.txt",
+        f"{module}.py": f"{template}.py.txt",
+        f"test_{module}.py": f"test_{template}.py.txt",
         "pyproject.toml": "pyproject.toml.txt",
         "README.md": "README.md.txt",
     }
@@ -129,8 +140,8 @@ def write_plugin(kind: str, name: str, into: Path) -> Path:
     }
     folder = into / f"penstock-{name}"
     folder.mkdir(parents=True)
-    for file, template in files.items():
-        text = _filled((_TEMPLATES / template).read_text(encoding="utf-8"), name, further)
+    for file, source in files.items():
+        text = _filled((_TEMPLATES / source).read_text(encoding="utf-8"), name, further)
         (folder / file).write_text(text, encoding="utf-8")
     return folder
 

@@ -173,6 +173,13 @@ async def connected(options: NatsOptions, on_error: Callable[[Exception], object
         # A suspended server accepts nothing that is left to send.
         with contextlib.suppress(asyncio.TimeoutError, nats.errors.Error, OSError):
             await asyncio.wait_for(client.close(), _CLOSE_S)
+        # If the server has ended the connection, one of the client's tasks closes the socket.
+        if tasks := [task for task in asyncio.all_tasks() if _is_of_client(task)]:
+            await asyncio.wait(tasks, timeout=_CLOSE_S)
+
+
+def _is_of_client(task: asyncio.Task[Any]) -> bool:
+    return getattr(task.get_coro(), "__qualname__", "").startswith(f"{Client.__name__}.")
 
 
 def _secrets(options: NatsOptions) -> dict[str, Any]:
