@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from pathlib import Path
 
 import attrs
 import pytest
+from plugins.structured.tests import subscription as subscription_plugin
 
 from penstock import ConfigurationError
-from penstock.spi import UnknownNameError
+from penstock.spi import Plugins, UnknownNameError
 from penstock_structured.data_source import PenstockDataSource
 from penstock_structured.options import Source, SourceOptions
 
@@ -76,6 +78,26 @@ def test_a_missing_option_is_named_with_the_call_that_sets_it(missing: str) -> N
     given = {name: text for name, text in SOCKET.items() if name != missing}
     with pytest.raises(ConfigurationError, match=rf"needs the option '{missing}'"):
         PenstockDataSource(given)
+
+
+@pytest.fixture
+def subscription(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Options of a receiver that has ``durable`` and ``address``, as the source has."""
+    entry_point = importlib.metadata.EntryPoint("subscription", subscription_plugin.__name__, "penstock")
+    monkeypatch.setattr(Plugins, "additional_entry_points", [entry_point])
+    return {"receiver": "subscription", "blocks": "/var/lib/q"}
+
+
+@pytest.mark.parametrize("text", ["true", "my-subscription"])
+def test_option_that_source_and_receiver_have_is_named_with_its_prefix(subscription: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        PenstockDataSource({**subscription, "durable": text})
+    assert str(refused.value).endswith(
+        "durable set options of the source, and the receiver 'subscription' has options of that name: "
+        '.option("receiver.durable", …) sets that of the receiver'
+    )
+    source = Source.of({**subscription, "durable": "false", "receiver.durable": "my-subscription"})
+    assert (source.options.durable, source.receiver_options) == (False, {"durable": "my-subscription"})
 
 
 def test_the_page_has_every_option_with_its_default() -> None:

@@ -5,7 +5,7 @@ Spark passes them as text, with names in lower case.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -119,10 +119,14 @@ class Source:
                 )
             receiver_options[names[plain]] = text
         advice = '.option("{option}", …)'
-        checked = cls(
-            structure_options("the source 'penstock'", SourceOptions, source, advice=advice), receiver_options, conf
-        )
-        checked.make_receiver()
+        shared = [name for name in source if name.lower() in names]
+        try:
+            checked = cls(
+                structure_options("the source 'penstock'", SourceOptions, source, advice=advice), receiver_options, conf
+            )
+            checked.make_receiver()
+        except ConfigurationError as error:
+            raise _with_prefixes(error, spec.name, shared) from None
         return checked
 
     @property
@@ -150,6 +154,18 @@ class Source:
                 f"the factory of the receiver {name!r} returned {shown(receiver)}, not a penstock.Receiver"
             )
         return receiver
+
+
+def _with_prefixes(error: ConfigurationError, receiver: str, shared: Sequence[str]) -> ConfigurationError:
+    """Add to an error that the source has taken options whose names the receiver has, too."""
+    if not shared:
+        return error
+    name = shared[0]
+    hint = (
+        f"{' and '.join(shared)} set options of the source, and the receiver {receiver!r} has options of that name: "
+        f'.option("{_RECEIVER}{name}", …) sets that of the receiver'
+    )
+    return ConfigurationError(f"{error}. {hint}")
 
 
 def _plugins(settings: Settings) -> Plugins:
