@@ -66,13 +66,13 @@ def test_new_plugin_is_clean_for_ruff_and_mypy(folders: list[Path]) -> None:
 
 
 def test_command_says_what_to_do_next(cli: Cli, tmp_path: Path) -> None:
-    result = cli("plugins", "new", "receiver", "mqtt", "--into", str(tmp_path))
+    result = cli("plugins", "new", "receiver", "weather", "--into", str(tmp_path))
     assert result.exit_code == 0
-    project = tmp_path / "penstock-mqtt"
+    project = tmp_path / "penstock-weather"
     files = sorted(file.name for file in project.iterdir())
-    assert files == ["README.md", "penstock_mqtt.py", "pyproject.toml", "test_penstock_mqtt.py"]
+    assert files == ["README.md", "penstock_weather.py", "pyproject.toml", "test_penstock_weather.py"]
     assert [line.strip() for line in result.stdout.splitlines()[1:5]] == files
-    assert result.stdout.endswith("  pytest\n  penstock demo --receiver mqtt\n")
+    assert result.stdout.endswith("  pytest\n  penstock demo --receiver weather\n")
 
 
 @pytest.mark.parametrize(
