@@ -45,7 +45,8 @@ def test_example_is_short_and_its_header_says_what_it_shows_what_it_needs_and_ho
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
 def test_example_that_runs_until_ctrl_c_stops_gracefully(program: Path) -> None:
     source = program.read_text(encoding="utf-8")
-    assert ("awaitTermination()" in source) <= ('.set("spark.streaming.stopGracefullyOnShutdown", "true")' in source)
+    runs = "StreamingContext" in source and "awaitTermination()" in source
+    assert runs <= ('.set("spark.streaming.stopGracefullyOnShutdown", "true")' in source)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)

@@ -21,6 +21,7 @@ OFFERS = {
     "kafka": {"receivers": ["kafka"]},
     "file": {"receivers": ["file"], "input_streams": ["binary-records", "file", "text-file"]},
     "mqtt": {"receivers": ["mqtt"]},
+    "http": {"receivers": ["sse", "webhook", "websocket"]},
     "rate": {"rate_estimators": ["fixed", "model", "pid"]},
     "redis": {"receivers": ["redis"]},
     "socket": {"receivers": ["raw-socket", "socket", "socket-stream"]},
@@ -90,6 +91,11 @@ def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
         (RECEIVER, "raw-socket", {"host": "h", "port": 1, "max_frame_bytes": "1073741824", "connect_timeout": 3600}),
         (RECEIVER, "socket-stream", {"host": "h", "port": "1", "converter": iter}),
         (RECEIVER, "socket-stream", {"host": "h", "port": 1, "converter": lambda file: file, "connect_timeout": "1"}),
+        (RECEIVER, "webhook", {"port": "8080"}),
+        (RECEIVER, "webhook", {"port": 1, "host": "0.0.0.0", "token": "env:T", "columns": "value,path"}),
+        (RECEIVER, "webhook", {"port": 1, "signature": "stripe", "signature_key": "file:/k", "linger": "0"}),
+        (RECEIVER, "websocket", {"url": "wss://h/p", "subscribe": "{}", "columns": "value,timestamp"}),
+        (RECEIVER, "sse", {"url": "https://h/p?q=1", "last_event_id": "7", "token": "env:T"}),
         (RECEIVER, "redis", {"streams": "s"}),
         (RECEIVER, "redis", {"streams": "s, t", "start": "1700000000000-3", "columns": "value,id", "fetch_size": "7"}),
         (RECEIVER, "redis", {"streams": "s", "password": "env:NAME", "tls": "true", "value_as": "json", "min_idle": 3}),
@@ -144,6 +150,14 @@ def test_valid_options_create_the_object(hook: str, name: str, options: dict[str
         *[(RECEIVER, "raw-socket", {**SERVER, "max_frame_bytes": bad}, "max_frame_bytes") for bad in (0, 1 << 31)],
         *[(RECEIVER, "socket", {**SERVER, "connect_timeout": bad}, "timeout") for bad in (0, -1, math.nan, math.inf)],
         *[(RECEIVER, "socket-stream", {**SERVER, "converter": bad}, "converter") for bad in ("iter", None, 5)],
+        *[(RECEIVER, "webhook", {"port": bad}, "port") for bad in (0, 65536, "http")],
+        (RECEIVER, "webhook", {"port": 1, "host": "0.0.0.0"}, "anonymous"),
+        (RECEIVER, "webhook", {"port": 1, "signature": "github"}, "signature_key"),
+        (RECEIVER, "webhook", {"port": 1, "token": "literal"}, "token"),
+        *[(RECEIVER, "webhook", {"port": 1, "path": bad}, "path") for bad in ("", "in", "/{a}")],
+        *[(RECEIVER, "websocket", {"url": bad}, "url") for bad in ("", "http://h", "ws://u:p@h")],
+        *[(RECEIVER, "sse", {"url": bad}, "url") for bad in ("", "ws://h", "http://u:p@h")],
+        (RECEIVER, "sse", {"url": "http://h", "idle_timeout": 0}, "idle_timeout"),
         *[(RECEIVER, "redis", {"streams": bad}, "streams") for bad in ("", " , ")],
         *[(RECEIVER, "redis", {"streams": "s", "start": bad}, "start") for bad in ("now", "-1", "1-", "2026-01-01")],
         *[(RECEIVER, "redis", {"streams": "s", "columns": bad}, "columns") for bad in ("", "key", "id,id")],
@@ -177,7 +191,7 @@ def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: 
     if plugin == "file":
         streams, receiver = text.split("\n## Receiver `file`")
         text = receiver if hook == RECEIVER else streams
-    elif plugin == "socket":
+    elif plugin in {"http", "socket"}:
         text = text.split(f"## `{spec.name}`")[1].split("\n## ")[0]
     for option in Option.of(spec.options):
         assert option.help

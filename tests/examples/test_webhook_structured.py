@@ -1,0 +1,62 @@
+"""The example of a webhook in Structured Streaming."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.helpers import wait_for
+
+from penstock_brokers import free_port
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+pytestmark = pytest.mark.spark
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "webhook_structured.py"
+
+
+def post(port: int, body: bytes) -> int:
+    """Send a request, as soon as somebody listens; return the status of the answer."""
+    while True:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", "/orders", body, {"Content-Type": "application/json"})
+            return connection.getresponse().status
+        except ConnectionRefusedError:
+            threading.Event().wait(0.05)
+        finally:
+            connection.close()
+
+
+def test_requests_become_rows_of_parquet_files(
+    sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(port), str(tmp_path)])
+    program = EXAMPLE.read_text().replace("query.awaitTermination()\n", "").replace("1 second", "100 milliseconds")
+    names: dict[str, Any] = {}
+    exec(compile(program, str(EXAMPLE), "exec"), names)
+    query, spark = names["query"], names["spark"]
+    try:
+        orders = [{"id": number, "item": "lamp", "quantity": 2} for number in range(3)]
+        assert post(port, json.dumps(orders[:2]).encode()) == 200
+        assert post(port, json.dumps(orders[2]).encode()) == 200
+        assert post(port, b"no json") == 400
+
+        def rows() -> list[tuple[Any, ...]]:
+            folder = tmp_path / "orders"
+            found = spark.read.parquet(str(folder)) if (folder / "_spark_metadata").exists() else None
+            return [] if found is None else sorted(tuple(row)[1:] for row in found.collect())
+
+        wait_for(lambda: query.exception() or len(rows()) == 3, "three rows", poll_s=0.2)
+        assert query.exception() is None
+        assert rows() == [(number, "lamp", 2) for number in range(3)]
+    finally:
+        query.stop()
