@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -282,6 +283,31 @@ def test_awaited_store_that_the_receiver_itself_abandons_delays_no_stop(
     log.await_count("cancelled")
     gate.open()
     stopping.result(timeout=30)
+
+
+def test_stop_while_the_event_loop_closes_leaves_no_task_behind(
+    supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    shut_down = asyncio.BaseEventLoop.shutdown_default_executor
+
+    async def shut_down_and_stop(loop: asyncio.BaseEventLoop) -> None:
+        await shut_down(loop)
+        # The loop runs once more.
+        receiver.onStop()
+        log.add("stopped")
+
+    async def receive(receiver: Scripted) -> None:
+        receiver.source_ended()
+
+    receiver = Scripted(log, receive)
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.0)
+    monkeypatch.setattr(asyncio.BaseEventLoop, "shutdown_default_executor", shut_down_and_stop)
+    supervisor = supervise(receiver)
+    supervisor.start()
+    log.await_count("stopped")
+    supervisor.stop("enough")
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_receive_must_be_written() -> None:

@@ -100,7 +100,7 @@ def test_only_failed_outputs_run_again_until_they_succeed(make_engine: MakeEngin
 
 
 def test_failed_batches_take_turns(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="penstock")
     engine, ran, is_broken = make_engine(on_failed="retry"), list[int](), threading.Event()
     is_broken.set()
 

@@ -109,6 +109,7 @@ class _BlockingFeeder(MemoryFeeder):
     """Waits during a pause until it is healed, as a client of a suspended server does."""
 
     def put(self, records: Sequence[Any]) -> None:
+        # The source has no public wait: it stands for a server whose client waits.
         with self.source._changed:
             self.source._changed.wait_for(lambda: self.source._state != "paused")
         super().put(records)

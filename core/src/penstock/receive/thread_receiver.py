@@ -171,7 +171,9 @@ class AsyncReceiver(SupervisedThread[T]):
                 await asyncio.wait(self.__calls)
             task.cancel()
 
-        self.__stopping = task.get_loop().create_task(cancel())
+        # Once receive has returned, the loop ends, and would leave a new task behind.
+        if not task.done():
+            self.__stopping = task.get_loop().create_task(cancel())
 
     async def __call(self, store: Callable[..., None], *arguments: object) -> None:
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
