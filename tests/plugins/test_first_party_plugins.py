@@ -19,6 +19,7 @@ from penstock.plugins.specs import Option, Spec
 FOLDER = Path(__file__).parents[2] / "plugins"
 OFFERS = {
     "kafka": {"receivers": ["kafka"]},
+    "nats": {"receivers": ["nats"]},
     "file": {"receivers": ["file"], "input_streams": ["binary-records", "file", "text-file"]},
     "mqtt": {"receivers": ["mqtt"]},
     "http": {"receivers": ["sse", "webhook", "websocket"]},
@@ -96,6 +97,8 @@ def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
         (RECEIVER, "webhook", {"port": 1, "signature": "stripe", "signature_key": "file:/k", "linger": "0"}),
         (RECEIVER, "websocket", {"url": "wss://h/p", "subscribe": "{}", "columns": "value,timestamp"}),
         (RECEIVER, "sse", {"url": "https://h/p?q=1", "last_event_id": "7", "token": "env:T"}),
+        (RECEIVER, "nats", {"stream": "s", "consumer": "c"}),
+        (RECEIVER, "nats", {"stream": "s", "consumer": "c", "subjects": "s.*, s.a.>", "ack_wait": "5", "tls": "true"}),
         (RECEIVER, "redis", {"streams": "s"}),
         (RECEIVER, "redis", {"streams": "s, t", "start": "1700000000000-3", "columns": "value,id", "fetch_size": "7"}),
         (RECEIVER, "redis", {"streams": "s", "password": "env:NAME", "tls": "true", "value_as": "json", "min_idle": 3}),
@@ -115,6 +118,8 @@ def test_valid_options_create_the_object(hook: str, name: str, options: dict[str
     ("hook", "name", "options", "option"),
     [
         (STREAM, "text-file", {}, "directory"),
+        (RECEIVER, "nats", {"stream": "s"}, "consumer"),
+        (RECEIVER, "nats", {"stream": "s", "consumer": "c", "start": "yesterday"}, "start"),
         (RECEIVER, "kafka", {"topics": "t", "group_id": "g"}, "bootstrap_servers"),
         (RECEIVER, "kafka", {**TOPIC, "topic_pattern": "t.*"}, "topic_pattern"),
         (RECEIVER, "kafka", {**TOPIC, "start": "yesterday"}, "start"),

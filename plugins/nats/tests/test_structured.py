@@ -1,4 +1,4 @@
-"""The receiver ``nats`` as a source of Structured Streaming: a query whose source is killed resumes, and loses nothing."""
+"""The receiver ``nats`` in Structured Streaming: a query whose source is killed resumes, and loses nothing."""
 
 from __future__ import annotations
 

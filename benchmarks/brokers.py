@@ -1,0 +1,149 @@
+"""Receivers of brokers beside their bare clients: ``python -m benchmarks.brokers nats``.
+
+Each round fills a server of its own, and reads everything twice: by the client in a loop that fetches and acknowledges
+batches of 1,000, and by the receiver, which stores them as well. Rounds alternate; a table has the medians, in
+messages/s and in processor time of this process per message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import frozen
+
+from penstock import ReceiverHost
+from penstock.spi import Plugins, Settings
+
+_BATCH = 1000
+_SIZES = (100, 1000)
+
+
+@frozen
+class Broker:
+    """A broker with messages.
+
+    Attributes:
+        read: reads and acknowledges all messages with the bare client.
+        options: of the receiver.
+    """
+
+    read: Callable[[], object]
+    options: dict[str, Any]
+
+
+@frozen
+class Speed:
+    """How fast all messages were read, in messages/s, and the processor time per message in microseconds."""
+
+    per_s: float
+    processor_us: float
+
+
+@contextmanager
+def nats_broker(count: int, size: int) -> Iterator[Broker]:
+    """A JetStream with messages, and two consumers of it."""
+    from nats.aio.client import Client
+
+    from penstock_nats.nats_server import NatsServer
+
+    async def fill() -> None:
+        client = Client()
+        await client.connect(server.url)
+        js = client.jetstream()
+        await js.add_stream(name="s", subjects=["s.*"])
+        for number in range(count):
+            await client.publish("s.a", f"{number}".encode().ljust(size))
+        await client.flush()
+        while (await js.stream_info("s")).state.messages < count:
+            await asyncio.sleep(0.01)
+        await client.close()
+
+    async def read() -> None:
+        client = Client()
+        await client.connect(server.url)
+        js = client.jetstream()
+        subscription = await js.pull_subscribe("s.*", "bare", stream="s")
+        left = count
+        while left:
+            messages = await subscription.fetch(_BATCH, 5)
+            for message in messages[:-1]:
+                await message.ack()
+            await messages[-1].ack_sync(5)
+            left -= len(messages)
+        await client.close()
+
+    with NatsServer() as server:
+        asyncio.run(fill())
+        options = {"servers": server.url, "stream": "s", "consumer": "c", "value_as": "bytes", "batch": _BATCH}
+        yield Broker(lambda: asyncio.run(read()), options)
+
+
+BROKERS = {"nats": nats_broker}
+
+
+def receive(name: str, options: dict[str, Any], count: int) -> None:
+    """Read all messages with the receiver, and forget them once they are stored."""
+    done, left = threading.Event(), count
+    receiver = Plugins().make("receivers", name, Settings.parse({}), options)
+
+    def sink(block: Any) -> None:
+        nonlocal left
+        left -= block.num_records
+        if left <= 0:
+            done.set()
+
+    with ReceiverHost(receiver, sink):
+        if not done.wait(300):
+            raise TimeoutError(f"the receiver {name} has not stored {left} of {count} messages within 300 s")
+
+
+def measured(count: int, read: Callable[[], object]) -> Speed:
+    """Time a call."""
+    began_s, processor_s = time.perf_counter(), time.process_time()
+    read()
+    took_s, used_s = time.perf_counter() - began_s, time.process_time() - processor_s
+    return Speed(count / took_s, used_s / count * 1e6)
+
+
+def table(name: str, count: int, rounds: int) -> Iterator[str]:
+    """The rows of a broker's table, as they are measured."""
+    yield f"{count:,} messages, batches of {_BATCH:,}, median of {rounds} rounds"
+    yield "| broker | bytes | bare client | receiver | ratio | processor: bare | receiver |"
+    yield "|---|---|---|---|---|---|---|"
+    for size in _SIZES:
+        speeds: dict[str, list[Speed]] = {"bare": [], "receiver": []}
+        for _ in range(rounds):
+            with BROKERS[name](count, size) as broker:
+                speeds["bare"].append(measured(count, broker.read))
+                speeds["receiver"].append(measured(count, lambda: receive(name, broker.options, count)))
+        bare, receiver = (
+            Speed(
+                statistics.median(speed.per_s for speed in found),
+                statistics.median(speed.processor_us for speed in found),
+            )
+            for found in speeds.values()
+        )
+        rates = f"{bare.per_s:,.0f}/s | {receiver.per_s:,.0f}/s | {receiver.per_s / bare.per_s:.2f}"
+        yield f"| {name} | {size:,} | {rates} | {bare.processor_us:.0f} µs | {receiver.processor_us:.0f} µs |"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("broker", choices=sorted(BROKERS))
+    parser.add_argument("--messages", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    for row in table(arguments.broker, arguments.messages, arguments.rounds):
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
