@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from penstock_redis.server import RedisServer
-from penstock_testing import Capabilities, Feeder, ReceiverSuite
+from penstock_testing import Capabilities, DeadLetter, Feeder, Message, ReceiverSuite
 
-_STREAM = b"records"
+_STREAM, _DEAD = b"records", b"dead"
+_LEASE_S = 2.0
 _GROUP = "penstock"
 _MANY = 1_000_000
 
 
 class StreamFeeder(Feeder):
     """Appends to a stream of a server of its own. While the server is down, records wait here."""
+
+    lease_s = _LEASE_S
+    rebalances = True
 
     def __init__(self) -> None:
         self._server = RedisServer()
@@ -39,8 +43,13 @@ class StreamFeeder(Feeder):
                 pipeline.xadd(_STREAM, {"value": record.encode()})
             self._entries.update(zip(pipeline.execute(), records, strict=True))
 
-    def put_bad(self) -> None:
-        self._client.xadd(_STREAM, {"value": b"\xff\xfe"})
+    def put_bad(self) -> Message:
+        bad = Message(b"\xff\xfe", {"kind": "bad"})
+        self._client.xadd(_STREAM, {"value": bad.value, "kind": bad.headers["kind"]})
+        return bad
+
+    def share_options(self, index: int, count: int) -> Mapping[str, Any]:
+        return {"consumer": f"member-{index}"}
 
     def oversize(self) -> tuple[Any, str]:
         return "x" * 5_000_000, "stored"
@@ -70,6 +79,15 @@ class StreamFeeder(Feeder):
         self._look()
         return len(self._delivered)
 
+    def in_flight(self) -> int:
+        if not self._client.exists(_STREAM):
+            return 0
+        return sum(int(group["pending"]) for group in self._client.xinfo_groups(_STREAM))
+
+    def dead_letters(self) -> list[DeadLetter]:
+        entries: Any = self._client.xrange(_DEAD)
+        return [_dead_letter(fields) for _, fields in entries]
+
     def close(self) -> None:
         self._client.close()
         self._server.close()
@@ -91,10 +109,16 @@ def _number(entry_id: bytes) -> tuple[int, ...]:
     return tuple(map(int, entry_id.split(b"-")))
 
 
+def _dead_letter(fields: Mapping[bytes, bytes]) -> DeadLetter:
+    headers = {name.decode(): value.decode() for name, value in fields.items() if name != b"value"}
+    message = Message(fields[b"value"], headers)
+    return DeadLetter(message, headers["penstock-error"], int(headers["penstock-deliveries"]))
+
+
 class RedisSuite(ReceiverSuite):
     """The receiver ``redis``."""
 
     name = "redis"
     feeder = StreamFeeder
-    options: ClassVar = {"columns": ("value",), "value_as": "text", "min_idle": 2.0}
+    options: ClassVar = {"columns": ("value",), "value_as": "text", "min_idle": _LEASE_S, "dead_letter": _DEAD.decode()}
     capabilities = Capabilities(acknowledged=True, arrow=True)

@@ -181,7 +181,9 @@ class Feeder(ABC):
         self._unable("position_options")
 
     def share_options(self, index: int, count: int) -> Mapping[str, Any]:
-        """Options for one of several instances that share the source's partitions; empty if the source assigns them.
+        """Options for one of several instances that share the source: its partitions, or its name among them.
+
+        Empty if the source assigns partitions and tells instances apart itself.
 
         Args:
             index: the number of this instance, from 0.

@@ -20,8 +20,8 @@ from penstock_testing.receiver_harness import ReceiverHarness
 from penstock_testing.receiver_subject import ReceiverSubject
 from penstock_testing.receiver_workers import ReceiverWorkers
 
-# Leases that pass while nothing is stored.
-_LEASES = 3
+# Leases that pass while nothing is stored. With a real source each takes its time.
+_LEASES = 1.5
 _RECONNECT_S = 15.0
 _STOP_S = 3.0
 # Prefetching: the limit in records/s, the number of its seconds that may be in flight, and the number of records put.
@@ -166,7 +166,7 @@ class ReceiverSessionsChecks:
         if not feeder.rebalances:
             raise NotApplicable(f"{type(feeder).__name__}.rebalances is not set")
         records = feeder.sample(subject.rng, 30)
-        first = subject.run(subject.make(feeder), conf=NO_RETRIES)
+        first = subject.run(subject.make(feeder, index=0, count=2), conf=NO_RETRIES)
         feeder.put(records[:6])
         _until_acknowledged(subject, feeder, first, records[:6])
         # The second instance joins while the first one has records in flight.
@@ -174,10 +174,13 @@ class ReceiverSessionsChecks:
         offers = first.offers
         feeder.put(records[6:12])
         subject.until(lambda: first.offers > offers, "the receiver stored no further record")
-        second = subject.run(subject.make(feeder), conf=NO_RETRIES)
+        second = subject.run(subject.make(feeder, index=1, count=2), conf=NO_RETRIES)
         feeder.put(records[12:18])
         subject.becomes(lambda: second.count, 10)
+        held = first.count
         first.accept()
+        # The held block is accepted before others are refused.
+        subject.becomes(lambda: first.count > held)
         _until_all_stored(subject, [first, second], records[:18])
         # The first one leaves with records in flight, which it cannot store.
         first.refuse()
