@@ -60,8 +60,8 @@ def test_what_was_not_stored_comes_back_and_what_was_stored_does_not(
     assert harness.records == numbered(5)
     successor = receive(made)
     successor.until_records(numbered(5, 5))
-    assert successor.info.source is not None
-    assert successor.info.source.redelivered == 5
+    # The others may not have been delivered before the stop.
+    successor.until(lambda: successor.info.source is not None and successor.info.source.redelivered > 0)
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])
