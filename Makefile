@@ -34,7 +34,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -102,6 +102,7 @@ coverage: $(MEASURED) $(ARCHIVE)  ## branch coverage of the core by the tests of
 # Minutes of kills and whole clusters, which would be a third of `make test`.
 faults: $(ARCHIVE)  ## kill drivers, executors and connections under load, and run programs on a standalone cluster
 	$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line clusters kills
+	$(MAKE) --no-print-directory limits
 
 # One driver and its JVM, executors, a receiver's Python worker, and the network of a host: what .ci/run has minutes for.
 faults-in-short: $(ARCHIVE)
@@ -118,6 +119,10 @@ clusters: $(ARCHIVE)
 
 kills: $(ARCHIVE)
 	$(BIN)/pytest tests/faults/kills
+
+# Alone: they take up to 6 GB of memory.
+limits: $(ARCHIVE)
+	$(BIN)/pytest tests/faults/limits
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY) tests/helpers/java_options.py
