@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,17 @@ def test_stop_cancels_receive(supervise: Supervise, log: EventLog, background: B
     log.await_count("receive")
     background(lambda: supervisor.stop("enough")).result(timeout=30)
     assert log.names == ["RegisterReceiver", "receive", "cancelled", "DeregisterReceiver"]
+
+
+def test_error_is_reported_with_the_line_of_the_receiver(supervise: Supervise, log: EventLog) -> None:
+    async def wait(_receiver: Scripted) -> None:
+        # Raised below, in asyncio, and without a text.
+        await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+
+    supervise(Scripted(log, wait)).start()
+    log.await_count(ReportError)
+    pattern = r"Error receiving data: TimeoutError \(test_async_receiver\.py:\d+ in wait\)"
+    assert re.fullmatch(pattern, log.of(ReportError)[0].message)
 
 
 def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -149,7 +150,9 @@ def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: Event
         clock.advance(30_000)
         log.await_count("receive", restarts + 1)
     first, _second = log.of(ReportError)
-    assert first.message == "Error receiving data: OSError: reset by peer"
+    assert re.fullmatch(
+        r"Error receiving data: OSError: reset by peer \(test_thread_receiver\.py:\d+ in fail\)", first.message
+    )
     assert "OSError: reset by peer" in first.error
 
 

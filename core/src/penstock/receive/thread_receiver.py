@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from penstock.errors import ReceiverStoppedError, StreamingStateError, summary_o
 from penstock.receive.receiver import Receiver
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
+from penstock.runtime.tracebacks import raised_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +77,10 @@ class SupervisedThread(Receiver[T], ABC):
             self.__thread.finish(_JOIN_S)
 
     @abstractmethod
+    def receive(self) -> Any:
+        """The author's method."""
+
+    @abstractmethod
     def _penstock_receive(self, ended: threading.Event) -> None:
         """Receive until ``ended`` is set."""
 
@@ -96,7 +102,9 @@ class SupervisedThread(Receiver[T], ABC):
             if self.isStopped() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, reason=text_of(error))
             else:
-                self.restart(f"Error receiving data: {summary_of(error)}", error)
+                written_in = getattr(inspect.unwrap(type(self).receive), "__code__", None)
+                line = raised_at(error, written_in.co_filename if written_in else "")
+                self.restart(f"Error receiving data: {summary_of(error)} ({line})", error)
 
 
 class ThreadReceiver(SupervisedThread[T]):

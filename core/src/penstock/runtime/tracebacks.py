@@ -46,9 +46,15 @@ def first_line(error: BaseException) -> str:
     return next(iter(text_of(error).splitlines()), "") or type(error).__name__
 
 
-def raised_at(error: BaseException) -> str:
-    """The line that raised a caught exception: ``model.py:12 in compute``."""
-    *_, frame = traceback.extract_tb(error.__traceback__)
+def raised_at(error: BaseException, filename: str = "") -> str:
+    """The line that raised a caught exception, or called what did: ``model.py:12 in compute``.
+
+    Args:
+        error: the exception.
+        filename: take the last line in this file, if there is one.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    *_, frame = [frame for frame in frames if frame.filename == filename] or frames
     return f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}"
 
 
