@@ -186,6 +186,79 @@ class NatsSource(FaultSource):
         return asyncio.run(asyncio.wait_for(run(), _ANSWER_S))
 
 
+class KafkaSource(FaultSource):
+    """A topic of librdkafka's mock cluster, in memory and with addresses of its own, and one consumer group."""
+
+    receiver = "kafka"
+    lease_s = 6.0
+    is_proxied = False
+    restarts = False
+
+    def __init__(self) -> None:
+        from penstock_kafka.server import KafkaMockServer
+
+        self.cluster = KafkaMockServer()
+        super().__init__(self.cluster)
+        self._producer: Any = None
+
+    @property
+    def port(self) -> int:
+        return int(self.cluster.bootstrap_servers.rpartition(":")[2])
+
+    @contextmanager
+    def cut(self) -> Iterator[None]:
+        self.cluster.cut()
+        try:
+            yield
+        finally:
+            self.cluster.heal()
+
+    def options(self, port: int) -> Mapping[str, str]:
+        return {
+            "bootstrap_servers": f"127.0.0.1:{port}",
+            "topics": "numbers",
+            "group_id": "lab",
+            "settings": f"session.timeout.ms={1000 * self.lease_s:.0f}",
+        }
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        if self._producer is None:
+            from confluent_kafka import Producer
+
+            settings = {"message.timeout.ms": 1000 * _ANSWER_S, "enable.idempotence": True}
+            self._producer = Producer(self._settings() | settings)
+        errors: list[Any] = []
+        for number in numbers:
+            self._producer.produce("numbers", str(number).encode(), on_delivery=lambda error, _: errors.append(error))
+        self._producer.flush(2 * _ANSWER_S)
+        if len(errors) < len(numbers) or any(errors):
+            raise ConnectionError(f"{len(numbers)} numbers published, answers: {set(map(str, errors))}")
+
+    def remaining(self) -> int:
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(self._settings() | {"group.id": "lab"})
+        try:
+            partitions = consumer.list_topics("numbers", _ANSWER_S).topics["numbers"].partitions
+            wanted = [TopicPartition("numbers", partition) for partition in partitions]
+            remaining = 0
+            for each in consumer.committed(wanted, _ANSWER_S):
+                low, high = consumer.get_watermark_offsets(each, _ANSWER_S)
+                # Below 0 without a commit.
+                remaining += high - max(each.offset, low)
+            return int(remaining)
+        finally:
+            consumer.close()
+
+    def disconnect(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def _settings(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}
+
+
 class MqttSource(FaultSource):
     """A topic of an MQTT broker, here Mosquitto, and the session of one client.
 
@@ -261,4 +334,9 @@ async def _ignored(_error: Exception) -> None:
 
 
 #: Name of a broker → its source.
-SOURCES: Mapping[str, Callable[[], FaultSource]] = {"redis": RedisSource, "nats": NatsSource, "mqtt": MqttSource}
+SOURCES: Mapping[str, Callable[[], FaultSource]] = {
+    "redis": RedisSource,
+    "nats": NatsSource,
+    "mqtt": MqttSource,
+    "kafka": KafkaSource,
+}
