@@ -1,4 +1,4 @@
-"""Receivers of brokers beside their bare clients: ``python -m benchmarks.brokers nats``.
+"""Receivers of brokers beside their bare clients: ``python -m benchmarks.brokers redis``.
 
 Each round fills a server of its own, and reads everything twice: by the client in a loop that fetches and acknowledges
 batches of 1,000, and by the receiver, which stores them as well. Rounds alternate; a table has the medians, in
@@ -85,7 +85,32 @@ def nats_broker(count: int, size: int) -> Iterator[Broker]:
         yield Broker(lambda: asyncio.run(read()), options)
 
 
-BROKERS = {"nats": nats_broker}
+@contextmanager
+def redis_broker(count: int, size: int) -> Iterator[Broker]:
+    """A stream of Valkey, and two consumer groups of it. The client parses replies with hiredis."""
+    from penstock_redis.server import RedisServer
+
+    with RedisServer() as server, server.client() as client:
+        with client.pipeline(transaction=False) as pipeline:
+            for number in range(count):
+                pipeline.xadd("s", {"value": f"{number}".encode().ljust(size)})
+                if len(pipeline) == _BATCH:
+                    pipeline.execute()
+            pipeline.execute()
+
+        def read() -> None:
+            client.xgroup_create("s", "bare", "0")
+            left = count
+            while left:
+                ((_, entries),) = client.xreadgroup("bare", "c", {"s": ">"}, _BATCH)
+                client.xack("s", "bare", *(entry_id for entry_id, _ in entries))
+                left -= len(entries)
+
+        options = {"host": "127.0.0.1", "port": server.port, "streams": "s", "value_as": "bytes", "fetch_size": _BATCH}
+        yield Broker(read, options)
+
+
+BROKERS = {"nats": nats_broker, "redis": redis_broker}
 
 
 def receive(name: str, options: dict[str, Any], count: int) -> None:
