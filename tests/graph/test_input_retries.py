@@ -27,6 +27,7 @@ class Source:
     def __init__(self, context: FakeContext) -> None:
         self._sc = context.sparkContext
         self.asked: list[int] = []
+        self.cleaned_up: list[int] = []
         self.failures = 0
 
     def open(self, sc: Any, batch_interval_ms: int) -> None: ...
@@ -35,7 +36,8 @@ class Source:
 
     def stop(self) -> None: ...
 
-    def clean_up(self, before_ms: int) -> None: ...
+    def clean_up(self, before_ms: int) -> None:
+        self.cleaned_up.append(before_ms)
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
         self.asked.append(batch_time_ms)
@@ -186,3 +188,18 @@ def test_batch_repeated_by_two_runs_has_its_records_in_both(context: FakeContext
     assert records(third, 200) == [-200]
     assert source.again == [200]
     assert records(third, 300) == [300]
+
+
+def test_source_keeps_what_failed_batches_and_recovered_states_read(
+    context: FakeContext, pulled: PulledInputDStream, source: Source
+) -> None:
+    remember_ms = pulled.remember_ms
+    pulled.clear_metadata(5000, unpersist=True)
+    context.graph.failed_ms = [2000, 4000]
+    pulled.clear_metadata(6000, unpersist=True)
+    context.graph.runtime = GraphRuntime(recoverable_ms=lambda: 1000)
+    pulled.clear_metadata(7000, unpersist=True)
+    context.graph.failed_ms = []
+    context.graph.runtime = GraphRuntime(recoverable_ms=lambda: None)
+    pulled.clear_metadata(8000, unpersist=True)
+    assert [time_ms + remember_ms for time_ms in source.cleaned_up] == [5000, 2000, 1000, 8000]

@@ -11,7 +11,7 @@ from attrs import frozen
 from pyspark import RDD
 from tests.checkpoint.runs.test_states import OPERATIONS, build_all, check
 from tests.helpers import wait_for
-from tests.helpers.runs import INTERVAL_MS, Output, Runs, Write
+from tests.helpers.runs import INTERVAL_MS, Output, Run, Runs, Write
 
 from penstock import DStream, StreamingContext, ThreadReceiver
 from penstock.checkpoint.restore.recovery import find_newest
@@ -97,6 +97,33 @@ def test_failed_batches_run_again_with_their_states_and_windows(runs: Runs, flak
     check(flaky, OPERATIONS, range(3, 4))
     check(flaky, OPERATIONS, range(14, 15))
     check(flaky, OPERATIONS, range(last + 1, last + 3))
+
+
+def test_failed_batch_of_files_runs_again_with_its_files(runs: Runs, flaky: FlakyOutput, tmp_path: Path) -> None:
+    incoming = tmp_path / "incoming"
+    incoming.mkdir()
+
+    def build(context: StreamingContext) -> None:
+        flaky.collect(context.textFileStream(str(incoming)))
+
+    def batch(run: Run, number: int) -> None:
+        (incoming / ".new").write_text(f"{number}\n")
+        (incoming / ".new").rename(incoming / str(number))
+        run.batches(1)
+
+    run = runs.new(build).start()
+    batch(run, 1)
+    flaky.set_broken(True)
+    batch(run, 2)
+    flaky.set_broken(False)
+    for number in range(3, 12):
+        batch(run, number)
+    left = runs.interrupt()
+    run.stop()
+    assert flaky.batches == {number: [str(number)] for number in range(1, 12) if number != 2}
+    recovered = runs.new(build, left).start()
+    batch(recovered, 12)
+    assert flaky.batches == {number: [str(number)] for number in range(1, 13)}
 
 
 def test_batch_that_fails_in_two_runs_is_recovered_by_the_third(runs: Runs, flaky: FlakyOutput) -> None:

@@ -175,7 +175,13 @@ class PulledInputDStream(InputDStream):
         super().clear_metadata(time_ms, unpersist=unpersist)
         self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
         self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
-        self._source.clean_up(time_ms - self.remember_ms)
+        self._source.clean_up(self._needed_since_ms(time_ms))
+
+    def _needed_since_ms(self, time_ms: int) -> int:
+        """The oldest batch that a later batch, a failed one or a recovered state may read."""
+        recoverable_ms = self.graph.runtime.recoverable_ms()
+        readers = [time_ms, *self.graph.failed_ms, *(() if recoverable_ms is None else (recoverable_ms,))]
+        return min(readers) - self.remember_ms
 
 
 class QueueInputDStream(InputDStream):

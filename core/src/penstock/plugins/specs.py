@@ -158,7 +158,10 @@ class InputSource(Protocol):
         """Make a batch. Called in the order of times, again for the same time only after an error. Must not block."""
 
     def clean_up(self, before_ms: int) -> None:
-        """Drop what belongs to batches older than a time."""
+        """Drop what belongs to batches older than a time.
+
+        Later batches, failed batches and the states of a recovered run do not read them.
+        """
 
     def stop(self) -> None:
         """Release what ``start`` acquired."""
