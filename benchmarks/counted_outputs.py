@@ -74,8 +74,8 @@ def check(
         results[name], again = outputs(folder, name)
         differ += again
     lines = Counter(line for batch in files.values() for line in batch)
-    # The last files may have come after the last batch.
-    newest = max(map(int, lines), default=-1)
+    # The first files may have come before the start, which makes them old ones, and the last ones after the last batch.
+    oldest, newest = min(map(int, lines), default=0), max(map(int, lines), default=-1)
     written = {line for path in (folder / "in").glob("*.txt") for line in path.read_text().split()}
     for time_ms in times:
         keys.update(f"key {number % KEYS}" for number in records.get(time_ms, ()))
@@ -99,7 +99,7 @@ def check(
         "wrong states and windows": len(wrong),
         "first of them": [*missing, *wrong, *differ][:5],
         "lines of files": len(lines),
-        "lines of files lost": sum(int(line) <= newest and line not in lines for line in written),
+        "lines of files lost": sum(oldest <= int(line) <= newest and line not in lines for line in written),
         "lines of files more than once": sum(count > 1 for count in lines.values()),
         "files of outputs": sum(1 for _ in (folder / "out").iterdir()),
     }
