@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from pyspark import RDD, SparkConf, SparkContext
@@ -41,7 +42,7 @@ def main(folder: Path) -> None:
     ssc = StreamingContext(SparkContext(conf=conf), 0.5)
 
     def write(rdd: RDD[int]) -> None:
-        counts = rdd.countByValue()
+        counts = Counter(rdd.collect())
         with (folder / "batches").open("ab", buffering=0) as batches:
             batches.write(json.dumps(sorted(counts.items())).encode() + b"\n")
 
