@@ -1,4 +1,7 @@
-"""A program with a receiver and a dashboard, as ``program_with_ports.py FOLDER``. It stops as the file ``stop`` says.
+"""A program with a receiver and a dashboard, as ``program_with_ports.py FOLDER PORT``.
+
+It listens on the port for messages of receivers, and prints the address of the dashboard. It stops as the file ``stop``
+says.
 
 Its records are the process of the receiver that stored them.
 """
@@ -34,10 +37,11 @@ class OwnProcess(ThreadReceiver[int]):
             self.store_all([os.getpid()] * 20)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, port: str) -> None:
     ensure_java()
     conf = SparkConf().setMaster("local[3]").setAppName("ports").set("spark.ui.enabled", "false")
-    conf.set("spark.penstock.ui.port", "0").set("spark.penstock.ui.token", TOKEN)
+    conf.set("spark.penstock.ui.enabled", "true").set("spark.penstock.ui.port", "0")
+    conf.set("spark.penstock.ui.token", TOKEN).set("spark.penstock.driver.port", port)
     conf.set("spark.penstock.log.level", "INFO")
     ssc = StreamingContext(SparkContext(conf=conf), 0.5)
 
@@ -57,4 +61,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

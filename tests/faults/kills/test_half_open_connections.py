@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -65,15 +66,17 @@ class Program:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log = (folder / "log").open("w")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("program_with_ports.py")), str(folder)],
+            [sys.executable, str(Path(__file__).with_name("program_with_ports.py")), str(folder), str(self.port)],
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         )
         self.strangers: dict[int, Strangers] = {}
-        self.url = self.line()
+        self.url = urlsplit(self.line())
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -105,8 +108,7 @@ class Program:
             self.strangers[port] = Strangers(port)
 
     def metrics_status(self) -> int:
-        address = urlsplit(self.url)
-        request = Request(f"http://{address.netloc}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+        request = Request(f"http://{self.url.netloc}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         with urlopen(request, timeout=10) as response:
             return int(response.status)
 
@@ -135,11 +137,9 @@ def test_stream_goes_on_and_stop_keeps_its_deadline(program: Program, how: str) 
     wait_for(lambda: program.receiver, "a receiver")
     first = program.receiver
     program.await_batches(1, first)
-    # Those of messages and of the dashboard, and that of the receiver.
-    driver_ports, (receiver_port,) = listening_ports(program.process.pid), listening_ports(first)
-    assert len(driver_ports) == 2
-    assert urlsplit(program.url).port in driver_ports
-    program.besiege([*driver_ports, receiver_port])
+    assert program.url.port is not None
+    program.besiege([program.port, program.url.port, *listening_ports(first)])
+    assert len(program.strangers) == 3
     wait_for(lambda: all(strangers.closed >= HALF_OPEN for strangers in program.strangers.values()), "all were closed")
     program.await_batches(5, first)
     # A new authenticated peer at the port of the driver.
