@@ -49,7 +49,9 @@ class Strangers:
         while not self._over.wait(0.1):
             for index, (stranger, calls) in enumerate(self._held):
                 if stranger is None or stranger.closed.is_set():
-                    self.closed += stranger is not None
+                    if stranger is not None:
+                        stranger.close()
+                        self.closed += 1
                     self._held[index] = self._connect(calls=calls)
 
     def close(self) -> None:

@@ -180,7 +180,9 @@ class PulledInputDStream(InputDStream):
     def _needed_since_ms(self, time_ms: int) -> int:
         """The oldest batch that a later batch, a failed one or a recovered state may read."""
         recoverable_ms = self.graph.runtime.recoverable_ms()
-        readers = [time_ms, *self.graph.failed_ms, *(() if recoverable_ms is None else (recoverable_ms,))]
+        readers: list[int] = [time_ms, *self.graph.failed_ms]
+        if recoverable_ms is not None:
+            readers.append(recoverable_ms)
         return min(readers) - self.remember_ms
 
 
