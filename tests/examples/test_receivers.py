@@ -17,8 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plugins.nats.tests.js_stream import JsStream
 from tests.helpers import wait_for
 
+from penstock import SourceStatus
+from penstock_nats.nats_server import NatsServer
 from penstock_testing import ReceiverHarness
 
 if TYPE_CHECKING:
@@ -235,6 +238,26 @@ def test_webhook_prints_what_was_posted_on_spark(run_example: RunExample) -> Non
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
     run_example("receivers/webhook", port, act=act)
+
+
+# -- NATS JetStream --
+
+
+def test_jetstream_messages_are_acknowledged_once_stored() -> None:
+    with NatsServer() as server:
+        stream = JsStream(server, "orders")
+        stream.publish(*map(str, range(50)))
+        with ReceiverHarness(example("jetstream")["JetStream"](server.url, "orders")) as harness:
+            harness.until_count(50)
+            assert harness.records == [str(number) for number in range(50)]
+            wait_for(lambda: (stream.consumer("example").num_ack_pending or 0) == 0, "all are acknowledged")
+            harness.hold()
+            stream.publish("50")
+            wait_for(lambda: stream.consumer("example").num_ack_pending == 1, "one more is in flight")
+            harness.accept()
+            wait_for(lambda: stream.consumer("example").num_ack_pending == 0, "it is acknowledged, too")
+            wait_for(lambda: harness.info.source == SourceStatus(0), "there is no lag")
+        assert harness.errors == []
 
 
 # -- WebSocket --
