@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from uuid import uuid4
 
 import pytest
 from tests.mutation.equivalents import EQUIVALENTS
+from tests.mutation.forks import Send, in_forks
 from tests.mutation.mutations import Mutant, mutants_of
 from tests.mutation.sandbox import SandboxError, run_inside
 from tests.mutation.session import replace
@@ -74,6 +77,22 @@ def test_mutant_replaces_the_function(module: tuple[ModuleType, list[Mutant]]) -
     assert bounds.first is None
     replace(next(mutant for mutant in mutants if mutant.after == "pass"))
     assert dict(loaded.Bounds()) == {}
+
+
+def test_fork_that_hangs_is_killed_and_one_that_dies_has_ended() -> None:
+    def run(task: str, send: Send) -> None:
+        send(task)
+        if task == "dies":
+            os._exit(3)
+        if task == "hangs":
+            threading.Event().wait()
+
+    forks = in_forks(["returns", "dies", "hangs"], run, lambda message: 0.1 if message == "hangs" else 30.0, jobs=2)
+    assert {task: (messages, in_time) for task, messages, in_time in forks} == {
+        "returns": (["returns"], True),
+        "dies": (["dies"], True),
+        "hangs": (["hangs"], False),
+    }
 
 
 def test_each_equivalent_mutant_exists() -> None:
