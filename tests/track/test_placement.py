@@ -292,3 +292,4 @@ def test_receivers_stay_where_they_are_while_spark_does_not_list_its_executors(
     assert "executors unknown" in caplog.text
     assert "no JVM" in caplog.text
     assert "tracker event failed" not in caplog.text
+    assert tracked.launcher.placement.executors() == []

@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import raiser
 
 from penstock import Receiver, ReceiverInfo, SourceStatus, StoredBlock
 from penstock.errors import ConfigurationError, WireError
@@ -163,6 +164,9 @@ def test_status_of_a_source_is_in_the_info_of_the_launch_that_reported_it(tracke
     assert process.add(source=SourceStatus(3)).accepted
     assert source() == SourceStatus(3)
     assert process.add(0, source=SourceStatus(2)).accepted
+    assert source() == SourceStatus(2)
+    # Another receiver of the program may have no such source.
+    assert process.add(1).accepted
     assert source() == SourceStatus(2)
     process.add(epoch=0, source=SourceStatus(99))
     assert source() == SourceStatus(2)
@@ -361,9 +365,19 @@ def test_answer_that_the_loop_does_not_give_in_time_is_an_error(make_tracker: Ma
     process = tracked.registered()
     tracked.receivers.loop.post(gate)
     assert gate.reached.wait(10)
-    with pytest.raises(WireError):
+    with pytest.raises(WireError) as error:
         process.report("odd record")
+    # The driver itself answers; the receiver would have waited for ten seconds.
+    assert "no answer" not in str(error.value)
     gate.open()
+
+
+def test_error_of_the_loop_is_the_answer(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = tracked.registered()
+    with monkeypatch.context() as patch:
+        patch.setattr(tracked.receivers, "step", raiser(RuntimeError("never seen before")))
+        with pytest.raises(WireError, match="never seen before"):
+            process.report("odd record")
 
 
 def test_clean_up_without_delete_keeps_the_files(tracked: Tracked) -> None:

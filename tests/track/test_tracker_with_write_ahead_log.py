@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.gate import Gate
 from tests.helpers.waiting import wait_for
 
-from penstock import Receiver
+from penstock import Receiver, StoredBlock
 from penstock.errors import ClaimLostError, ConfigurationError, WireError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.receive.messages import StopReceiver
@@ -126,6 +126,8 @@ def test_block_whose_log_write_fails_may_be_reported_again(
         with pytest.raises(WireError, match="the disk is full"):
             process.add(0)
     assert not tracked.tracker.blocks.has_unallocated_blocks
+    refused = StoredBlock("input-0-1-0", 0, 10, 1000, "/blocks/0-1-0")
+    assert [host for host, _size, _reference in tracked.located([refused])] == [""]
     # A relaunched receiver uses other block ids: these blocks must not count for ever.
     assert tracked.tracker.backlog.num_bytes == 0
     assert process.add(0).accepted
