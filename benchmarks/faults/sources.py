@@ -329,6 +329,52 @@ class MqttSource(FaultSource):
             publisher.__exit__(None, None, None)
 
 
+class RabbitSource(FaultSource):
+    """A durable queue of RabbitMQ; each message is confirmed once it is on the disk."""
+
+    receiver = "rabbitmq"
+    # A connection that is silent for longer than two heartbeats is closed, and what it has in flight redelivered.
+    lease_s = 6.0
+
+    def __init__(self) -> None:
+        from penstock_rabbitmq.rabbit_server import RabbitServer
+
+        self.rabbit = RabbitServer()
+        super().__init__(self.rabbit)
+        self._publisher: Any = None
+
+    def prepare(self) -> None:
+        self._connected().declare("numbers")
+
+    def options(self, port: int) -> Mapping[str, str]:
+        return {
+            "queue": "numbers",
+            "host": "127.0.0.1",
+            "port": str(port),
+            "columns": "value",
+            "value_as": "text",
+            "heartbeat": f"{self.lease_s / 2:.0f}",
+        }
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        self._connected().publish("numbers", [str(number).encode() for number in numbers], confirmed=True)
+
+    def remaining(self) -> int:
+        return int(self.rabbit.control("list_queues", "--quiet", "--no-table-headers", "messages").strip() or 0)
+
+    def disconnect(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.__exit__(None, None, None)
+
+    def _connected(self) -> Any:
+        from penstock_rabbitmq.queue_publisher import QueuePublisher
+
+        if self._publisher is None:
+            self._publisher = QueuePublisher(self.server.port).__enter__()
+        return self._publisher
+
+
 async def _ignored(_error: Exception) -> None:
     """Logs nothing: the server is down because the lab has killed it."""
 
@@ -339,4 +385,5 @@ SOURCES: Mapping[str, Callable[[], FaultSource]] = {
     "nats": NatsSource,
     "mqtt": MqttSource,
     "kafka": KafkaSource,
+    "rabbitmq": RabbitSource,
 }
