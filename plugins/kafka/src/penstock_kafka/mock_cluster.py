@@ -96,12 +96,6 @@ class MockCluster:
         array = (ctypes.c_int * len(codes))(*codes)
         self._library.rd_kafka_mock_push_request_errors_array(self._cluster, api, len(codes), array)
 
-    def start_share_groups_at_the_beginning(self, group_id: str, *, max_deliveries: int = 5) -> None:
-        """Let a share group read what topics had before it began, and deliver a record this many times."""
-        group = group_id.encode()
-        self._library.rd_kafka_mock_sharegroup_set_auto_offset_reset(self._cluster, group, 1)
-        self._library.rd_kafka_mock_sharegroup_set_max_delivery_attempts(self._cluster, max_deliveries)
-
     def _check(self, code: int) -> None:
         if code:
             raise KafkaException(confluent_kafka.KafkaError(code))
@@ -129,8 +123,6 @@ def _library() -> ctypes.CDLL:
         "rd_kafka_mock_broker_set_up": (integer, [pointer, ctypes.c_int32]),
         "rd_kafka_mock_clear_request_errors": (None, [pointer, ctypes.c_int16]),
         "rd_kafka_mock_push_request_errors_array": (None, [pointer, ctypes.c_int16, size, pointer]),
-        "rd_kafka_mock_sharegroup_set_auto_offset_reset": (None, [pointer, text, integer]),
-        "rd_kafka_mock_sharegroup_set_max_delivery_attempts": (None, [pointer, integer]),
     }
     for name, (result, arguments) in functions.items():
         function = getattr(library, name)

@@ -27,7 +27,7 @@ from penstock_kafka.storing_thread import StoringThread
 
 _IN_FLIGHT = 2
 # A batch has this many records or bytes at most; the size of records is known after the first batch.
-_MOST_RECORDS, _MOST_BYTES, _FIRST_RECORDS = 10_000, 8 << 20, 1000
+_MOST_RECORDS, _MOST_BYTES, _FIRST_RECORDS = 10_000, 4 << 20, 1000
 # Held longer, the client is paused and polled: a pause discards what it has fetched already, so it must be rare.
 _HELD_S = 3.0
 # A rebalance waits this long for batches in flight. What is not stored by then, the next owner receives again.
@@ -125,12 +125,15 @@ class PartitionReader:
 
     def _store(self, records: Sequence[Message], table: pa.Table) -> None:
         offsets = Offsets.of(records, self._topic)
+        after = offsets.after()
         self._record_bytes = max(table.nbytes // table.num_rows, 1)
 
         def store() -> None:
-            self._receiver.store_arrow(table, lambda count: position_of(offsets.after(count)))
+            self._receiver.store_arrow(
+                table, lambda count: position_of(after if count == table.num_rows else offsets.after(count))
+            )
 
-        self._submit(store, offsets.after())
+        self._submit(store, after)
 
     def _give_up(self, record: Message, error: ValueError) -> None:
         self._undecodable.add(f"not decodable as {self._options.value_as}", 1)

@@ -81,11 +81,13 @@ class Offsets:
     """The offsets of records, in the order of the records.
 
     Attributes:
-        partitions: the partition of each record.
+        topics: the topic of each record, or the one of all.
+        numbers: the number of its partition.
         offsets: its offset.
     """
 
-    partitions: Sequence[Partition]
+    topics: str | Sequence[str]
+    numbers: Sequence[int]
     offsets: Sequence[int]
 
     @classmethod
@@ -96,16 +98,21 @@ class Offsets:
             records: without errors.
             topic: of all records; ``None`` if they may have several.
         """
-        topics: Iterable[Any] = map(Message.topic, records) if topic is None else [topic] * len(records)
+        topics: Any = topic or list(map(Message.topic, records))
         numbers: Iterable[Any] = map(Message.partition, records)
         offsets: Iterable[Any] = map(Message.offset, records)
-        return cls(list(zip(topics, numbers, strict=True)), list(offsets))
+        return cls(topics, list(numbers), list(offsets))
 
     def after(self, count: int | None = None) -> dict[Partition, int]:
         """The next offset of each partition after the first ``count`` records, all by default."""
-        # A later record of a partition replaces an earlier one.
-        last = dict(zip(self.partitions[:count], self.offsets[:count], strict=True))
-        return {partition: offset + 1 for partition, offset in last.items()}
+        numbers, offsets = self.numbers[:count], self.offsets[:count]
+        # A later record of a partition replaces an earlier one. No object per record remains: they would be counted for
+        # the garbage collector.
+        if isinstance(self.topics, str):
+            last = dict(zip(numbers, offsets, strict=True))
+            return {(self.topics, number): offset + 1 for number, offset in last.items()}
+        of_topics = dict(zip(zip(self.topics[:count], numbers, strict=True), offsets, strict=True))
+        return {partition: offset + 1 for partition, offset in of_topics.items()}
 
 
 def position_of(offsets: dict[Partition, int]) -> dict[str, int]:
