@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -97,6 +98,9 @@ def ambiguous_name(path: Path) -> list[str]:
             "@hookimpl\ndef state(stream, operator, options):\n    return 1\n",
         )
     plugins = zoo.load()
+    # Other tests install modules of the same names.
+    for module in zoo.modules:
+        del sys.modules[module]
     of_hook = raised(lambda: plugins.first_answer("state", stream=None, operator="", options=None))
     return [*raised(lambda: plugins.spec("receivers", "same")), *of_hook]
 
