@@ -110,7 +110,82 @@ def redis_broker(count: int, size: int) -> Iterator[Broker]:
         yield Broker(read, options)
 
 
-BROKERS = {"nats": nats_broker, "redis": redis_broker}
+@contextmanager
+def mqtt_broker(count: int, size: int) -> Iterator[Broker]:
+    """A Mosquitto with messages in two sessions."""
+    import paho.mqtt.client as mqtt
+    from paho.mqtt.enums import CallbackAPIVersion
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    from penstock_mqtt import MqttOptions
+    from penstock_mqtt.demo import begin_session
+    from penstock_mqtt.mosquitto_server import MosquittoServer
+    from penstock_mqtt.publisher import Publisher
+
+    def read() -> None:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, "bare", protocol=mqtt.MQTTv5, manual_ack=True)
+        done, waiting, left = threading.Event(), list[int](), count
+
+        def on_message(_client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
+            nonlocal left
+            left -= 1
+            waiting.append(message.mid)
+            if len(waiting) == _BATCH or not left:
+                for packet_id in waiting:
+                    client.ack(packet_id, 1)
+                waiting.clear()
+                if not left:
+                    done.set()
+
+        client.on_message = on_message
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval, properties.ReceiveMaximum = 3600, 2 * _BATCH
+        client.connect("127.0.0.1", server.port, clean_start=False, properties=properties)
+        client.loop_start()
+        if not done.wait(300):
+            raise TimeoutError(f"{left} of {count} messages not read within 300 s")
+        client.disconnect()
+        client.loop_stop()
+
+    with MosquittoServer() as server:
+        for name in ("bare", "receiver"):
+            begin_session(MqttOptions(topics=("t",), client_id=name, host="127.0.0.1", port=server.port))
+        with Publisher(server.port) as publisher:
+            publisher.publish("t", [b"%d" % number + bytes(size - len(str(number))) for number in range(count)])
+        options = {"topics": "t", "client_id": "receiver", "host": "127.0.0.1", "port": server.port, "columns": "value"}
+        yield Broker(read, {**options, "receive_maximum": 2 * _BATCH})
+
+
+@contextmanager
+def rabbitmq_broker(count: int, size: int) -> Iterator[Broker]:
+    """A RabbitMQ with two queues of messages."""
+    import pika
+
+    from penstock_rabbitmq.queue_publisher import QueuePublisher
+    from penstock_rabbitmq.rabbit_server import RabbitServer
+
+    def read() -> None:
+        connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port))
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=2 * _BATCH)
+        for number, (method, _properties, _body) in enumerate(channel.consume("bare"), 1):
+            if number % _BATCH == 0 or number == count:
+                channel.basic_ack(method.delivery_tag, multiple=True)
+            if number == count:
+                break
+        connection.close()
+
+    with RabbitServer() as server:
+        with QueuePublisher(server.port) as publisher:
+            for queue in ("bare", "receiver"):
+                publisher.declare(queue)
+                publisher.publish(queue, [b"%d" % number + bytes(size - len(str(number))) for number in range(count)])
+        options = {"queue": "receiver", "host": "127.0.0.1", "port": server.port, "columns": "value"}
+        yield Broker(read, {**options, "prefetch": 2 * _BATCH})
+
+
+BROKERS = {"mqtt": mqtt_broker, "nats": nats_broker, "rabbitmq": rabbitmq_broker, "redis": redis_broker}
 
 
 def receive(name: str, options: dict[str, Any], count: int) -> None:

@@ -156,7 +156,7 @@ def test_messages_that_cannot_be_decoded_become_dead_letters(
     assert (body, properties.message_id, headers["unit"]) == (b"{", "m", "K")
     assert (headers["penstock-reason"], headers["penstock-origin"]) == ("undecodable", queue)
     assert "Expecting" in headers["penstock-error"]
-    harness.until_error(f"they went to the queue {dead!r}")
+    harness.until_error(f"they go to the queue {dead!r}")
     harness.until(lambda: harness.info.source is not None and harness.info.source.dead_letters == 1)
     publisher.delete(dead)
 

@@ -7,13 +7,17 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import paho.mqtt.client as mqtt
+
 from penstock_brokers import TcpProxy
 from penstock_mqtt.demo import begin_session
+from penstock_mqtt.message_columns import user_properties
 from penstock_mqtt.mosquitto_server import MosquittoServer
 from penstock_mqtt.mqtt_options import MqttOptions
 from penstock_mqtt.mqtt_wiretap import MqttTraffic
 from penstock_mqtt.publisher import Publisher
 from penstock_testing import Capabilities, Feeder, ReceiverSuite
+from penstock_testing.feeder import DeadLetter, Message
 
 _NUMBERS = itertools.count()
 
@@ -34,20 +38,37 @@ class MqttFeeder(Feeder):
         assert self._server is not None
         name = f"check-{os.getpid()}-{next(_NUMBERS)}"
         self._topic = f"{name}/records"
+        self._dead_topic = f"{name}/dead"
         self._client_id = name
         self._traffic = MqttTraffic()
         self._proxy = TcpProxy("127.0.0.1", self._server.port, self._traffic.wiretap)
         begin_session(MqttOptions(topics=(self._topic,), client_id=name, host="127.0.0.1", port=self._server.port))
-        self._publisher = Publisher(self._server.port).__enter__()
+        self._dead_letters: list[DeadLetter] = []
+        self._publisher = Publisher(self._server.port, self._on_dead_letter).__enter__()
+        self._publisher.subscribe(self._dead_topic)
 
     def options(self) -> Mapping[str, Any]:
-        return {"topics": self._topic, "client_id": self._client_id, "host": "127.0.0.1", "port": self._proxy.port}
+        return {
+            "topics": self._topic,
+            "client_id": self._client_id,
+            "host": "127.0.0.1",
+            "port": self._proxy.port,
+            "dead_letter": self._dead_topic,
+        }
 
     def put(self, records: Sequence[Any]) -> None:
         self._publisher.publish(self._topic, [record.encode() for record in records])
 
-    def put_bad(self) -> None:
-        self._publisher.publish(self._topic, [b"\xff\xfe"])
+    def put_bad(self) -> Message:
+        bad = Message(b"\xff\xfe", {"unit": "K"})
+        self._publisher.publish(self._topic, [bad.value], user_properties=bad.headers)
+        return bad
+
+    def in_flight(self) -> int:
+        return self._traffic.in_flight()
+
+    def dead_letters(self) -> list[DeadLetter]:
+        return list(self._dead_letters)
 
     def pause(self) -> None:
         self._proxy.pause()
@@ -59,13 +80,18 @@ class MqttFeeder(Feeder):
         self._proxy.heal()
 
     def acknowledged(self) -> list[Any]:
-        return [payload.decode() for payload in self._traffic.acknowledged()]
+        return [payload.decode(errors="replace") for payload in self._traffic.acknowledged()]
 
     def taken(self) -> int:
         return self._traffic.delivered
 
     def polls(self) -> int:
         return self._proxy.accepted
+
+    def _on_dead_letter(self, message: mqtt.MQTTMessage) -> None:
+        headers = dict(user_properties(message))
+        letter = Message(bytes(message.payload), headers)
+        self._dead_letters.append(DeadLetter(letter, headers.get("penstock-error", "")))
 
     def close(self) -> None:
         self._publisher.__exit__(None, None, None)

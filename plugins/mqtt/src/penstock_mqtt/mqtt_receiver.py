@@ -67,6 +67,8 @@ class MqttReceiver(ThreadReceiver[Any]):
             self._report_status(session, deliveries)
             if deliveries:
                 tables, undecodable = readable(deliveries, table_of)
+                if undecodable:
+                    self._report_undecodable(deliveries, undecodable)
                 if tables:
                     self.store_arrow(pa.concat_tables(tables))
                 left = self._give_up(session, deliveries, undecodable)
@@ -76,21 +78,27 @@ class MqttReceiver(ThreadReceiver[Any]):
             if is_far_from(session.window, self._window()):
                 return
 
+    def _report_undecodable(self, deliveries: Sequence[MqttDelivery], undecodable: dict[int, ValueError]) -> None:
+        index, error = next(iter(undecodable.items()))
+        if self._options.dead_letter:
+            what = f"they go to the dead-letter topic {self._options.dead_letter!r}"
+        else:
+            what = (
+                "they stay in the broker, unacknowledged, and take part of receive_maximum. Set dead_letter to a topic "
+                "for them, or value_as=bytes"
+            )
+        topic = deliveries[index].message.topic
+        self.reportError(
+            f"{len(undecodable)} messages cannot be decoded, the first of topic {topic!r}: {what}",
+            error,
+        )
+
     def _give_up(
         self, session: MqttSession, deliveries: Sequence[MqttDelivery], undecodable: dict[int, ValueError]
     ) -> set[int]:
         """Publish dead letters; return the positions of the messages that stay with the broker."""
         options = self._options
-        if not undecodable:
-            return set()
-        index, error = next(iter(undecodable.items()))
-        what = f"{len(undecodable)} messages cannot be decoded, the first of topic {deliveries[index].message.topic!r}"
         if not options.dead_letter:
-            self.reportError(
-                f"{what}: they stay in the broker, unacknowledged, and take part of receive_maximum. Set dead_letter "
-                "to a topic for them, or value_as=bytes",
-                error,
-            )
             return set(undecodable)
         for position, reason in undecodable.items():
             message = deliveries[position].message
@@ -98,7 +106,6 @@ class MqttReceiver(ThreadReceiver[Any]):
             properties = publish_properties([*user_properties(message), *letter.headers().items()])
             session.publish(options.dead_letter, bytes(message.payload), properties)
         self._dead_letters += len(undecodable)
-        self.reportError(f"{what}: they went to the dead-letter topic {options.dead_letter!r}", error)
         return set()
 
     def _report_status(self, session: MqttSession, taken: Sequence[MqttDelivery]) -> None:

@@ -194,9 +194,9 @@ class MqttSession:
             self._answered.set()
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: Any) -> None:
-        # paho-mqtt calls this while it handles the error.
-        error = sys.exc_info()[1]
-        self._fail(ConnectionError(f"{self._options.broker} cannot be reached: {text_of(error)}"))
+        # paho-mqtt calls this while it handles the error. A variable for it would keep the client alive.
+        reason = text_of(sys.exc_info()[1])
+        self._fail(ConnectionError(f"{self._options.broker} cannot be reached: {reason}"))
 
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _id: int, reasons: list[ReasonCode], _p: Any) -> None:
         refused = [

@@ -15,6 +15,7 @@ class MqttTraffic:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._last: MqttWiretap | None = None
         #: Payloads of QoS 1 in the order of their acknowledgement.
         self._acknowledged: list[bytes] = []
         #: The number of messages that clients got.
@@ -29,7 +30,12 @@ class MqttTraffic:
 
     def wiretap(self) -> MqttWiretap:
         """A wiretap for a new connection."""
-        return MqttWiretap(self)
+        self._last = MqttWiretap(self)
+        return self._last
+
+    def in_flight(self) -> int:
+        """The number of messages on the last connection that are not acknowledged."""
+        return 0 if self._last is None else self._last.in_flight
 
     def add_delivered(self) -> None:
         """Count a message that a client got."""
@@ -60,6 +66,11 @@ class MqttWiretap(Wiretap):
         self._server_bytes = bytearray()
         # The payload of each packet identifier.
         self._payloads: dict[int, bytes] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages that are not acknowledged."""
+        return len(self._payloads)
 
     def from_server(self, data: bytes) -> None:
         self._server_bytes += data

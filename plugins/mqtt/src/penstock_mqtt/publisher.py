@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -27,12 +28,17 @@ class Publisher:
 
     Args:
         port: of a broker on this machine.
+        on_message: called with the messages of the topics that it subscribes to, on a thread of its own.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, on_message: Callable[[mqtt.MQTTMessage], None] | None = None) -> None:
         self._port = port
         self._client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
         self._client.max_inflight_messages_set(_IN_FLIGHT)
+        self._subscribed = threading.Event()
+        self._client.on_subscribe = lambda *_answer: self._subscribed.set()
+        if on_message is not None:
+            self._client.on_message = lambda _client, _data, message: on_message(message)
 
     def __enter__(self) -> Self:
         self._client.connect("127.0.0.1", self._port)
@@ -42,6 +48,11 @@ class Publisher:
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _traceback: TracebackType | None) -> None:
         self._client.disconnect()
         self._client.loop_stop()
+
+    def subscribe(self, topic: str) -> None:
+        """Subscribe to a topic, and return when the broker has confirmed it."""
+        self._client.subscribe(topic, 1)
+        self._subscribed.wait(_ANSWER_S)
 
     def publish(
         self,

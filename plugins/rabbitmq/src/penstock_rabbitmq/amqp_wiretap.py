@@ -18,6 +18,7 @@ class AmqpTraffic:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._acknowledged: list[bytes] = []
+        self._taps: list[AmqpWiretap] = []
         #: The number of messages that clients got.
         self.delivered = 0
         #: The number of heartbeats of clients.
@@ -30,7 +31,12 @@ class AmqpTraffic:
 
     def wiretap(self) -> AmqpWiretap:
         """A wiretap for a new connection."""
-        return AmqpWiretap(self)
+        self._taps.append(AmqpWiretap(self))
+        return self._taps[-1]
+
+    def in_flight(self) -> int:
+        """The number of messages that are not acknowledged, over all connections."""
+        return sum(tap.in_flight for tap in self._taps)
 
     def add_delivered(self) -> None:
         """Count a message that a client got."""
@@ -70,6 +76,11 @@ class AmqpWiretap(Wiretap):
         self._client_bytes = bytearray()
         self._server_bytes = bytearray()
         self._channels: dict[int, _Channel] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """The number of messages that are not acknowledged."""
+        return sum(len(channel.unacknowledged) for channel in list(self._channels.values()))
 
     def from_server(self, data: bytes) -> None:
         self._server_bytes += data

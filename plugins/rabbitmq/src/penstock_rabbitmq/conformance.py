@@ -7,11 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import pika
+
 from penstock_brokers import TcpProxy
 from penstock_rabbitmq.amqp_wiretap import AmqpTraffic
 from penstock_rabbitmq.queue_publisher import QueuePublisher
 from penstock_rabbitmq.rabbit_server import RabbitServer
 from penstock_testing import Capabilities, Feeder, ReceiverSuite
+from penstock_testing.feeder import DeadLetter, Message
 
 _NUMBERS = itertools.count()
 
@@ -34,16 +37,37 @@ class RabbitFeeder(Feeder):
         self._traffic = AmqpTraffic()
         self._proxy = TcpProxy("127.0.0.1", self._server.port, self._traffic.wiretap)
         self._publisher = QueuePublisher(self._server.port).__enter__()
-        self._publisher.declare(self._queue)
+        self._dead_queue = f"{self._queue}-dead"
+        self._dead_letters: list[DeadLetter] = []
+        for queue in (self._queue, self._dead_queue):
+            self._publisher.declare(queue)
 
     def options(self) -> Mapping[str, Any]:
-        return {"queue": self._queue, "host": "127.0.0.1", "port": self._proxy.port}
+        return {
+            "queue": self._queue,
+            "host": "127.0.0.1",
+            "port": self._proxy.port,
+            "dead_letter": self._dead_queue,
+        }
 
     def put(self, records: Sequence[Any]) -> None:
         self._publisher.publish(self._queue, [record.encode() for record in records])
 
-    def put_bad(self) -> None:
-        self._publisher.publish(self._queue, [b"\xff\xfe"])
+    def put_bad(self) -> Message:
+        bad = Message(b"\xff\xfe", {"unit": "K"})
+        self._publisher.publish(self._queue, [bad.value], pika.BasicProperties(headers=dict(bad.headers)))
+        return bad
+
+    def in_flight(self) -> int:
+        return self._traffic.in_flight()
+
+    def dead_letters(self) -> list[DeadLetter]:
+        while (found := self._publisher.get(self._dead_queue)) is not None:
+            properties, body = found
+            headers = properties.headers or {}
+            letter = DeadLetter(Message(body, headers), headers["penstock-error"], int(headers["penstock-deliveries"]))
+            self._dead_letters.append(letter)
+        return list(self._dead_letters)
 
     def pause(self) -> None:
         self._proxy.pause()
@@ -55,7 +79,7 @@ class RabbitFeeder(Feeder):
         self._proxy.heal()
 
     def acknowledged(self) -> list[Any]:
-        return [body.decode() for body in self._traffic.acknowledged()]
+        return [body.decode(errors="replace") for body in self._traffic.acknowledged()]
 
     def taken(self) -> int:
         return self._traffic.delivered
@@ -64,7 +88,8 @@ class RabbitFeeder(Feeder):
         return self._proxy.accepted
 
     def close(self) -> None:
-        self._publisher.delete(self._queue)
+        for queue in (self._queue, self._dead_queue):
+            self._publisher.delete(queue)
         self._publisher.__exit__(None, None, None)
         self._proxy.close()
 

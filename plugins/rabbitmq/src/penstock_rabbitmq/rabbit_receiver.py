@@ -92,34 +92,40 @@ class RabbitReceiver(ThreadReceiver[Any]):
         for position, reason in undecodable.items():
             message = deliveries[kept[position]].message
             letters[kept[position]] = DeadLetter("undecodable", str(reason), message.deliveries, options.queue)
+        if letters:
+            self._report_dead_letters(letters)
         if tables:
             self.store_arrow(pa.concat_tables(tables))
-        if not letters:
-            return set()
         return self._give_up(deliveries, letters)
 
-    def _give_up(self, deliveries: Sequence[RabbitDelivery], letters: dict[int, DeadLetter]) -> set[int]:
+    def _report_dead_letters(self, letters: dict[int, DeadLetter]) -> None:
         options = self._options
-        first = next(iter(letters.values()))
-        what = f"{len(letters)} messages of queue {options.queue!r} are dead letters ({first.reason}: {first.error})"
-        if not options.gives_up:
-            self.reportError(
-                f"{what}: they stay in the queue, unacknowledged, and take part of prefetch. Set dead_letter to a "
-                "queue for them, or reject=true, or value_as=bytes"
+        if options.dead_letter:
+            what = f"they go to the queue {options.dead_letter!r}"
+        elif options.reject:
+            what = "they are rejected, for the dead-letter exchange of the queue"
+        else:
+            what = (
+                "they stay in the queue, unacknowledged, and take part of prefetch. Set dead_letter to a queue for "
+                "them, or reject=true, or value_as=bytes"
             )
+        first = next(iter(letters.values()))
+        why = f"{first.reason}: {first.error}"
+        self.reportError(f"{len(letters)} messages of queue {options.queue!r} are dead letters ({why}): {what}")
+
+    def _give_up(self, deliveries: Sequence[RabbitDelivery], letters: dict[int, DeadLetter]) -> set[int]:
+        """Dispose of dead letters; return the positions of the messages not to acknowledge."""
+        options = self._options
+        if not letters or not options.gives_up:
             return set(letters)
         if options.dead_letter:
             publish_dead_letters(options, [(deliveries[index].message, letter) for index, letter in letters.items()])
-            self.reportError(f"{what}: they went to the queue {options.dead_letter!r}")
-            rejected: set[int] = set()
         else:
             assert self._session is not None
             for index in letters:
                 self._session.reject(deliveries[index].message.method.delivery_tag)
-            self.reportError(f"{what}: they were rejected, for the queue's dead-letter exchange")
-            rejected = set(letters)
         self._dead_letters += len(letters)
-        return rejected
+        return set() if options.dead_letter else set(letters)
 
     def _report_status(self, session: RabbitSession, taken: Sequence[RabbitDelivery]) -> None:
         oldest_s = taken[0].arrived_s if taken else session.buffer.oldest_s
