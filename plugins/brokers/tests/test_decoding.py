@@ -27,7 +27,10 @@ def test_bodies_are_decoded(value_as: ValueAs, values: list[bytes | None], decod
     assert array.type == decode([], value_as).type == decode([None], value_as).type
 
 
-@pytest.mark.parametrize(("value_as", "value"), [("text", b"\xff"), ("json", b"{"), ("json", b""), ("json", b"\xff")])
+@pytest.mark.parametrize(
+    ("value_as", "value"),
+    [("text", b"\xff"), ("json", b"{"), ("json", b""), ("json", b"\xff"), ("json", b"[" * 100_000)],
+)
 def test_body_that_does_not_fit_is_an_error(value_as: ValueAs, value: bytes) -> None:
     with pytest.raises(ValueError, match=r"UTF|utf|JSON|Expecting"):
         decode([b"1", value], value_as)

@@ -117,9 +117,12 @@ def test_token(name: str, value: str, is_right: bool) -> None:
 def test_record_that_cannot_be_decoded_is_refused() -> None:
     options = WebhookOptions(port=1, records="lines", value_as="json")
     assert records_of(b'{"a": 1}\n2', "", options) == [b'{"a": 1}', b"2"]
-    with pytest.raises(Refused, match="the body cannot be read") as caught:
-        records_of(b"1\n{", "", options)
-    assert caught.value.response().status == 400
+    for body in (b"1\n{", b"\xff", b"[" * 100_000):
+        with pytest.raises(Refused, match="the body cannot be read") as caught:
+            records_of(body, "", options)
+        assert caught.value.response().status == 400
+    with pytest.raises(Refused, match="nested too deeply"):
+        records_of(b"[" * 100_000, "", WebhookOptions(port=1, records="array"))
 
 
 @pytest.mark.parametrize(("wait_s", "seconds"), [(0, 1), (0.2, 1), (1.0, 1), (1.1, 2), (90, 90)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock_brokers.broker_server import BrokerServer, BrokerServerError, free_port
 from penstock_brokers.columns import ColumnReader, columns_option
 from penstock_brokers.dead_letters import DeadLetter, DeadLetterOptions
-from penstock_brokers.decoding import ValueAs, decode, readable
+from penstock_brokers.decoding import ValueAs, check_json, decode, readable
 from penstock_brokers.delivery_buffer import Delivery, DeliveryBuffer
 from penstock_brokers.flow import is_far_from
 from penstock_brokers.line_producer import LineProducer
@@ -29,6 +29,7 @@ __all__ = [
     "TlsOptions",
     "ValueAs",
     "Wiretap",
+    "check_json",
     "columns_option",
     "decode",
     "free_port",

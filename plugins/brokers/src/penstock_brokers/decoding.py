@@ -23,9 +23,21 @@ def decode(values: Sequence[bytes | None], value_as: ValueAs) -> pa.Array:
     if value_as == "json":
         for value in values:
             if value is not None:
-                json.loads(value)
+                check_json(value)
     encoded = pa.array(values, pa.binary())
     return encoded if value_as == "bytes" else encoded.cast(pa.string())
+
+
+def check_json(value: bytes | str) -> None:
+    """Check that a body is JSON.
+
+    Raises:
+        ValueError: it is not, or is nested more deeply than Python's parser permits.
+    """
+    try:
+        json.loads(value)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def readable(

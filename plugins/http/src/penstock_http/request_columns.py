@@ -68,7 +68,7 @@ def table_of(
     Args:
         requests: each with its records.
         columns: names of the columns.
-        value_as: form of the records, which fit it.
+        value_as: form of the records, which were checked for it.
     """
     rows = pa.array(
         chain.from_iterable([number] * len(records) for number, (_, records) in enumerate(requests)), pa.int32()
@@ -76,7 +76,8 @@ def table_of(
     arrays: dict[str, pa.Array] = {}
     for name in columns:
         if name == "value":
-            arrays[name] = decode([record for _, records in requests for record in records], value_as)
+            values = [record for _, records in requests for record in records]
+            arrays[name] = decode(values, "bytes" if value_as == "bytes" else "text")
         else:
             kind, value_of = _DETAILS[name]
             arrays[name] = pa.array([value_of(details) for details, _ in requests], kind).take(rows)

@@ -25,7 +25,7 @@ def split_body(body: bytes, split: Split, content_type: str) -> list[bytes]:
         The whole body, the lines that are not empty, or the elements of a JSON array, each as it is spelled there.
 
     Raises:
-        ValueError: the body should be a JSON array, and is not.
+        ValueError: the body should be a JSON array, and is not, or is nested too deeply.
     """
     if split == "auto":
         if content_type in _LINES:
@@ -45,7 +45,10 @@ def _elements(text: str) -> list[bytes]:
     position = _after_space(text, position + 1)
     elements: list[bytes] = []
     while text[position : position + 1] != "]" or elements:
-        _, end = _DECODER.raw_decode(text, position)
+        try:
+            _, end = _DECODER.raw_decode(text, position)
+        except RecursionError:
+            raise ValueError("the JSON array is nested too deeply") from None
         elements.append(text[position:end].encode())
         position = _after_space(text, end)
         separator = text[position : position + 1]
