@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock import SourceStatus, ThreadReceiver
 from penstock_brokers import DeadLetter, is_far_from, readable
-from penstock_mqtt.message_columns import MqttDelivery, column_reader, user_properties
+from penstock_mqtt.message_columns import MqttDelivery, column_reader
 from penstock_mqtt.mqtt_options import MqttOptions
 from penstock_mqtt.mqtt_session import MqttSession
 from penstock_mqtt.publisher import publish_properties
@@ -103,8 +103,8 @@ class MqttReceiver(ThreadReceiver[Any]):
         for position, reason in undecodable.items():
             message = deliveries[position].message
             letter = DeadLetter("undecodable", str(reason), None, message.topic)
-            properties = publish_properties([*user_properties(message), *letter.headers().items()])
-            session.publish(options.dead_letter, bytes(message.payload), properties)
+            properties = publish_properties([*message.user_properties, *letter.headers().items()])
+            session.publish(options.dead_letter, message.payload, properties)
         self._dead_letters += len(undecodable)
         return set()
 

@@ -21,6 +21,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from penstock.spi import text_of
 from penstock_brokers import DeliveryBuffer
+from penstock_mqtt.message_columns import MqttMessage, message_of
 
 if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
@@ -52,7 +53,7 @@ class MqttSession:
     def __init__(self, options: MqttOptions, window: int) -> None:
         self._options = options
         self.window = window
-        self.buffer: DeliveryBuffer[mqtt.MQTTMessage] = DeliveryBuffer(_SPARE * window, _MAX_BUFFERED_BYTES)
+        self.buffer: DeliveryBuffer[MqttMessage] = DeliveryBuffer(_SPARE * window, _MAX_BUFFERED_BYTES)
         self.redelivered = 0
         # Set when the broker has answered the connection, and again when it has answered the subscription.
         self._answered = threading.Event()
@@ -87,11 +88,11 @@ class MqttSession:
         self._client.subscribe(self._subscriptions())
         self._await_answer("the subscription")
 
-    def acknowledge(self, messages: Iterable[mqtt.MQTTMessage]) -> None:
+    def acknowledge(self, messages: Iterable[MqttMessage]) -> None:
         """Acknowledge messages of this session, in the order of their delivery. After a failure, none is sent."""
         for message in messages:
             if message.qos and self._failure is None:
-                self._client.ack(message.mid, message.qos)
+                self._client.ack(message.packet_id, message.qos)
 
     def publish(self, topic: str, payload: bytes, properties: Properties) -> None:
         """Publish a message with QoS 1, and wait until the broker has taken it.
@@ -244,4 +245,4 @@ class MqttSession:
         # While this waits, nothing is read and the broker has to wait. It returns in time for the next keepalive, and
         # then exceeds the bound by one message.
         self.buffer.await_room(self._options.keepalive / 2)
-        self.buffer.put(message, len(message.payload))
+        self.buffer.put(message_of(message), len(message.payload))
