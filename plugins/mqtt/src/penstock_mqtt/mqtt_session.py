@@ -244,5 +244,6 @@ class MqttSession:
         self.redelivered += message.dup
         # While this waits, nothing is read and the broker has to wait. It returns in time for the next keepalive, and
         # then exceeds the bound by one message.
-        self.buffer.await_room(self._options.keepalive / 2)
+        if self.buffer.is_full:
+            self.buffer.await_room(self._options.keepalive / 2)
         self.buffer.put(message_of(message), len(message.payload))
