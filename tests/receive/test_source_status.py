@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import wait_for
 
 from penstock import SourceStatus
 from penstock.receive.messages import AddBlocks
@@ -61,11 +62,11 @@ def test_status_that_does_not_reach_the_driver_ends_nothing(
     driver.failures[AddBlocks] = 1
     started.report_source(SourceStatus(1))
     clock.advance(200)
+    wait_for(lambda: driver.failures[AddBlocks] == 0, "the report has failed")
     clock.await_waiters(1)
-    started.report_source(SourceStatus(2))
     clock.advance(1000)
     log.await_count(AddBlocks)
-    assert sources(log) == [SourceStatus(2)]
+    assert sources(log) == [SourceStatus(1)]
     assert started.isStarted()
 
 

@@ -7,7 +7,6 @@ message.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import itertools
 import json
@@ -315,10 +314,12 @@ class BlockPusher(BlockGeneratorListener):
         self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
 
     def _report_idle(self, message: AddBlocks) -> None:
-        """Report the status of the source alone, once: the next report has a newer one."""
+        """Report the status of the source alone; after a failure, the newest one is due again a second later."""
         if message.source is not None:
-            with contextlib.suppress(PenstockError):
+            try:
                 self._driver.ask(message, Reply)
+            except PenstockError:
+                self._sent_source = None
 
     @property
     def _is_source_due(self) -> bool:

@@ -69,10 +69,18 @@ class NatsSession:
         if self._max_ack_pending > 0:
             # The server would hold back the rest until this receiver acknowledges.
             count = min(count, self._max_ack_pending)
+        fetching = asyncio.create_task(self._subscription.fetch(count, timeout_s))
         try:
-            messages = await self._subscription.fetch(count, timeout_s)
+            messages = await asyncio.shield(fetching)
         except (TimeoutError, nats.errors.TimeoutError):
             return []
+        except asyncio.CancelledError:
+            await self._return(fetching)
+            raise
+        except nats.js.errors.ServiceUnavailableError:
+            # Nobody answers for a consumer that is gone; this request raises what is.
+            await self.info()
+            raise
         if not messages:
             # The server has ended the request early: an error if the consumer is gone.
             await self.info()
