@@ -91,9 +91,9 @@ def test_entries_of_a_dead_consumer_are_taken_over(stream: Stream, launch: Launc
 
 
 def test_entries_that_a_store_holds_are_not_taken_over(stream: Stream, launch: Launch) -> None:
-    stream.add("a", "b")
     launched = launch(stream.receiver(min_idle=0.3))
     launched.hold()
+    stream.add("a", "b")
     launched.until(lambda: launched.offers)
     client = stream.server.client()
     group = ConsumerGroup(client, "penstock", "thief", (stream.name.encode(),))
@@ -107,9 +107,9 @@ def test_entries_that_a_store_holds_are_not_taken_over(stream: Stream, launch: L
 
 
 def test_acknowledgement_that_failed_is_repeated_and_the_entry_is_not(own_stream: Stream, launch: Launch) -> None:
-    own_stream.add("a")
     launched = launch(own_stream.receiver())
     launched.hold()
+    own_stream.add("a")
     launched.until(lambda: launched.offers)
     own_stream.server.kill()
     launched.accept()
@@ -144,12 +144,15 @@ def test_own_entries_trimmed_while_pending_are_reported(stream: Stream, launch: 
 
 
 def test_entries_trimmed_before_they_were_read_are_reported(stream: Stream, launch: Launch) -> None:
-    stream.add("a")
     launched = launch(stream.receiver(min_idle=0.2))
     launched.hold()
+    stream.add("a")
     launched.until(lambda: launched.offers)
-    stream.add("b", "c", "d")
-    stream.client.xtrim(stream.name, maxlen=1, approximate=False)
+    with stream.client.pipeline(transaction=True) as at_once:
+        for value in "bcd":
+            at_once.xadd(stream.name, {"value": value})
+        at_once.xtrim(stream.name, maxlen=1, approximate=False)
+        at_once.execute()
     launched.until_error(f"2 entries of stream '{stream.name}' are lost: they were trimmed before")
     launched.accept()
     launched.until_records(["a", "d"])
@@ -293,7 +296,7 @@ def test_user_needs_the_right_password(stream: Stream, launch: Launch, tmp_path:
         passwords=["+right"],
         keys=[stream.name],
         commands=[f"+{name}" for name in ("xreadgroup", "xack", "xautoclaim", "xclaim", "xpending", "xinfo", "xgroup")]
-        + ["+exists", "+time", "+ping"],
+        + ["+exists", "+time", "+multi", "+exec"],
     )
     stream.add("a")
     launched = launch(stream.receiver(username="reader", password=Secret(f"file:{secret}")))

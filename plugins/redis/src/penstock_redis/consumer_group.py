@@ -76,7 +76,7 @@ class ConsumerGroup:
 
     def last_delivered_id(self, stream: bytes) -> bytes:
         """The id of the last entry that a consumer of the group was given."""
-        return bytes(self._group_info(stream)[b"last-delivered-id"])
+        return bytes(self._own(stream, self._call("XINFO GROUPS", stream))[b"last-delivered-id"])
 
     def read_new(self, count: int, block_ms: int) -> list[Delivery]:
         """Read entries that were not delivered before; wait for one at most ``block_ms``.
@@ -135,9 +135,13 @@ class ConsumerGroup:
 
     def lag(self, stream: bytes) -> StreamLag:
         """How far the group is behind a stream."""
-        group, info = self._group_info(stream), _pairs(self._call("XINFO STREAM", stream))
-        seconds, microseconds = self._call("TIME")
-        return lag_of(group, info, seconds * 1000 + microseconds // 1000)
+        # Of one moment: entries that are read and trimmed between two answers would seem lost.
+        with self.client.pipeline(transaction=True) as pipeline:
+            pipeline.execute_command("XINFO GROUPS", stream)
+            pipeline.execute_command("XINFO STREAM", stream)
+            pipeline.execute_command("TIME")
+            groups, info, (seconds, microseconds) = pipeline.execute()
+        return lag_of(self._own(stream, groups), _pairs(info), seconds * 1000 + microseconds // 1000)
 
     def leave(self) -> None:
         """Delete this consumer from the groups in which it has no pending entries."""
@@ -145,8 +149,9 @@ class ConsumerGroup:
             if not self._call("XPENDING", stream, self.name, "-", "+", 1, self.consumer):
                 self._call("XGROUP DELCONSUMER", stream, self.name, self.consumer)
 
-    def _group_info(self, stream: bytes) -> dict[bytes, Any]:
-        for group in map(_pairs, self._call("XINFO GROUPS", stream)):
+    def _own(self, stream: bytes, groups: Sequence[Any]) -> dict[bytes, Any]:
+        """The description of this group among those of a stream."""
+        for group in map(_pairs, groups):
             if group[b"name"] == self.name.encode():
                 if b"lag" not in group:
                     raise redis.RedisError("this server is too old: Redis 7, Valkey 7 or newer is required")
