@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock import SourceStatus
 from penstock_brokers import Secret
 from penstock_http import SseOptions, WebSocketOptions
+from penstock_http.message_buffer import Message, MessageBuffer
 from penstock_http.push_server import PushServer
 from penstock_http.sse_receiver import SseReceiver
 from penstock_http.websocket_receiver import WebSocketReceiver
 from penstock_testing import ReceiverHarness
 
 Launch = Callable[..., ReceiverHarness]
-
-
-def status(launched: ReceiverHarness) -> SourceStatus:
-    return launched.info.source or SourceStatus()
 
 
 @pytest.fixture
@@ -145,11 +142,19 @@ def test_answer_that_is_no_stream_of_events_is_reported(server: PushServer, laun
     launched.until_error("answered 404 Not Found, text/plain, and not 200, text/event-stream")
 
 
-def test_stop_stores_what_was_read(server: PushServer, launch: Launch) -> None:
+def test_stop_stores_what_was_read(server: PushServer, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, put = threading.Semaphore(0), MessageBuffer.put
+
+    async def counted(buffer: MessageBuffer, message: Message) -> None:
+        await put(buffer, message)
+        read.release()
+
+    monkeypatch.setattr(MessageBuffer, "put", counted)
     server.put(["a"])
-    launched = launch(socket(server), settings={"spark.streaming.blockInterval": "2s"})
+    launched = launch(socket(server), settings={"spark.streaming.blockInterval": "1h"})
     launched.until_count(1)
     server.put(["b"])
-    launched.until(lambda: status(launched).lag_messages == 1)
+    assert read.acquire(timeout=20)
+    assert read.acquire(timeout=20)
     launched.stop()
     assert launched.records == ["a", "b"]
