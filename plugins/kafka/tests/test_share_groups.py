@@ -62,4 +62,5 @@ def test_undecodable_record_goes_to_the_dead_letters(topic: Topic) -> None:
         harness.until(lambda: values(harness) == ["b"])
         harness.until_error(f"published to {rejected}")
     (letter,) = topic.read(rejected, 1)
-    assert dict(letter.headers())["penstock-deliveries"] == b"1"
+    # More than one, if the broker ended the session before it got the answer.
+    assert int(dict(letter.headers())["penstock-deliveries"]) >= 1
