@@ -12,7 +12,7 @@ from penstock_brokers import BrokerServer
 
 
 class Tansu(BrokerServer):
-    """Evicts members of groups, and knows the times of records."""
+    """Evicts dead members of groups."""
 
     name: ClassVar[str] = "Tansu"
 

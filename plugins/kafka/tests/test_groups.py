@@ -1,11 +1,10 @@
-"""Groups with Tansu, which evicts a dead member and knows times: nothing that was sent is lost."""
+"""Groups with Tansu, which evicts a dead member: nothing that was sent is lost."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -56,19 +55,6 @@ def put(producer: Producer, topic: str, first: int, count: int) -> list[str]:
         producer.produce(topic, value, partition=number % 2)
     assert producer.flush(30) == 0
     return values
-
-
-def test_receiver_starts_at_a_time(tansu: Tansu) -> None:
-    producer = made(tansu, "times", 1)
-    producer.produce("times", "old")
-    assert producer.flush(30) == 0
-    began = datetime.now(UTC)
-    wait_for(lambda: datetime.now(UTC) - began > timedelta(milliseconds=10), "the clock advances", 10)
-    start = datetime.now(UTC).isoformat()
-    producer.produce("times", "recent")
-    assert producer.flush(30) == 0
-    with ReceiverHarness(receiver(tansu, "times", start=start)) as harness:
-        harness.until_records(["recent"])
 
 
 def test_successor_of_a_killed_member_receives_what_that_did_not_commit(tansu: Tansu, tmp_path: Path) -> None:
