@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -62,7 +62,7 @@ class WebhookReceiver(AsyncReceiver[Any]):
             if self._faults.due_s(0) is not None:
                 self.reportError(self._faults.report(0))
             self._refuse(self._waiting.take_older(float("inf")), Refused(503, "the receiver stops", 1))
-            await runner.cleanup()
+            await completed(runner.cleanup())
 
     async def _listen(self, runner: web.AppRunner) -> None:
         host, port = self._options.host, self._options.port
@@ -179,3 +179,13 @@ class WebhookReceiver(AsyncReceiver[Any]):
         oldest_s = self._storing_since_s or self._waiting.oldest_s
         held_s = None if oldest_s is None else now_s - oldest_s
         self.report_source(SourceStatus(lag_messages=self._waiting.num_records, oldest_unacknowledged_s=held_s))
+
+
+async def completed(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end, also when the caller is cancelled meanwhile: half of it would leave connections open."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
