@@ -224,6 +224,12 @@ def test_skipped_times_are_saved_while_a_state_may_be_recovered_from_before_them
     assert list(run.saved[-1].skipped) == []
 
 
+def test_skipped_times_are_no_batches_of_the_downtime(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=3_600_940, last_time_ms=700, skipped=[range(900, 3_600_800, 100)]).start()
+    run.log.await_count(BatchCompleted, 3)
+    assert run.generated == [800, 3_600_800, 3_600_900]
+
+
 def test_pending_batches_that_wait_stay_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:
     # The earlier run has begun them: their data must not go to another batch.
     run = recovering(now_ms=840, pending=frozenset({300, 500}), catch_up_batches=1)

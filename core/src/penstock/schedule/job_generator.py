@@ -25,7 +25,7 @@ from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.runtime.tracebacks import from_the_program
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler, JobSet
-from penstock.schedule.recovered_state import RecoveredState, StateRestore
+from penstock.schedule.recovered_state import RecoveredState, StateRestore, without
 from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock.spark import failure
 
@@ -58,9 +58,10 @@ class RecoveredBatches:
 
     def due(self, start_ms: int, interval_ms: int) -> list[range]:
         """The batches to generate before ``start_ms``: pending ones and those of all downtimes, oldest first."""
-        downtime = range(self.last_time_ms + interval_ms, start_ms, interval_ms)
+        # The earlier run may have died before it generated a batch after skipped times.
+        downtime = without(range(self.last_time_ms + interval_ms, start_ms, interval_ms), self.skipped)
         pending = [range(time_ms, time_ms + 1) for time_ms in self.pending]
-        return sorted(filter(None, [*pending, *self.late, downtime]), key=lambda batches: batches.start)
+        return sorted(filter(None, [*pending, *self.late, *downtime]), key=lambda batches: batches.start)
 
 
 class JobGenerator:
