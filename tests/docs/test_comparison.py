@@ -73,7 +73,7 @@ HELD: dict[str, tuple[Held, Held, Held]] = {
             "streaming/apis-on-dataframes-and-datasets.html",
             "streaming/structured-streaming-kafka-integration.html",
         ),
-        Held("sockets, files, generated data; no Kafka", HERE + "test_connectors_are_those_of_the_plugins"),
+        Held("sockets, files, generated data, Kafka, RabbitMQ, MQTT, NATS, Redis, HTTP", HERE + "test_connectors_are_those_of_the_plugins"),
     ),
     "event time, watermarks": (
         Held("no", DSTREAMS),
@@ -199,7 +199,9 @@ def test_python_sources_of_structured_streaming_are_asked_for_ranges() -> None:
 def test_connectors_are_those_of_the_plugins() -> None:
     plugins = Plugins()
     names = {*plugins.specs("receivers"), *plugins.specs("input_streams")}
-    families = {"socket": "sockets", "file": "files", "synthetic": "generated data", "text": "files", "binary": "files"}
+    families = {"websocket": "HTTP", "socket": "sockets", "file": "files", "synthetic": "generated data"}
+    families |= {"text": "files", "binary": "files", "kafka": "Kafka", "rabbitmq": "RabbitMQ", "mqtt": "MQTT"}
+    families |= {"nats": "NATS", "redis": "Redis", "webhook": "HTTP", "sse": "HTTP"}
     for name in names:
         family = next(family for part, family in families.items() if part in name)
         assert family in cells("connectors of the project")[2], name

@@ -149,15 +149,16 @@ class ConsumerGroup:
     def _on_revoke(self, _consumer: Consumer, revoked: list[TopicPartition]) -> None:
         # The commits reach the broker before the partitions go to other members.
         self._settle()
-        self._leave(revoked, "partitions revoked")
+        self._leave(revoked)
+        log.info("partitions revoked", group_id=self._options.group_id, partitions=len(revoked))
 
     def _on_lost(self, _consumer: Consumer, lost: list[TopicPartition]) -> None:
         # Others may own them already: nothing may be committed.
-        self._leave(lost, "partitions lost")
+        self._leave(lost)
+        log.info("partitions lost", group_id=self._options.group_id, partitions=len(lost))
 
-    def _leave(self, partitions: Sequence[TopicPartition], event: str) -> None:
+    def _leave(self, partitions: Sequence[TopicPartition]) -> None:
         self.assignment.revoke((each.topic, each.partition) for each in partitions)
-        log.info(event, group_id=self._options.group_id, partitions=len(partitions))
 
     # -- errors --
 
