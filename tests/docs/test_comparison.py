@@ -73,7 +73,10 @@ HELD: dict[str, tuple[Held, Held, Held]] = {
             "streaming/apis-on-dataframes-and-datasets.html",
             "streaming/structured-streaming-kafka-integration.html",
         ),
-        Held("sockets, files, generated data, Kafka, RabbitMQ, MQTT, NATS, Redis, HTTP", HERE + "test_connectors_are_those_of_the_plugins"),
+        Held(
+            "sockets, files, generated data, Kafka, RabbitMQ, MQTT, NATS, Redis, HTTP",
+            HERE + "test_connectors_are_those_of_the_plugins",
+        ),
     ),
     "event time, watermarks": (
         Held("no", DSTREAMS),
