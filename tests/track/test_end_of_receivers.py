@@ -214,7 +214,7 @@ def test_files_of_this_machine_are_deleted(
 
 
 def test_ended_job_is_forgotten(tracked: Tracked, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "penstock")
     process = tracked.registered()
     assert "receiver registered" in caplog.text
     # A program may relaunch its receivers for years.

@@ -17,9 +17,14 @@ SUITE = """
 from penstock_testing import MemoryFeeder, ReceiverSuite
 
 
+class ServerFeeder(MemoryFeeder):
+    def options(self):
+        return {{"server": super().options()["address"]}}
+
+
 class Suite(ReceiverSuite):
     name = "{name}"
-    feeder = MemoryFeeder
+    feeder = ServerFeeder
 """
 
 
