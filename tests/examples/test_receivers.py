@@ -134,7 +134,8 @@ def test_readings_of_mqtt_sensors_are_written_once(broker: int, run_example: Run
     folder = tmp_path / "readings"
 
     def written() -> list[tuple[str, float]]:
-        with contextlib.suppress(FileNotFoundError):
+        # Before the first batch is complete, the folder is missing or has no columns.
+        with contextlib.suppress(FileNotFoundError, ValueError):
             table = parquet.read_table(folder, columns=["sensor", "celsius"])
             return sorted(zip(*table.to_pydict().values(), strict=True))
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -22,11 +23,12 @@ pytestmark = pytest.mark.spark
 
 def source_process() -> int:
     """The process in which Spark keeps the source."""
-    found: list[int] = [
-        each.pid
-        for each in psutil.Process().children(recursive=True)
-        if "python_streaming_source_runner" in " ".join(each.cmdline())
-    ]
+    found = list[int]()
+    for process in psutil.Process().children(recursive=True):
+        # Processes end meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "python_streaming_source_runner" in " ".join(process.cmdline()):
+                found.append(process.pid)
     (pid,) = found
     return pid
 
