@@ -58,11 +58,11 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# All at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
+# Six at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
 PYTEST := $(BIN)/pytest
 PARTS := on-spark streams-on-spark programs types without-spark plugins commands style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait. plugins/cli/tests is last: it uses the cache that `types` fills.
 STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testing/tests plugins/cli/tests
@@ -70,7 +70,7 @@ STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testin
 without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(STARTING:%=--ignore=%)
 
-# Plugins whose tests mostly wait for a server: minutes, which `make test` does not have. .ci/run has them.
+# Plugins whose tests mostly wait for a server: minutes, which `make test` does not have.
 SERVERS := $(patsubst %,plugins/%,http kafka nats redis)
 # Plugins with tests that fail by chance: sockets of their clients are closed late.
 UNSETTLED := $(patsubst %,plugins/%,mqtt rabbitmq)

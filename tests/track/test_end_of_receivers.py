@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -66,6 +66,17 @@ def test_stop_waits_no_longer_than_its_deadline(tracked: Tracked, monkeypatch: p
     assert len(waits) >= 2
 
 
+def cancel_after_the_stop(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the job cancelled only after the stop has arrived: with a deadline in the past, either may come first."""
+    cancel = process.launch.cancel
+
+    def cancel_late() -> None:
+        assert process.received.await_one(StopReceiver)
+        cancel()
+
+    monkeypatch.setattr(process.launch, "cancel", cancel_late)
+
+
 def test_stop_after_its_deadline_asks_to_serve_blocks_for_the_release(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +84,7 @@ def test_stop_after_its_deadline_asks_to_serve_blocks_for_the_release(
     tracked = make_tracker(master=REMOTE)
     tracked.tracker.start()
     process = tracked.registered()
+    cancel_after_the_stop(process, monkeypatch)
     tracked.tracker.stop(time.monotonic() - 100, drains=True)
     assert process.received.await_one(StopReceiver).serve_ms == 250
 
@@ -97,10 +109,10 @@ def test_rates_and_pauses_are_not_sent_after_a_stop(tracked: Tracked) -> None:
     assert (tracked.tracker.rates(), process.received.of(UpdateRateLimit)) == ({}, [])
 
 
-def test_release_stops_receivers_that_still_run(tracked: Tracked) -> None:
+def test_release_stops_receivers_that_still_run(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tracked.registered()
+    cancel_after_the_stop(process, monkeypatch)
     tracked.tracker.release()
-    assert process.received.await_one(StopReceiver)
     assert process.launch.cancelled
     assert not tracked.tracker.receiver_infos()[0].active
 

@@ -58,19 +58,22 @@ def test_records_wait_for_a_block_interval_and_no_longer(launch: Launch, server:
 
 
 def test_slow_converter_delays_no_record(launch: Launch, server: Server) -> None:
-    go_on = threading.Semaphore(0)
+    go_on, waiting = threading.Semaphore(0), queue.SimpleQueue[None]()
 
     def slow(file: BinaryIO) -> Iterator[bytes]:
         for line in file:
+            # The record before is stored, and the time of the next store is known.
+            waiting.put(None)
             assert go_on.acquire(timeout=30)
             yield line
 
     launched = launch(receiver(server, slow), settings={"spark.streaming.blockInterval": "1ms"}, pickled=False)
     server.accept().sendall(b"a\nb\nc\n")
     for number in range(1, 4):
+        waiting.get(timeout=20)
+        time.sleep(0.002)
         go_on.release()
         launched.until_records([b"a\n", b"b\n", b"c\n"][:number])
-        time.sleep(0.002)
 
 
 def test_quiet_source_is_waited_for_without_polling(
