@@ -48,6 +48,8 @@ class Publisher:
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _traceback: TracebackType | None) -> None:
         self._client.disconnect()
         self._client.loop_stop()
+        # The client closes the sockets that wake its thread when nothing refers to it any more.
+        del self._client
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic, and return when the broker has confirmed it."""
