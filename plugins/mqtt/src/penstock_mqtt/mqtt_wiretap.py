@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from penstock_brokers.tcp_proxy import Wiretap
 
-_PUBLISH, _PUBACK, _PINGREQ = 3, 4, 12
+_CONNECT, _PUBLISH, _PUBACK, _PINGREQ = 1, 3, 4, 12
+# The property of a CONNECT packet, and the sizes in bytes of those that a client of this package sends.
+_RECEIVE_MAXIMUM = 0x21
+_PROPERTY_BYTES = {0x11: 4, _RECEIVE_MAXIMUM: 2, 0x22: 2, 0x27: 4}
+# Name and level of the protocol, flags and keepalive.
+_CONNECT_BYTES = 10
 
 
 class MqttTraffic:
@@ -22,6 +27,8 @@ class MqttTraffic:
         self.delivered = 0
         #: The number of keepalives of clients.
         self.pings = 0
+        #: Receive Maximum of each connection, in this order.
+        self.windows: list[int] = []
 
     def acknowledged(self) -> list[bytes]:
         """The payloads that clients have acknowledged, in this order."""
@@ -91,6 +98,20 @@ class MqttWiretap(Wiretap):
                 self._traffic.add_acknowledged(self._payloads.pop(int.from_bytes(body[:2])))
             elif header >> 4 == _PINGREQ:
                 self._traffic.add_ping()
+            elif header >> 4 == _CONNECT:
+                self._traffic.windows.append(_receive_maximum(body))
+
+
+def _receive_maximum(connect: bytes) -> int:
+    length, used = _variable_length(connect, _CONNECT_BYTES) or (0, 0)
+    at = _CONNECT_BYTES + used
+    end = at + length
+    while at < end:
+        size = _PROPERTY_BYTES[connect[at]]
+        if connect[at] == _RECEIVE_MAXIMUM:
+            return int.from_bytes(connect[at + 1 : at + 1 + size])
+        at += 1 + size
+    return 65_535
 
 
 def _packets(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
