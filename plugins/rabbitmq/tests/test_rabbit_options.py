@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import psutil
 import pytest
 from plugins.rabbitmq.tests.conftest import read
 
 from penstock import ConfigurationError
 from penstock.spi import structure_options
 from penstock_rabbitmq import RabbitOptions
+from penstock_rabbitmq.rabbit_session import RabbitSession
 
 
 def test_text_becomes_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +48,10 @@ def test_messages_are_given_up_only_with_a_destination() -> None:
     assert read(1, "a", max_deliveries=1, reject=True).is_exhausted(2)
     assert read(1, "a", max_deliveries=2, dead_letter="b").is_exhausted(3)
     assert not read(1, "a", max_deliveries=2, dead_letter="b").is_exhausted(2)
+
+
+def test_session_that_was_never_opened_leaves_no_socket() -> None:
+    before = psutil.Process().num_fds()
+    with RabbitSession(read(5672, "orders"), prefetch=10):
+        assert psutil.Process().num_fds() > before
+    assert psutil.Process().num_fds() == before

@@ -131,7 +131,10 @@ class RabbitSession:
     def close(self) -> None:
         """Send the acknowledgements and close the connection."""
         self.interrupt()
-        if self._thread.is_alive():
+        if self._thread.ident is None:
+            # The session was never opened, so no thread closes the loop.
+            self._ioloop.close()
+        elif self._thread.is_alive():
             self._schedule(self._close)
             if not self._thread.finish(_CLOSE_S):
                 # A thread that still connects ends by itself, at the latest after the timeout.
