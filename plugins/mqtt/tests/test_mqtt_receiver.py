@@ -140,8 +140,8 @@ def test_the_window_follows_the_rate_limit(
         conf = {"spark.streaming.backpressure.initialRate": "100", "spark.streaming.blockInterval": "100ms"}
         harness = receive(made, conf)
         harness.until(lambda: harness.count >= 5)
-        # Twice the records of a block interval, after the connection that created the session. This is what the receiver
-        # asks for: Mosquitto 2.0.11 sends more.
+        # First the connection that created the session, then twice the records of a block interval. That is what the
+        # receiver asks for: Mosquitto 2.0.11 sends more.
         assert traffic.windows == [made.receive_maximum, 20]
         harness.update_rate(None)
         harness.until_records(numbered(3000))
