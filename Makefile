@@ -34,7 +34,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins servers unsettled commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins servers commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -71,18 +71,13 @@ without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(STARTING:%=--ignore=%)
 
 # Plugins whose tests mostly wait for a server: minutes, which `make test` does not have.
-SERVERS := $(patsubst %,plugins/%,http kafka nats redis)
-# Plugins with tests that fail by chance: sockets of their clients are closed late.
-UNSETTLED := $(patsubst %,plugins/%,mqtt rabbitmq)
+SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis)
 
 plugins: $(READY)
-	$(PYTEST) -m 'not spark' plugins $(patsubst %,--ignore=%,$(STARTING) $(SERVERS) $(UNSETTLED))
+	$(PYTEST) -m 'not spark' plugins $(patsubst %,--ignore=%,$(STARTING) $(SERVERS))
 
-servers: $(READY)  ## the tests of receivers with a server of their own, except those of unsettled
+servers: $(READY)  ## the tests of receivers with a server of their own
 	$(PYTEST) -m 'not spark' $(SERVERS)
-
-unsettled: $(READY)  ## the tests of the receivers mqtt and rabbitmq, some of which fail by chance
-	$(PYTEST) -m 'not spark' $(UNSETTLED)
 
 commands: $(READY)
 	$(PYTEST) -m 'not spark' $(STARTING)
