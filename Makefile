@@ -68,7 +68,7 @@ test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faul
 STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testing/tests plugins/cli/tests
 
 without-spark: $(READY)
-	$(PYTEST) -m 'not spark' tests $(STARTING:%=--ignore=%)
+	$(PYTEST) -m 'not spark' tests $(patsubst %,--ignore=%,tests/faults $(STARTING))
 
 # Plugins whose tests mostly wait for a server: minutes, which `make test` does not have.
 SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis)
