@@ -24,6 +24,9 @@ class Recorder(Wiretap):
     def from_server(self, data: bytes) -> None:
         self.seen.append(("server", data))
 
+    def closed(self) -> None:
+        self.seen.append(("closed", b""))
+
 
 @pytest.fixture
 def echo_port() -> Iterator[int]:
@@ -64,7 +67,8 @@ def test_bytes_pass_and_are_shown(echo_port: int) -> None:
     with TcpProxy("127.0.0.1", echo_port, Recorder) as proxy, connect(proxy) as connection:
         assert ask(connection, b"hello") == b"hello"
         assert proxy.accepted == 1
-    assert Recorder.seen == [("client", b"hello"), ("server", b"hello")]
+    assert Recorder.seen[:2] == [("client", b"hello"), ("server", b"hello")]
+    assert set(Recorder.seen[2:]) == {("closed", b"")}
 
 
 def test_a_pause_holds_what_is_sent_until_it_ends(echo_port: int) -> None:

@@ -172,8 +172,7 @@ def test_topic_that_does_not_exist_yet_is_read_once_it_does(cluster: MockCluster
         harness.until_records(["a"])
 
 
-def test_held_receiver_keeps_its_partitions(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_kafka.partition_reader._HELD_S", 0.05)
+def test_held_receiver_keeps_its_partitions(topic: Topic) -> None:
     settings = {"max.poll.interval.ms": "1000", "session.timeout.ms": "1000", "heartbeat.interval.ms": "100"}
     topic.put("a")
     with ReceiverHarness(topic.receiver(settings=settings)) as harness:

@@ -121,8 +121,8 @@ def test_a_pause_longer_than_the_keepalive_keeps_the_session_and_repeats_nothing
         publisher.publish(topic, numbered(100))
         harness.until(lambda: harness.offers > 0)
         # The broker expels a client that is silent for one and a half times the keepalive.
-        pings = traffic.pings
-        harness.until(lambda: traffic.pings >= pings + 2)
+        pings = traffic.heartbeats
+        harness.until(lambda: traffic.heartbeats >= pings + 2)
         assert traffic.acknowledged() == []
         harness.accept()
         harness.until_records(numbered(100))

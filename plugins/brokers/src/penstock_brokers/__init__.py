@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock_brokers.broker_server import BrokerServer, BrokerServerError, free_port
+from penstock_brokers.broker_traffic import BrokerTraffic, BrokerWiretap
 from penstock_brokers.columns import ColumnReader, columns_option
 from penstock_brokers.dead_letters import DeadLetter, DeadLetterOptions
 from penstock_brokers.decoding import ValueAs, check_json, decode, readable
@@ -16,6 +17,8 @@ from penstock_brokers.tls import TlsOptions
 __all__ = [
     "BrokerServer",
     "BrokerServerError",
+    "BrokerTraffic",
+    "BrokerWiretap",
     "ColumnReader",
     "DeadLetter",
     "DeadLetterOptions",

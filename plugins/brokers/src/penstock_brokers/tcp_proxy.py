@@ -29,6 +29,9 @@ class Wiretap(ABC):
     def from_server(self, data: bytes) -> None:
         """Bytes of the server."""
 
+    def closed(self) -> None:  # noqa: B027  # optional
+        """One side has ended the connection, or the proxy has. May be called twice."""
+
 
 class TcpProxy:
     """Forwards connections on a port of the loopback interface to a server.
@@ -123,21 +126,37 @@ class TcpProxy:
             _end(client)
             _end(server)
             return
-        tap = None if self._tap is None else self._tap()
-        self._start("client", lambda: self._forward(client, server, None if tap is None else tap.from_client))
-        self._start("server", lambda: self._forward(server, client, None if tap is None else tap.from_server))
+        tap = _Deaf() if self._tap is None else self._tap()
+        self._start("client", lambda: self._forward(client, server, tap.from_client, tap.closed))
+        self._start("server", lambda: self._forward(server, client, tap.from_server, tap.closed))
 
-    def _forward(self, source: socket.socket, target: socket.socket, tap: Callable[[bytes], None] | None) -> None:
+    def _forward(
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        show: Callable[[bytes], None],
+        closed: Callable[[], None],
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(_CHUNK_BYTES):
                 self._running.wait()
-                if tap is not None:
-                    tap(data)
+                show(data)
                 target.sendall(data)
         with self._lock:
             self._sockets -= {source, target}
         _end(source)
         _end(target)
+        closed()
+
+
+class _Deaf(Wiretap):
+    """Notes nothing."""
+
+    def from_client(self, data: bytes) -> None:
+        pass
+
+    def from_server(self, data: bytes) -> None:
+        pass
 
 
 def _end(sock: socket.socket) -> None:

@@ -23,6 +23,14 @@ _LIMIT = 150_000
 class RequestFeeder(Feeder):
     """Sends each record as the body of a request, one after the other, until it is answered with 200 or refused."""
 
+    lacks: ClassVar = {
+        "refused_acknowledgements": "an answer belongs to its request's connection, and there is no other",
+        "lease_s": "a sender decides how long it waits, and nothing prolongs that",
+        "rebalances": "a sender has one address: which receiver gets a request is decided before the receivers",
+        "dead_letters": "what cannot be decoded is answered with 400 and stays with its sender",
+        "in_flight": "a receiver fetches nothing: senders decide how many requests wait, up to max_waiting_bytes",
+    }
+
     def __init__(self) -> None:
         self._port = free_port()
         self._bodies: queue.SimpleQueue[tuple[Any, bytes] | None] = queue.SimpleQueue()

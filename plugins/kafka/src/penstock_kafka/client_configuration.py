@@ -10,6 +10,8 @@ from penstock_kafka.options import KafkaOptions
 _COOPERATIVE = "cooperative-sticky"
 # Topics and partitions that are new are found within this time; librdkafka's default is five minutes.
 _REFRESH_MS = 30_000
+# librdkafka's default.
+_MAX_POLL_INTERVAL_MS = 300_000
 
 
 def connection(options: KafkaOptions) -> dict[str, Any]:
@@ -58,6 +60,11 @@ def consumer(options: KafkaOptions) -> dict[str, Any]:
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
     }
+
+
+def max_poll_interval_s(options: KafkaOptions) -> float:
+    """The time without a poll after which the group excludes a member, in seconds."""
+    return float(options.settings.get("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS)) / 1000
 
 
 def is_incremental(settings: dict[str, Any]) -> bool:

@@ -7,18 +7,26 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message as Record, Producer, TopicPartition
 
 from penstock_kafka.server import KafkaMockServer
-from penstock_testing import Capabilities, Feeder, ReceiverSuite
+from penstock_testing import Capabilities, DeadLetter, Feeder, Message, ReceiverSuite
 
 _PUBLISH_S = 30.0
+# A group excludes a member that does not poll for this long.
+_LEASE_S = 2.0
 _numbers = itertools.count()
 
 
 class TopicFeeder(Feeder):
     """Produces to one partition of a topic of its own, in librdkafka's mock cluster."""
 
+    lease_s = _LEASE_S
+    rebalances = True
+    lacks: ClassVar = {
+        "refused_acknowledgements": "the mock cluster does not show which commits it has refused",
+        "in_flight": "the broker does not know what of a partition is on its way to the owner",
+    }
     # The sources of one check share a cluster.
     _cluster: ClassVar[KafkaMockServer | None] = None
     _users: ClassVar[int] = 0
@@ -30,7 +38,7 @@ class TopicFeeder(Feeder):
             TopicFeeder._cluster = cluster
         TopicFeeder._users += 1
         self._server = TopicFeeder._cluster
-        self._topic, self._group = (f"{name}-{next(_numbers)}" for name in ("records", "group"))
+        self._topic, self._group, self._dead = (f"{name}-{next(_numbers)}" for name in ("records", "group", "dead"))
         connection = {"bootstrap.servers": self._server.bootstrap_servers, "log_level": 0, "linger.ms": 0}
         self._producer = Producer({**connection, "reconnect.backoff.max.ms": 100})
         # Asking for it creates it.
@@ -44,7 +52,12 @@ class TopicFeeder(Feeder):
         self._acknowledged = list[Any]()
 
     def options(self) -> Mapping[str, Any]:
-        return {"bootstrap_servers": self._server.bootstrap_servers, "topics": (self._topic,), "group_id": self._group}
+        return {
+            "bootstrap_servers": self._server.bootstrap_servers,
+            "topics": (self._topic,),
+            "group_id": self._group,
+            "dead_letter": self._dead,
+        }
 
     def put(self, records: Sequence[Any]) -> None:
         for record in records:
@@ -54,10 +67,28 @@ class TopicFeeder(Feeder):
         if self._recover is None:
             self._flush()
 
-    def put_bad(self) -> None:
-        self._produce(b"\xff\xfe")
+    def put_bad(self) -> Message:
+        bad = Message(b"\xff\xfe", {"unit": "K"})
+        self._produce(bad.value, bad.headers)
         self._records.append(None)
         self._flush()
+        return bad
+
+    def dead_letters(self) -> list[DeadLetter]:
+        connection = {"bootstrap.servers": self._server.bootstrap_servers, "log_level": 0, "group.id": self._dead}
+        consumer = Consumer({**connection, "enable.partition.eof": True})
+        partitions = consumer.list_topics(self._dead, timeout=_PUBLISH_S).topics[self._dead].partitions
+        consumer.assign([TopicPartition(self._dead, each, OFFSET_BEGINNING) for each in partitions])
+        letters, left = list[DeadLetter](), len(partitions)
+        while left:
+            record = consumer.poll(_PUBLISH_S)
+            if record is not None and record.error() is None:
+                letters.append(_dead_letter(record))
+            else:
+                # The end of a partition.
+                left -= 1
+        consumer.close()
+        return letters
 
     def pause(self) -> None:
         self._look()
@@ -95,8 +126,9 @@ class TopicFeeder(Feeder):
             self._recover()
             self._recover = None
 
-    def _produce(self, value: bytes) -> None:
-        self._producer.produce(self._topic, value, partition=0, on_delivery=_check)
+    def _produce(self, value: bytes, headers: Mapping[str, str] = {}) -> None:
+        given: dict[str, str | bytes | None] = dict(headers)
+        self._producer.produce(self._topic, value, partition=0, headers=given, on_delivery=_check)
 
     def _flush(self) -> None:
         if self._producer.flush(_PUBLISH_S):
@@ -112,7 +144,13 @@ class TopicFeeder(Feeder):
             self._acknowledged = [record for record in self._records[: max(committed.offset, 0)] if record is not None]
 
 
-def _check(error: KafkaError | None, _record: Message) -> None:
+def _dead_letter(record: Record) -> DeadLetter:
+    pairs: Any = record.headers()
+    headers = {name: value.decode() for name, value in pairs}
+    return DeadLetter(Message(record.value() or b"", headers), headers["penstock-error"])
+
+
+def _check(error: KafkaError | None, _record: Record) -> None:
     if error is not None:
         raise ConnectionError(error.str())
 
@@ -123,8 +161,12 @@ class KafkaSuite(ReceiverSuite):
     name = "kafka"
     feeder = TopicFeeder
     options: ClassVar = {
-        "dead_letter": "rejected",
         # The mock cluster ends the membership of a client at once in the newer protocol of groups only.
-        "settings": {"group.protocol": "consumer", "reconnect.backoff.max.ms": "100"},
+        "settings": {
+            "group.protocol": "consumer",
+            "reconnect.backoff.max.ms": "100",
+            "max.poll.interval.ms": str(round(_LEASE_S * 1000)),
+        },
     }
-    capabilities = Capabilities(acknowledged=True, replayable=True, arrow=True)
+    # A batch in flight that is not stored within 5 s when a partition goes to another member is repeated there.
+    capabilities = Capabilities(acknowledged=True, replayable=True, repeats_in_rebalance=True, arrow=True)

@@ -18,6 +18,7 @@ from confluent_kafka import Message
 from penstock import Receiver, SourceStatus
 from penstock.spi import ErrorCounts
 from penstock_brokers import DeadLetter, readable
+from penstock_kafka import client_configuration
 from penstock_kafka.consumer_group import ConsumerGroup
 from penstock_kafka.dead_letter_topic import DeadLetterTopic, origin_of
 from penstock_kafka.deserializers import deserializer_of
@@ -32,6 +33,8 @@ _MOST_RECORDS, _MOST_BYTES, _FIRST_RECORDS = 10_000, 4 << 20, 1000
 _HELD_S = 3.0
 # A rebalance waits this long for batches in flight. What is not stored by then, the next owner receives again.
 _SETTLE_S = 5.0
+# Either takes at most this part of max.poll.interval.ms, after which the group excludes a member that does not poll.
+_POLL_INTERVAL_PART = 1 / 3
 _STATUS_S = 1.0
 
 
@@ -60,6 +63,8 @@ class PartitionReader:
         # With one topic, no record is asked for its own.
         self._topic = options.topics[0] if len(options.topics) == 1 else None
         self._interval_s = receiver.block_interval_ms / 1000
+        most_s = _POLL_INTERVAL_PART * client_configuration.max_poll_interval_s(options)
+        self._held_s, self._settle_s = min(_HELD_S, most_s), min(_SETTLE_S, most_s)
         self._batches: deque[_Batch] = deque()
         self._record_bytes = _MOST_BYTES // _FIRST_RECORDS
         self._newest_ms = 0
@@ -94,7 +99,7 @@ class PartitionReader:
                 self._take(self._group.fetch(self._receiver.fetch_hint(self._most()), self._interval_s))
             else:
                 wait([self._batches[0].outcome], self._interval_s)
-                if time.monotonic() - self._batches[-1].fetched_s > _HELD_S:
+                if time.monotonic() - self._batches[-1].fetched_s > self._held_s:
                     self._group.pause()
                     self._take(self._group.fetch(1, 0))
             self._report_status()
@@ -154,7 +159,7 @@ class PartitionReader:
 
     def _settle(self) -> None:
         """Before partitions come or go: wait for the batches in flight, and commit."""
-        wait([batch.outcome for batch in self._batches], _SETTLE_S)
+        wait([batch.outcome for batch in self._batches], self._settle_s)
         self._commit_stored()
 
     def _report_status(self) -> None:

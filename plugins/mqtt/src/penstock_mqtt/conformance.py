@@ -9,22 +9,27 @@ from typing import Any, ClassVar
 
 import paho.mqtt.client as mqtt
 
-from penstock_brokers import TcpProxy
+from penstock_brokers.proxied_feeder import ProxiedFeeder
 from penstock_mqtt.demo import begin_session
 from penstock_mqtt.message_columns import user_properties
 from penstock_mqtt.mosquitto_server import MosquittoServer
 from penstock_mqtt.mqtt_options import MqttOptions
 from penstock_mqtt.mqtt_wiretap import MqttTraffic
 from penstock_mqtt.publisher import Publisher
-from penstock_testing import Capabilities, Feeder, ReceiverSuite
-from penstock_testing.feeder import DeadLetter, Message
+from penstock_testing import Capabilities, DeadLetter, Message, ReceiverSuite
 
+# A broker expels a client that is silent for one and a half times its keepalive.
+_KEEPALIVE_S = 2
 _NUMBERS = itertools.count()
 
 
-class MqttFeeder(Feeder):
+class MqttFeeder(ProxiedFeeder):
     """Publishes to a topic of its own, on a broker that the feeders of a process and of its forks share."""
 
+    lease_s = 1.5 * _KEEPALIVE_S
+    lacks: ClassVar = {
+        "rebalances": "what a receiver had in flight stays in its session, until a receiver with its client id is back"
+    }
     _server: ClassVar[MosquittoServer | None] = None
 
     @classmethod
@@ -36,12 +41,11 @@ class MqttFeeder(Feeder):
     def __init__(self) -> None:
         self.prepare()
         assert self._server is not None
+        super().__init__(self._server.port, MqttTraffic())
         name = f"check-{os.getpid()}-{next(_NUMBERS)}"
         self._topic = f"{name}/records"
         self._dead_topic = f"{name}/dead"
         self._client_id = name
-        self._traffic = MqttTraffic()
-        self._proxy = TcpProxy("127.0.0.1", self._server.port, self._traffic.wiretap)
         begin_session(MqttOptions(topics=(self._topic,), client_id=name, host="127.0.0.1", port=self._server.port))
         self._dead_letters: list[DeadLetter] = []
         self._publisher = Publisher(self._server.port, self._on_dead_letter).__enter__()
@@ -52,7 +56,7 @@ class MqttFeeder(Feeder):
             "topics": self._topic,
             "client_id": self._client_id,
             "host": "127.0.0.1",
-            "port": self._proxy.port,
+            "port": self.proxy.port,
             "dead_letter": self._dead_topic,
         }
 
@@ -64,29 +68,8 @@ class MqttFeeder(Feeder):
         self._publisher.publish(self._topic, [bad.value], user_properties=bad.headers)
         return bad
 
-    def in_flight(self) -> int:
-        return self._traffic.in_flight()
-
     def dead_letters(self) -> list[DeadLetter]:
         return list(self._dead_letters)
-
-    def pause(self) -> None:
-        self._proxy.pause()
-
-    def cut(self) -> None:
-        self._proxy.cut()
-
-    def heal(self) -> None:
-        self._proxy.heal()
-
-    def acknowledged(self) -> list[Any]:
-        return [payload.decode(errors="replace") for payload in self._traffic.acknowledged()]
-
-    def taken(self) -> int:
-        return self._traffic.delivered
-
-    def polls(self) -> int:
-        return self._proxy.accepted
 
     def _on_dead_letter(self, message: mqtt.MQTTMessage) -> None:
         headers = dict(user_properties(message))
@@ -95,7 +78,7 @@ class MqttFeeder(Feeder):
 
     def close(self) -> None:
         self._publisher.__exit__(None, None, None)
-        self._proxy.close()
+        super().close()
 
 
 class MqttSuite(ReceiverSuite):
@@ -103,5 +86,5 @@ class MqttSuite(ReceiverSuite):
 
     name = "mqtt"
     feeder = MqttFeeder
-    options: ClassVar = {"columns": "value", "value_as": "text"}
+    options: ClassVar = {"columns": "value", "value_as": "text", "keepalive": _KEEPALIVE_S}
     capabilities = Capabilities(acknowledged=True, arrow=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
-from penstock_brokers.tcp_proxy import Wiretap
+from penstock_brokers import BrokerTraffic, BrokerWiretap
 
 _CONNECT, _PUBLISH, _PUBACK, _PINGREQ = 1, 3, 4, 12
 # The property of a CONNECT packet, and the sizes in bytes of those that a client of this package sends.
@@ -15,69 +14,33 @@ _PROPERTY_BYTES = {0x11: 4, _RECEIVE_MAXIMUM: 2, 0x22: 2, 0x27: 4}
 _CONNECT_BYTES = 10
 
 
-class MqttTraffic:
-    """What the clients of a broker got and acknowledged, over all connections. Thread-safe."""
+class MqttTraffic(BrokerTraffic):
+    """What the clients of a broker got and acknowledged, over all connections. Thread-safe.
+
+    Attributes:
+        windows: Receive Maximum of each connection, in this order.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._last: MqttWiretap | None = None
-        #: Payloads of QoS 1 in the order of their acknowledgement.
-        self._acknowledged: list[bytes] = []
-        #: The number of messages that clients got.
-        self.delivered = 0
-        #: The number of keepalives of clients.
-        self.pings = 0
-        #: Receive Maximum of each connection, in this order.
+        super().__init__()
         self.windows: list[int] = []
 
-    def acknowledged(self) -> list[bytes]:
-        """The payloads that clients have acknowledged, in this order."""
-        with self._lock:
-            return list(self._acknowledged)
-
     def wiretap(self) -> MqttWiretap:
-        """A wiretap for a new connection."""
-        self._last = MqttWiretap(self)
-        return self._last
-
-    def in_flight(self) -> int:
-        """The number of messages on the last connection that are not acknowledged."""
-        return 0 if self._last is None else self._last.in_flight
-
-    def add_delivered(self) -> None:
-        """Count a message that a client got."""
-        with self._lock:
-            self.delivered += 1
-
-    def add_ping(self) -> None:
-        """Count a keepalive of a client."""
-        with self._lock:
-            self.pings += 1
-
-    def add_acknowledged(self, payload: bytes) -> None:
-        """Note a message that a client has acknowledged."""
-        with self._lock:
-            self._acknowledged.append(payload)
+        return MqttWiretap(self)
 
 
-class MqttWiretap(Wiretap):
-    """Reads the packets of one connection of MQTT 5.
+class MqttWiretap(BrokerWiretap):
+    """Reads the packets of one connection of MQTT 5. Messages of QoS 1 are in flight until they are acknowledged.
 
     Args:
-        traffic: what the connections have in common.
+        traffic: of all connections.
     """
 
     def __init__(self, traffic: MqttTraffic) -> None:
-        self._traffic = traffic
+        super().__init__(traffic)
+        self._windows = traffic.windows
         self._client_bytes = bytearray()
         self._server_bytes = bytearray()
-        # The payload of each packet identifier.
-        self._payloads: dict[int, bytes] = {}
-
-    @property
-    def in_flight(self) -> int:
-        """The number of messages that are not acknowledged."""
-        return len(self._payloads)
 
     def from_server(self, data: bytes) -> None:
         self._server_bytes += data
@@ -88,18 +51,17 @@ class MqttWiretap(Wiretap):
             place = 2 + int.from_bytes(body[:2])
             packet_id = int.from_bytes(body[place : place + 2])
             length, used = _variable_length(body, place + 2) or (0, 0)
-            self._payloads[packet_id] = bytes(body[place + 2 + used + length :])
-            self._traffic.add_delivered()
+            self.traffic.deliver(self, (0, packet_id), bytes(body[place + 2 + used + length :]))
 
     def from_client(self, data: bytes) -> None:
         self._client_bytes += data
         for header, body in _packets(self._client_bytes):
             if header >> 4 == _PUBACK:
-                self._traffic.add_acknowledged(self._payloads.pop(int.from_bytes(body[:2])))
+                self.traffic.acknowledge(self, (0, int.from_bytes(body[:2])))
             elif header >> 4 == _PINGREQ:
-                self._traffic.add_ping()
+                self.traffic.beat()
             elif header >> 4 == _CONNECT:
-                self._traffic.windows.append(_receive_maximum(body))
+                self._windows.append(_receive_maximum(body))
 
 
 def _receive_maximum(connect: bytes) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -25,13 +26,17 @@ class StreamFeeder(Feeder):
     """Publishes to a stream of a server of its own."""
 
     lease_s = _LEASE_S
+    rebalances = True
+    lacks: ClassVar = {"refused_acknowledgements": "an acknowledgement names a message, on any connection"}
 
     def __init__(self) -> None:
         self._server = NatsServer()
         self._server.start()
         self._records: list[Any] = []
         self._waiting: list[Any] = []
-        self._is_cut = False
+        self._is_up = True
+        # The last known one: a server that is away changes nothing.
+        self._last_info: ConsumerInfo | None = None
         for name in (_STREAM, _DEAD):
             self._asked(partial(JetStreamContext.add_stream, name=name, subjects=[f"{name}.*"]))
 
@@ -39,7 +44,7 @@ class StreamFeeder(Feeder):
         return {"servers": self._server.url, "stream": _STREAM, "consumer": _CONSUMER}
 
     def put(self, records: Sequence[Any]) -> None:
-        if self._is_cut:
+        if not self._is_up:
             self._waiting += records
             return
 
@@ -56,17 +61,23 @@ class StreamFeeder(Feeder):
         self._records.append(None)
         return bad
 
+    def pause(self) -> None:
+        self._consumer()
+        self._is_up = False
+        self._server.suspend()
+
     def cut(self) -> None:
-        self._is_cut = True
+        self._consumer()
+        self._is_up = False
         # Not killed: the server writes acknowledgements to the disk some time after it has confirmed them.
         self._server.stop()
 
     def heal(self) -> None:
-        if self._is_cut:
-            self._server.start()
-            self._is_cut = False
-            waiting, self._waiting = self._waiting, []
-            self.put(waiting)
+        self._server.start()
+        self._server.resume()
+        self._is_up = True
+        waiting, self._waiting = self._waiting, []
+        self.put(waiting)
 
     def acknowledged(self) -> list[Any]:
         info = self._consumer()
@@ -92,13 +103,10 @@ class StreamFeeder(Feeder):
         self._server.close()
 
     def _consumer(self) -> ConsumerInfo | None:
-        if self._is_cut:
-            return None
-        try:
-            info: ConsumerInfo = self._asked(lambda js: js.consumer_info(_STREAM, _CONSUMER))
-            return info
-        except NotFoundError:
-            return None
+        if self._is_up:
+            with suppress(NotFoundError):
+                self._last_info = self._asked(lambda js: js.consumer_info(_STREAM, _CONSUMER))
+        return self._last_info
 
     def _asked(self, ask: Callable[[JetStreamContext], Awaitable[T]]) -> T:
         """Ask the server, through a connection of its own: a feeder is called on any thread."""

@@ -9,19 +9,22 @@ from typing import Any, ClassVar
 
 import pika
 
-from penstock_brokers import TcpProxy
+from penstock_brokers.proxied_feeder import ProxiedFeeder
 from penstock_rabbitmq.amqp_wiretap import AmqpTraffic
 from penstock_rabbitmq.queue_publisher import QueuePublisher
 from penstock_rabbitmq.rabbit_server import RabbitServer
-from penstock_testing import Capabilities, Feeder, ReceiverSuite
-from penstock_testing.feeder import DeadLetter, Message
+from penstock_testing import Capabilities, DeadLetter, Message, ReceiverSuite
 
+# RabbitMQ closes a connection that is silent for two heartbeats.
+_HEARTBEAT_S = 1
 _NUMBERS = itertools.count()
 
 
-class RabbitFeeder(Feeder):
+class RabbitFeeder(ProxiedFeeder):
     """Publishes to a queue of its own, on a broker that the feeders of a process and of its forks share."""
 
+    lease_s = 2.0 * _HEARTBEAT_S
+    rebalances = True
     _server: ClassVar[RabbitServer | None] = None
 
     @classmethod
@@ -33,9 +36,8 @@ class RabbitFeeder(Feeder):
     def __init__(self) -> None:
         self.prepare()
         assert self._server is not None
+        super().__init__(self._server.port, AmqpTraffic())
         self._queue = f"check-{os.getpid()}-{next(_NUMBERS)}"
-        self._traffic = AmqpTraffic()
-        self._proxy = TcpProxy("127.0.0.1", self._server.port, self._traffic.wiretap)
         self._publisher = QueuePublisher(self._server.port).__enter__()
         self._dead_queue = f"{self._queue}-dead"
         self._dead_letters: list[DeadLetter] = []
@@ -46,7 +48,7 @@ class RabbitFeeder(Feeder):
         return {
             "queue": self._queue,
             "host": "127.0.0.1",
-            "port": self._proxy.port,
+            "port": self.proxy.port,
             "dead_letter": self._dead_queue,
         }
 
@@ -58,9 +60,6 @@ class RabbitFeeder(Feeder):
         self._publisher.publish(self._queue, [bad.value], pika.BasicProperties(headers=dict(bad.headers)))
         return bad
 
-    def in_flight(self) -> int:
-        return self._traffic.in_flight()
-
     def dead_letters(self) -> list[DeadLetter]:
         while (found := self._publisher.get(self._dead_queue)) is not None:
             properties, body = found
@@ -69,29 +68,11 @@ class RabbitFeeder(Feeder):
             self._dead_letters.append(letter)
         return list(self._dead_letters)
 
-    def pause(self) -> None:
-        self._proxy.pause()
-
-    def cut(self) -> None:
-        self._proxy.cut()
-
-    def heal(self) -> None:
-        self._proxy.heal()
-
-    def acknowledged(self) -> list[Any]:
-        return [body.decode(errors="replace") for body in self._traffic.acknowledged()]
-
-    def taken(self) -> int:
-        return self._traffic.delivered
-
-    def polls(self) -> int:
-        return self._proxy.accepted
-
     def close(self) -> None:
         for queue in (self._queue, self._dead_queue):
             self._publisher.delete(queue)
         self._publisher.__exit__(None, None, None)
-        self._proxy.close()
+        super().close()
 
 
 class RabbitSuite(ReceiverSuite):
@@ -99,5 +80,5 @@ class RabbitSuite(ReceiverSuite):
 
     name = "rabbitmq"
     feeder = RabbitFeeder
-    options: ClassVar = {"columns": "value", "value_as": "text"}
+    options: ClassVar = {"columns": "value", "value_as": "text", "heartbeat": _HEARTBEAT_S}
     capabilities = Capabilities(acknowledged=True, arrow=True)

@@ -19,6 +19,7 @@ class StreamFeeder(Feeder):
 
     lease_s = _LEASE_S
     rebalances = True
+    lacks: ClassVar = {"refused_acknowledgements": "XACK names an entry, which every connection may acknowledge"}
 
     def __init__(self) -> None:
         self._server = RedisServer()

@@ -184,7 +184,7 @@ class Report:
         }
         if not skipped or not self._has_run_what_matters:
             return []
-        return [f"not tested: {', '.join(skipped.values())} ({', '.join(skipped)}: -rs says what the feeder lacks)"]
+        return [f"not tested: {', '.join(skipped.values())} ({', '.join(skipped)}: -rs says why)"]
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""

@@ -54,6 +54,8 @@ class Feeder(ABC):
             again or expels the receiver; in seconds. ``None`` if the source has no such limit.
         rebalances: whether receivers that are connected to the source share its messages, and share them anew when one
             joins or leaves.
+        lacks: method or attribute that the source cannot have, such as ``lease_s`` → why. The report repeats the reason
+            for each check that is not applicable without it.
         assigned_columns: the columns of stored rows that the source assigns, such as an offset or a time: checks
             compare rows without them. A row with one other column compares as the value of this column.
     """
@@ -62,6 +64,7 @@ class Feeder(ABC):
     in_process: ClassVar[bool] = False
     lease_s: ClassVar[float | None] = None
     rebalances: ClassVar[bool] = False
+    lacks: ClassVar[Mapping[str, str]] = {}
     assigned_columns: ClassVar[tuple[str, ...]] = ()
 
     def __enter__(self) -> Self:
@@ -116,45 +119,45 @@ class Feeder(ABC):
 
     def put_bytes(self, data: bytes) -> None:
         """Send raw bytes, if the transport is a byte stream: a record may be split at any byte."""
-        self._unable("put_bytes")
+        self.unable("put_bytes")
 
     def encode(self, record: Any) -> bytes:
         """The bytes of a record with its terminator, as ``put`` sends it; see ``terminator``."""
-        self._unable("encode")
+        self.unable("encode")
 
     def put_bad(self) -> Message | None:
         """Make one record available that the receiver cannot decode; return it if it can become a dead letter."""
-        self._unable("put_bad")
+        self.unable("put_bad")
 
     def oversize(self) -> tuple[Any, str]:
         """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``.
 
         The receiver reports ``dropped`` and ``error`` as errors. With ``error`` it may close the connection.
         """
-        self._unable("oversize")
+        self.unable("oversize")
 
     def pause(self) -> None:
         """Stop serving without closing anything, so that the receiver's reads block. ``heal`` ends the pause.
 
         ``put`` must work meanwhile.
         """
-        self._unable("pause")
+        self.unable("pause")
 
     def cut(self) -> None:
         """Break every connection and refuse new ones, as a crashed server does. ``heal`` ends the outage."""
-        self._unable("cut")
+        self.unable("cut")
 
     def heal(self) -> None:
         """Serve again after ``pause`` or ``cut``. Records that the receiver has not read are served again."""
-        self._unable("heal")
+        self.unable("heal")
 
     def end(self) -> None:
         """Mark the end of the source: no record follows."""
-        self._unable("end")
+        self.unable("end")
 
     def acknowledged(self) -> list[Any]:
         """The records that the receiver has acknowledged, in the order of acknowledgement."""
-        self._unable("acknowledged")
+        self.unable("acknowledged")
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass at the source, on which its leases depend; real time unless overridden."""
@@ -162,23 +165,23 @@ class Feeder(ABC):
 
     def refused_acknowledgements(self) -> int:
         """The number of acknowledgements that the source refused, such as for deliveries of an earlier session."""
-        self._unable("refused_acknowledgements")
+        self.unable("refused_acknowledgements")
 
     def in_flight(self) -> int:
         """The number of messages that the source has delivered and that are not acknowledged."""
-        self._unable("in_flight")
+        self.unable("in_flight")
 
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters that the receiver has published."""
-        self._unable("dead_letters")
+        self.unable("dead_letters")
 
     def taken(self) -> int:
         """The number of records that the receiver has taken so far. Records in transport buffers may count."""
-        self._unable("taken")
+        self.unable("taken")
 
     def position_options(self, position: Mapping[str, Any]) -> Mapping[str, Any]:
         """A replayable receiver plugin's options for continuing after a position, the metadata of its blocks."""
-        self._unable("position_options")
+        self.unable("position_options")
 
     def share_options(self, index: int, count: int) -> Mapping[str, Any]:
         """Options for one of several instances that share the source: its partitions, or its name among them.
@@ -193,10 +196,16 @@ class Feeder(ABC):
 
     def polls(self) -> int:
         """The number of requests for data and attempts to connect by the receiver so far."""
-        self._unable("polls")
+        self.unable("polls")
 
-    def _unable(self, method: str) -> NoReturn:
+    def unable(self, ability: str) -> NoReturn:
+        """End the check as not applicable: it needs an ability of this source, a method or an attribute.
+
+        Raises:
+            NotApplicable: always; with the reason from ``lacks``, if there is one.
+        """
         # Here, so that a plugin which uses a source of the kit does not import pytest.
         from penstock_testing.check import NotApplicable
 
-        raise NotApplicable(f"{type(self).__name__} does not implement {method}")
+        reason = f": {self.lacks[ability]}" if ability in self.lacks else ""
+        raise NotApplicable(f"{type(self).__name__} has no {ability}{reason}")

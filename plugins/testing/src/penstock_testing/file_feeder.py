@@ -51,7 +51,7 @@ class FileFeeder(Feeder):
 
     def put_bytes(self, data: bytes) -> None:
         if not self._growing:
-            self._unable("put_bytes")
+            self.unable("put_bytes")
         self._write(data)
 
     def put_bad(self) -> None:

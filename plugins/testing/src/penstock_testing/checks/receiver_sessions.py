@@ -164,7 +164,7 @@ class ReceiverSessionsChecks:
         """When instances join and leave, every record is stored, and none again unless that is declared."""
         feeder = subject.feeder()
         if not feeder.rebalances:
-            raise NotApplicable(f"{type(feeder).__name__}.rebalances is not set")
+            feeder.unable("rebalances")
         records = feeder.sample(subject.rng, 30)
         first = subject.run(subject.make(feeder, index=0, count=2), conf=NO_RETRIES)
         feeder.put(records[:6])
@@ -312,7 +312,7 @@ class ReceiverSessionsChecks:
 
 def _lease_s(feeder: Feeder) -> float:
     if feeder.lease_s is None:
-        raise NotApplicable(f"{type(feeder).__name__}.lease_s is not set")
+        feeder.unable("lease_s")
     return feeder.lease_s
 
 
