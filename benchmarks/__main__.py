@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -15,7 +16,7 @@ from benchmarks.engines import ENGINES
 from benchmarks.measurement import ROOT
 from benchmarks.processes import ends_on_sigterm
 from benchmarks.report import table, write_page
-from benchmarks.rows import Row, make_rows
+from benchmarks.rows import HEADLINES, Row, make_rows
 from penstock.errors import PenstockError
 from penstock_cli.java import ensure_java
 from penstock_cli.shared import conf_pairs
@@ -30,6 +31,7 @@ def _list(context: click.Context, _parameter: click.Parameter, is_asked: bool) -
     click.echo("rows:")
     for row in make_rows(machine.cores()).values():
         click.echo(f"  {row.name:14} {row.title}" + (f", over {row.axis}" if row.axis else ""))
+    click.echo(f"  {'headlines':14} The README's figures: {', '.join(HEADLINES)}")
     click.echo("engines:")
     for engine in ENGINES.values():
         work = f" ({engine.work})" if engine.work else ""
@@ -79,7 +81,7 @@ def main(
     against plain Python. Without a ROW all rows run, which takes hours; nothing else should run meanwhile.
     """
     all_rows = make_rows(machine.cores(), is_quick=quick)
-    rows = [] if page_only else [_select(all_rows, name, chosen, points) for name in names or all_rows]
+    rows = [] if page_only else [_select(all_rows, *choice) for choice in _choices(names or all_rows, chosen, points)]
     is_whole = not (names or chosen or points or quick or conf)
     try:
         ensure_java()
@@ -91,17 +93,20 @@ def main(
         click.echo(f"[{number}/{len(rows)}] {row.title} ({time.monotonic() - began:.0f} s so far)")
         outcomes = list[Outcome]()
         for point in row.points:
-            with ends_on_sigterm():
-                outcome = run_point(
-                    row,
-                    point,
-                    row.engines,
-                    rounds=rounds or (1 if quick else 3),
-                    seed=seed,
-                    is_quick=quick,
-                    conf=conf,
-                    report=click.echo,
-                )
+            try:
+                with ends_on_sigterm():
+                    outcome = run_point(
+                        row,
+                        point,
+                        row.engines,
+                        rounds=rounds or (1 if quick else 3),
+                        seed=seed,
+                        is_quick=quick,
+                        conf=conf,
+                        report=click.echo,
+                    )
+            except machine.BusyError as error:
+                raise click.ClickException(str(error)) from error
             outcome.save(results)
             outcomes.append(outcome)
             failures += outcome.failures
@@ -114,6 +119,17 @@ def main(
     for failure in failures:
         click.echo(f"FAILED: {failure}", err=True)
     sys.exit(bool(failures))
+
+
+def _choices(
+    names: Iterable[str], chosen: tuple[str, ...], points: tuple[float, ...]
+) -> Iterator[tuple[str, tuple[str, ...], tuple[float, ...]]]:
+    """Names of rows, with the engines and points that run there; ``headlines`` stands for several rows."""
+    for name in names:
+        if name == "headlines":
+            yield from ((row, chosen or engines, points or xs) for row, (engines, xs) in HEADLINES.items())
+        else:
+            yield name, chosen, points
 
 
 def _select(rows: dict[str, Row], name: str, engines: tuple[str, ...], points: tuple[float, ...]) -> Row:

@@ -55,7 +55,7 @@ class Outcome:
         is_quick: whether the sizes say nothing about speed.
         seed: of the data.
         machine: what it ran on.
-        state: how busy that was before.
+        state: how busy that was before each round.
         cells: engine after engine.
     """
 
@@ -183,6 +183,8 @@ def run_point(
 ) -> Outcome:
     """Run a row at a point. Each round runs every engine once, and starts with another engine.
 
+    A round begins when the machine is idle, except in a quick run.
+
     Args:
         row: to run.
         point: one of its points.
@@ -192,10 +194,16 @@ def run_point(
         is_quick: noted in the outcome.
         conf: configuration of Spark for all engines.
         report: gets a line before each measurement and one after it.
+
+    Raises:
+        BusyError: the machine did not become idle.
     """
     state = machine.state()
+    busy_shares = list[float]()
     measurements: dict[str, list[Measurement]] = {name: [] for name in engines}
     for number in range(rounds):
+        if not is_quick:
+            busy_shares.append(machine.wait_until_idle())
         first = number % len(engines)
         for name in (*engines[first:], *engines[:first]):
             if measurements[name] and measurements[name][-1].reason:
@@ -219,6 +227,8 @@ def run_point(
         )
         for name, each_round in measurements.items()
     ]
+    if busy_shares:
+        state = f"at most {max(busy_shares):.0%} busy before each round; {machine.priority()}"
     date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
     return Outcome(row.name, point.x, date, is_quick, seed, machine.describe(), state, tuple(cells))
 

@@ -71,6 +71,12 @@ ENGINES: dict[str, Engine] = {
             {"source": "python", "conf": _UNIX_SOCKETS},
         ),
         Engine(
+            "structured-arrow",
+            "Structured Streaming, Arrow data source",
+            _STRUCTURED,
+            {"source": "arrow", "conf": _UNIX_SOCKETS},
+        ),
+        Engine(
             "structured-penstock",
             "Structured Streaming, Penstock source",
             _STRUCTURED,

@@ -28,7 +28,7 @@ _SETTLED = 1 / 3
 _MAX_DRAWN = 400
 # Maximum growth over the rest of the run, fitted through all samples. No limit for the JVM, whose garbage collection
 # varies.
-_MAX_GROWTH_MB = {"driver": 5.0, "workers": 10.0}
+_MAX_GROWTH_MB = {"driver": 5.0, "jvm": 20.0, "workers": 10.0}
 
 
 @frozen

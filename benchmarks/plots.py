@@ -18,6 +18,7 @@ _COLOURS = {
     "penstock": "#00796b",
     "penstock-dataframe": "#1565c0",
     "structured-penstock": "#4fc3f7",
+    "structured-arrow": "#9575cd",
     "pyspark": "#e65100",
     "pyspark-unix": "#ffb74d",
     "structured-python": "#c62828",

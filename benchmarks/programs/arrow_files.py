@@ -8,9 +8,13 @@ batches it has; it appears whole. The process ends with the connection.
 
 from __future__ import annotations
 
+import itertools
 import socket
+import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +24,11 @@ from attrs import frozen
 
 # As Penstock's receiver of lines.
 _SPLIT_BYTES, _FILE_BYTES = 1 << 20, 16 << 20
+# Spark's block interval.
+_FILE_S = 0.2
+
+#: A file, and the number of a record batch in it.
+Position = tuple[str, int]
 
 
 @frozen
@@ -40,6 +49,27 @@ class LinesFile:
     def all_in(cls, folder: Path) -> list[Self]:
         """The files of a folder, in the order in which they were written."""
         return [cls(str(path), *map(int, path.stem.split("-")[1:])) for path in sorted(folder.glob("*.arrow"))]
+
+
+def start_receiver(port: int, folder: str, interval_s: float) -> subprocess.Popen[bytes]:
+    """Start a process that receives lines and writes files, at least two per batch interval."""
+    seconds = min(_FILE_S, interval_s / 2)
+    return subprocess.Popen([sys.executable, __file__, str(port), folder, str(seconds)])
+
+
+def split_evenly(files: Sequence[LinesFile], number: int) -> list[list[Position]]:
+    """Divide the record batches of files among a number of tasks, in their order."""
+    positions = [(file.path, position) for file in files for position in range(file.batches)]
+    bounds = [len(positions) * share // number for share in range(number + 1)]
+    return [positions[first:end] for first, end in itertools.pairwise(bounds)]
+
+
+def record_batches(positions: Iterable[Position]) -> Iterator[pa.RecordBatch]:
+    """Memory-mapped record batches of a task."""
+    for path, in_file in itertools.groupby(positions, itemgetter(0)):
+        with pa.memory_map(path) as source:
+            reader = pa.ipc.open_file(source)
+            yield from (reader.get_batch(position) for _path, position in in_file)
 
 
 def receive(port: int, folder: Path, longest_s: float) -> None:

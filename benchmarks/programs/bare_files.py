@@ -10,14 +10,12 @@ programs have. DataFrames are processed by queries.
 
 from __future__ import annotations
 
-import itertools
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import add, itemgetter
+from operator import add
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,16 +23,10 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import PATTERN
-from benchmarks.programs import arrow_files, frames
+from benchmarks.programs import frames
 from benchmarks.programs.answers import Answers
-from benchmarks.programs.arrow_files import LinesFile
+from benchmarks.programs.arrow_files import LinesFile, Position, record_batches, split_evenly, start_receiver
 from benchmarks.programs.task import Batch, Result, Task, run_program
-
-# Spark's block interval.
-_FILE_S = 0.2
-
-#: A file, and the number of a record batch in it.
-Position = tuple[str, int]
 
 #: Runs the job of a batch: the record batches of each partition are given.
 Job = Callable[[Sequence[list[Position]]], None]
@@ -67,9 +59,7 @@ def run_on(sc: SparkContext, task: Task) -> Result:
 
 @contextmanager
 def _receiving(task: Task, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    seconds = min(_FILE_S, task.interval_s / 2)
-    arguments = [arrow_files.__file__, str(task.ports[0]), str(folder), str(seconds)]
-    with subprocess.Popen([sys.executable, *arguments]) as receiver:
+    with start_receiver(task.ports[0], str(folder), task.interval_s) as receiver:
         try:
             yield receiver
         finally:
@@ -89,25 +79,11 @@ def _batches(task: Task, folder: Path, receiver: subprocess.Popen[bytes], run_jo
         if not files:
             continue
         began_s = time.time()
-        run_job(_shares(files, task.cores))
+        run_job(split_evenly(files, task.cores))
         end_s = time.time()
         batch = Batch(sum(file.records for file in files), None, (end_s - began_s) * 1000, end_s)
         num_files, records = num_files + len(files), records + batch.records
         yield batch
-
-
-def _shares(files: Sequence[LinesFile], number: int) -> list[list[Position]]:
-    """As many record batches for each task, in their order."""
-    positions = [(file.path, position) for file in files for position in range(file.batches)]
-    bounds = [len(positions) * share // number for share in range(number + 1)]
-    return [positions[first:end] for first, end in itertools.pairwise(bounds)]
-
-
-def _record_batches(positions: Iterable[Position]) -> Iterator[pa.RecordBatch]:
-    for path, in_file in itertools.groupby(positions, itemgetter(0)):
-        with pa.memory_map(path) as source:
-            reader = pa.ipc.open_file(source)
-            yield from (reader.get_batch(position) for _path, position in in_file)
 
 
 def _job_on_rows(sc: SparkContext, task: Task, answers: Answers) -> Job:
@@ -128,7 +104,7 @@ def _job_on_rows(sc: SparkContext, task: Task, answers: Answers) -> Job:
 
 def _number(shares: Iterable[list[Position]]) -> Iterator[int]:
     """The number of lines; as in Penstock, they do not become Python objects."""
-    yield sum(batch.num_rows for share in shares for batch in _record_batches(share))
+    yield sum(batch.num_rows for share in shares for batch in record_batches(share))
 
 
 def _number_of_matches(shares: Iterable[list[Position]]) -> Iterator[int]:
@@ -147,7 +123,7 @@ def _counted(shares: Iterable[list[Position]]) -> Iterable[tuple[str, int]]:
 
 
 def _lists_of_lines(shares: Iterable[list[Position]]) -> Iterator[list[str]]:
-    return (batch.column(0).to_pylist() for share in shares for batch in _record_batches(share))
+    return (batch.column(0).to_pylist() for share in shares for batch in record_batches(share))
 
 
 def _has_pattern(line: str) -> bool:
@@ -178,7 +154,7 @@ def _lines(spark: SparkSession, shares: Sequence[list[Position]]) -> DataFrame:
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            yield from _record_batches(shares[number])
+            yield from record_batches(shares[number])
 
     return spark.range(0, len(shares), 1, len(shares)).mapInArrow(read, "value string")
 

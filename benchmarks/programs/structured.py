@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from benchmarks.programs import frames
 from benchmarks.programs.answers import Answers
+from benchmarks.programs.arrow_source import ArrowSource
 from benchmarks.programs.lines_in_memory import MemorySource
 from benchmarks.programs.task import Batch, Result, Task, run_program
 
@@ -136,6 +137,12 @@ def run(task: Task) -> Result:
     if task.source == "python":
         spark.dataSource.register(LineSource)
         lines = spark.readStream.format("lines").option("port", port).load()
+    elif task.source == "arrow":
+        spark.dataSource.register(ArrowSource)
+        # Removed when the program ends, which is after the query.
+        folder = tempfile.TemporaryDirectory(prefix="penstock-benchmark-", ignore_cleanup_errors=True)
+        source = spark.readStream.format("arrow-lines").option("port", port).option("folder", folder.name)
+        lines = source.option("cores", task.cores).option("interval", task.interval_s).load()
     elif task.source == "memory":
         spark.dataSource.register(MemorySource)
         lines = spark.readStream.format("memory-lines").option("port", port).option("seed", task.seed).load()

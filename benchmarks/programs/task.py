@@ -37,7 +37,7 @@ class Task:
         is_paced: whether lines arrive at a pace, so that an engine without batches gives counts every interval.
         library: package that has the StreamingContext.
         api: ``rows`` or ``dataframe``.
-        source: Structured Streaming's source, ``socket``, ``python``, ``memory`` or ``penstock``.
+        source: Structured Streaming's source, ``socket``, ``python``, ``arrow``, ``memory`` or ``penstock``.
         seed: of the batches in queues.
         batch_records: records of each batch in a queue.
         keys: number of different keys in queues.

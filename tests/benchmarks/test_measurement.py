@@ -12,11 +12,12 @@ from benchmarks.__main__ import main
 from benchmarks.comparison import Outcome
 from benchmarks.data import Lines
 from benchmarks.engines import ENGINES
+from benchmarks.machine import BusyError, wait_until_idle
 from benchmarks.measurement import check, make_task, measure
 from benchmarks.processes import processes_of
 from benchmarks.programs import task as task_module
 from benchmarks.programs.task import Batch, Result, Task, parse_result
-from benchmarks.rows import make_rows
+from benchmarks.rows import HEADLINES, make_rows
 from click.testing import CliRunner
 
 ROWS = make_rows(2, is_quick=True)
@@ -112,6 +113,23 @@ def test_command_answers_wrong_arguments_by_name(arguments: list[str], said: str
     ran = CliRunner().invoke(main, arguments)
     assert said in ran.output
     assert ran.exit_code == (0 if arguments == ["--list"] else 2)
+
+
+def test_headlines_are_rows_with_the_engines_of_the_readme(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(main, ["headlines", "--quick", "--engine", "bare-dataframe", "--results", str(tmp_path)])
+    assert ran.exit_code == 2
+    assert "row receive has none of these engines" in ran.output
+    for name, (engines, points) in HEADLINES.items():
+        row = make_rows(2)[name]
+        assert set(engines) <= set(row.engines)
+        assert set(points) <= {point.x for point in row.points}
+
+
+def test_round_waits_for_an_idle_machine() -> None:
+    shares = iter([0.9, 0.3, 0.05])
+    assert wait_until_idle(lambda: next(shares)) == 0.05
+    with pytest.raises(BusyError, match=r"^50% of the processors are busy .* after 0 s of waiting: end them, or run"):
+        wait_until_idle(lambda: 0.5, wait_s=0)
 
 
 def test_processes_of_another_session_are_not_seen() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.forked import run_module
-from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -16,11 +15,10 @@ KINDS = ("worker killed", "connection cut", "broker killed")
 
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("broker", ["redis", "nats"])
-def test_nothing_that_a_broker_was_told_is_stored_is_lost(broker: str, shared_jvm: SharedJvm) -> None:
-    shared_jvm.prepare({})
+def test_nothing_that_a_broker_was_told_is_stored_is_lost(broker: str) -> None:
     only = [argument for kind in KINDS for argument in ("--only", kind)]
     arguments = (broker, "--minutes", "0.33", "--master", "local[3]", *only)
-    ran = run_module("benchmarks.faults", *arguments, cwd=ROOT, env=shared_jvm.environment, timeout_s=400)
+    ran = run_module("benchmarks.faults", *arguments, cwd=ROOT, timeout_s=400)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout
     row = [line for line in ran.stdout.splitlines() if line.startswith(f"| {broker} |")]
