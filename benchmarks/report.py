@@ -10,6 +10,7 @@ from benchmarks.comparison import Cell, Judgement, Outcome, Spread, judge, ratio
 from benchmarks.engines import ENGINES, OURS
 from benchmarks.long_run import Run
 from benchmarks.metrics import METRICS
+from benchmarks.processes import ROLES
 from benchmarks.rows import Goal, Point, Row
 
 _INTRO = """# Benchmarks
@@ -171,7 +172,7 @@ def _long_run_goal(runs: Sequence[Run]) -> str:
     goal = f"Penstock: memory flat over {_LONG_RUN_BATCHES:,} batches"
     for run in runs:
         if run.kind == "manual" and run.samples[-1].batches >= _LONG_RUN_BATCHES:
-            growth = [f"{role} {long_run.growth_mb(run.samples, role):+.1f} MB" for role in long_run.ROLES]
+            growth = [f"{role} {long_run.growth_mb(run.samples, role):+.1f} MB" for role in ROLES]
             return _line(
                 ["[Long runs](#long-runs)", goal, ", ".join(growth), "1", "yes" if run.is_flat else "**no**", "-"]
             )
