@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
@@ -43,6 +45,15 @@ def a_healthy_machine(
     install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     monkeypatch.setattr(doctor, "find_java", lambda: JavaSearch(GOOD, ()))
     monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr(socket, "gethostbyname", lambda _name: "127.0.0.1")
+    monkeypatch.setattr(shutil, "disk_usage", _disk_usage)
+
+
+def _disk_usage(path: str) -> SimpleNamespace:
+    """That of a disk with space for blocks; fails as the real one does."""
+    Path(path).stat()
+    return SimpleNamespace(free=50_000_000_000)
 
 
 def finding(result: Result, text: str) -> tuple[str, str]:
@@ -259,10 +270,16 @@ def test_host_without_an_address_fails_unless_spark_is_given_one(cli: Cli, monke
 
 
 def test_full_or_missing_disk_for_blocks_is_found(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'missing'}")
-    monkeypatch.setattr(doctor, "_FREE_GB", 1e9)
+    full = tmp_path / "full"
+    full.mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{full},{tmp_path},{tmp_path / 'missing'}")
+    free = {str(full): 1_900_000_000, str(tmp_path): 2_000_000_000}
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: SimpleNamespace(free=free[path]) if path in free else _disk_usage(path)
+    )
     result = cli("doctor")
-    assert finding(result, f"GB are free in {tmp_path}, where blocks are stored")[0] == "warn"
+    assert finding(result, f"1.9 GB are free in {full}, where blocks are stored")[0] == "warn"
+    assert finding(result, f"2 GB free for blocks in {tmp_path}") == ("ok", "")
     assert finding(result, "missing cannot be used: No such file") == ("fail", f"mkdir -p {tmp_path / 'missing'}")
 
 

@@ -9,8 +9,9 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -27,7 +28,7 @@ from penstock_ui import web as web_module
 from penstock_ui.dashboard import page_server
 from penstock_ui.own_events import ApplicationDescribed, StreamDescribed
 from penstock_ui.server import UIServer
-from penstock_ui.snapshot import Application
+from penstock_ui.snapshot import Application, Snapshot
 
 Serve = Callable[..., UIServer]
 PATHS = ("/", "/streams", "/stream?id=0", "/batches", f"/batch?id={T + 1000}", "/rate", "/graph", "/metrics")
@@ -172,7 +173,7 @@ def test_web_sockets_of_one_page_are_limited(serve: Serve, monkeypatch: pytest.M
     monkeypatch.setattr(page_server, "MOST_PAGES", 3)
 
     async def scenario() -> None:
-        for _ in range(4):
+        for _ in range(3):
             sockets.append(await opened(server, own))
             await sockets[-1].read_message()
         with pytest.raises(HTTPClientError, match="503"):
@@ -181,6 +182,65 @@ def test_web_sockets_of_one_page_are_limited(serve: Serve, monkeypatch: pytest.M
             await closed(connection)
 
     asyncio.run(scenario())
+
+
+def answers(server: UIServer, source: FixedSource, head: bytes, count: int) -> Counter[bytes]:
+    """The statuses of requests that are all there when the server looks for the next one."""
+    reading, resume = threading.Event(), threading.Event()
+    state = source.state
+
+    def hold() -> Snapshot:
+        reading.set()
+        assert resume.wait(30)
+        return state
+
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as opened_here:
+        patch.setattr(source, "snapshot", hold)
+        opened_here.enter_context(connections(server, 1, head_of(server, "/metrics")))
+        assert reading.wait(30)
+        clients = opened_here.enter_context(connections(server, count, head))
+        patch.undo()
+        resume.set()
+        return Counter(client.makefile("rb").readline()[9:12] for client in clients)
+
+
+def head_of(server: UIServer, path: str, further: str = "") -> bytes:
+    """A request as bytes."""
+    host, port = address(server)
+    return f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\n{further}\r\n".encode()
+
+
+def test_pages_requested_at_once_are_limited(
+    serve: Serve, source: FixedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_server, "MOST_PAGES", 3)
+    server = serve()
+    request(server, "/")
+    assert answers(server, source, head_of(server, "/"), 100) == {b"200": 2, b"503": 98}
+    assert answers(server, source, head_of(server, "/"), 100) == {b"503": 100}
+
+
+def test_web_sockets_opened_at_once_are_limited(
+    serve: Serve, source: FixedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_server, "MOST_PAGES", 3)
+    server = serve()
+    upgrade = (
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        f"Sec-WebSocket-Protocol: bokeh, {bokeh_token(request(server, '/')[1])}\r\n"
+    )
+    admitted = answers(server, source, head_of(server, "/ws", upgrade), 100)
+    assert admitted == {b"101": 3, b"503": 97}
+
+
+def test_web_socket_that_is_no_upgrade_takes_no_place(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve()
+    own = bokeh_token(request(server, "/")[1])
+    monkeypatch.setattr(page_server, "MOST_PAGES", 2)
+    with connections(server, 2, head_of(server, "/ws", f"Sec-WebSocket-Protocol: bokeh, {own}\r\n")) as clients:
+        assert [client.makefile("rb").readline()[9:12] for client in clients] == [b"400"] * 2
+        assert request(server, "/")[0].status == 200
 
 
 @pytest.mark.parametrize(

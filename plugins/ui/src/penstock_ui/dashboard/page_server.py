@@ -7,13 +7,15 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from importlib import resources
 
 from bokeh.application import Application
 from bokeh.server.tornado import BokehTornado
-from bokeh.util.token import check_token_signature, get_token_payload
+from bokeh.util.token import check_token_signature, get_session_id, get_token_payload
 from tornado.httputil import HTTPServerRequest
-from tornado.web import StaticFileHandler
+from tornado.iostream import IOStream
+from tornado.web import RequestHandler, StaticFileHandler
 
 from penstock.spi import get_logger
 from penstock_ui.access import Refusal
@@ -35,6 +37,8 @@ class PageServer(BokehTornado):
     """
 
     def __init__(self, applications: Mapping[str, Application]) -> None:
+        # Connections of page requests that are not answered, and of web sockets with their page's session.
+        self._admitted: dict[IOStream, str | None] = {}
         for name in ("server.views.ws", "server.views.session_handler", "server.protocol_handler", "protocol"):
             logging.getLogger(f"bokeh.{name}").addFilter(_report)
         files = str(resources.files(__package__) / "static")
@@ -62,27 +66,48 @@ class PageServer(BokehTornado):
         if path.endswith(("/autoload.js", "/metadata")):
             return Refusal(404, f"no such page: {path[:100]}")
         if path.endswith("/ws"):
-            if not self._is_of_a_page(request):
+            session_id = self._session_of(request)
+            if session_id is None:
                 return Refusal(403, "web socket of no page, or of one that was opened long ago: load the page again")
-            return self._refusal_above(MOST_PAGES)
+            return self._admit(request, session_id)
         is_page = (path.rstrip("/") or "/") in self.app_paths
-        return self._refusal_above(MOST_PAGES - 1) if is_page else None
+        return self._admit(request, None) if is_page else None
 
-    def _is_of_a_page(self, request: HTTPServerRequest) -> bool:
+    def log_request(self, handler: RequestHandler) -> None:
+        # Answered: Bokeh knows the session of a page. A web socket holds its place until it is closed.
+        if handler.get_status() != HTTPStatus.SWITCHING_PROTOCOLS:
+            self._admitted.pop(_stream(handler.request), None)
+        super().log_request(handler)
+
+    def _session_of(self, request: HTTPServerRequest) -> str | None:
+        """The session of the page that a web socket belongs to; ``None`` if it has no valid token of a page."""
         _name, _, token = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").partition(",")
         try:
             is_signed = check_token_signature(token, self.secret_key, signed=True)
-            return is_signed and get_token_payload(token)["session_expiry"] > time.time()
+            is_valid = is_signed and get_token_payload(token)["session_expiry"] > time.time()
+            return get_session_id(token) if is_valid else None
         # Bokeh decodes the token before it has checked the signature.
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
-            return False
-
-    def _refusal_above(self, limit: int) -> Refusal | None:
-        # A page whose browser has not connected yet, or has left some seconds ago, counts as well.
-        sessions = [session for path in self.app_paths for session in self.get_sessions(path)]
-        if sum(max(session.connection_count, 1) for session in sessions) <= limit:
             return None
-        return Refusal(503, f"{MOST_PAGES} pages of the dashboard are open, the most allowed: close one, and try again")
+
+    def _admit(self, request: HTTPServerRequest, session_id: str | None) -> Refusal | None:
+        """Give a request its place at once: Bokeh counts it later, when many others may have been admitted."""
+        admitted = {stream: session for stream, session in self._admitted.items() if not stream.closed()}
+        admitted[_stream(request)] = session_id
+        # A page whose browser has not connected yet, or has left some seconds ago, counts as well.
+        sessions = {str(session.id) for path in self.app_paths for session in self.get_sessions(path)}
+        if len(admitted) + len(sessions.difference(admitted.values())) > MOST_PAGES:
+            return Refusal(
+                503, f"{MOST_PAGES} pages of the dashboard are open, the most allowed: close one, and try again"
+            )
+        self._admitted = admitted
+        return None
+
+
+def _stream(request: HTTPServerRequest) -> IOStream:
+    """The connection of a request."""
+    stream: IOStream = request.connection.stream  # type: ignore[union-attr]  # HTTP/1 is the only kind
+    return stream
 
 
 def _report(record: logging.LogRecord) -> bool:
