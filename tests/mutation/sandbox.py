@@ -1,7 +1,7 @@
 """Runs a program where it can change nothing but its own temporary files.
 
 A mutant of code that deletes files may delete any file: the programs of this folder start in a mount namespace of their
-own, in which every file system is read-only, and ``/tmp`` is new and empty.
+own, in which every file system is read-only, and ``/tmp`` is new and empty but for the clone, if that is below it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from typing import BinaryIO
 
 _INSIDE = "PENSTOCK_MUTATION_SANDBOX"
 _WRITABLE = ("/tmp", "/var/tmp", "/dev/shm")
-# Read-only are all mounts but those of the kernel; then a new file system covers each folder for temporary files.
+_ROOT = Path(__file__).parents[2]
+# Read-only are all mounts but those of the kernel; then a new file system covers each folder for temporary files. The
+# working directory "." stays the clone when its path is covered; mount must not turn it into that path.
 _SCRIPT = """
 set -e
 mount --make-rprivate /
 while read -r _device folder type _rest; do
     case $type in proc|sysfs|devtmpfs|devpts|cgroup|cgroup2|mqueue) ;; *) mount -o remount,bind,ro "$folder" ;; esac
 done < /proc/self/mounts
+cd "$PENSTOCK_MUTATION_ROOT"
 for folder in $PENSTOCK_MUTATION_WRITABLE; do mount -t tmpfs tmpfs "$folder"; done
+if [ ! -d "$PENSTOCK_MUTATION_ROOT" ]; then
+    mkdir -p "$PENSTOCK_MUTATION_ROOT"
+    mount --no-canonicalize --bind . "$PENSTOCK_MUTATION_ROOT"
+    cd "$PENSTOCK_MUTATION_ROOT"
+fi
 exec "$@"
 """
 
@@ -35,8 +43,10 @@ def is_inside() -> bool:
     return _INSIDE in os.environ and not os.access(Path(__file__).parent, os.W_OK)
 
 
-def run_inside(command: Sequence[str], *, results: BinaryIO | None = None) -> int:
-    """Run a command in the sandbox, and return its exit code. The command inherits the open file ``results``.
+def run_inside(command: Sequence[str], *, results: BinaryIO | None = None, root: Path = _ROOT) -> int:
+    """Run a command in the sandbox, in the folder ``root``, and return its exit code.
+
+    The command inherits the open file ``results``. ``root`` can be read wherever it is.
 
     Raises:
         SandboxError: a namespace or a mount is refused.
@@ -45,6 +55,7 @@ def run_inside(command: Sequence[str], *, results: BinaryIO | None = None) -> in
     environment = {
         **os.environ,
         _INSIDE: "1",
+        "PENSTOCK_MUTATION_ROOT": str(root),
         "PENSTOCK_MUTATION_WRITABLE": " ".join(folder for folder in _WRITABLE if Path(folder).is_dir()),
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from uuid import uuid4
 
@@ -149,3 +150,14 @@ def test_sandbox_cannot_delete(tmp_path: Path) -> None:
     assert (folder / "kept").exists()
     assert not Path(own).exists()
     shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("_sandbox")
+@pytest.mark.parametrize("above", ["/tmp", "/dev/shm"])
+def test_clone_below_a_folder_for_temporary_files_can_be_read_only(above: str) -> None:
+    with TemporaryDirectory(dir=above) as folder:
+        clone = Path(folder, "a clone")
+        clone.mkdir()
+        (clone / "kept").touch()
+        assert run_inside(["sh", "-c", "test -f kept && ! rm -f kept"], root=clone) == 0
+        assert (clone / "kept").exists()

@@ -57,7 +57,8 @@ def accepted(server: UIServer) -> int:
 
 def test_hundreds_of_silent_connections_stop_neither_pages_nor_the_end(serve: Serve) -> None:
     server = serve()
-    assert request(server, "/healthz")[0].status == 200
+    # The first page imports Bokeh, which takes seconds on a busy machine.
+    assert request(server, "/")[0].status == 200
     with (
         connections(server, 300),
         connections(server, 200, b"GET / HTTP/1.1\r\nHost: local"),
