@@ -16,8 +16,9 @@ def project(folder: str) -> dict[str, str]:
     return found
 
 
-def test_first_program_is_that_of_the_example() -> None:
-    program, *_ = [block.text for block in blocks("README.md") if block.language == "python"]
+def test_programs_are_those_of_the_examples() -> None:
+    broker, program, *_ = [block.text for block in blocks("README.md") if block.language == "python"]
+    assert broker in (ROOT / "examples" / "rabbitmq_orders.py").read_text(encoding="utf-8")
     _docstring, _, code = (ROOT / "examples" / "custom_receiver.py").read_text(encoding="utf-8").partition('"""\n\n')
     assert program == code
 
@@ -30,7 +31,7 @@ def test_two_commands_stand_in_the_first_block() -> None:
 
 
 def test_receiver_and_dataframe_are_short() -> None:
-    receiver, frame = [block.text for block in blocks("README.md") if block.language == "python"]
+    _broker, receiver, frame = [block.text for block in blocks("README.md") if block.language == "python"]
     statements = [line for line in receiver.splitlines() if line.strip() and not re.match(r"import|from", line)]
     assert len(statements) <= 12
     assert len(frame.splitlines()) <= 5
