@@ -300,11 +300,17 @@ def test_with_block_of_a_context_that_was_not_started_stops_it(spark: FakeSpark)
 
 
 class SparkSession:
-    """Only the name of Spark's."""
+    """Only the name of Spark's; a session of Spark Connect has no SparkContext."""
 
 
-def test_spark_session_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(ConfigurationError, match=r"not SparkSession: pass spark\.sparkContext"):
+def test_spark_session_stands_for_its_context(spark: FakeSpark) -> None:
+    session = SparkSession()
+    session.sparkContext = spark  # type: ignore[attr-defined]
+    assert StreamingContext(cast(Any, session), 1).sparkContext is spark
+
+
+def test_what_has_no_spark_context_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"not SparkSession of Spark Connect, which has none$"):
         StreamingContext(cast(Any, SparkSession()), 1)
     with pytest.raises(ConfigurationError, match=r"must be a SparkContext, not str$"):
         StreamingContext(cast(Any, "local"), 1)

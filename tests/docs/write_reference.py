@@ -67,7 +67,17 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "Block",
             "StoredBlock",
         ),
-        "Errors": ("PenstockError", "ConfigurationError", "ReceiverStoppedError", "StoreError", "SchemaError"),
+        "Errors": (
+            "PenstockError",
+            "ConfigurationError",
+            "StreamingStateError",
+            "BatchFailedError",
+            "ReceiverFailedError",
+            "CheckpointError",
+            "ReceiverStoppedError",
+            "StoreError",
+            "SchemaError",
+        ),
     },
     tables: {
         "Outputs": ("to_delta", "to_iceberg", "to_sql", "to_files"),

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from penstock.context import StreamingContext as StreamingContext
     from penstock.context_state import StreamingContextState as StreamingContextState
     from penstock.errors import (
+        BatchFailedError as BatchFailedError,
+        CheckpointError as CheckpointError,
         ConfigurationError as ConfigurationError,
         PenstockError as PenstockError,
+        ReceiverFailedError as ReceiverFailedError,
         ReceiverStoppedError as ReceiverStoppedError,
         SchemaError as SchemaError,
         StoreError as StoreError,
+        StreamingStateError as StreamingStateError,
     )
     from penstock.graph.dataframe_stream import (
         DataFrameStream as DataFrameStream,

@@ -40,6 +40,8 @@ from penstock.spark.jvm_shutdown import StopRequests
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pyspark.sql import SparkSession
+
     from penstock.checkpoint.checkpoint_format import Checkpoint
     from penstock.listen.streaming_listener import StreamingListener
 
@@ -53,7 +55,7 @@ class StreamingContext(StreamBuilder):
     SparkContext keeps running then.
 
     Args:
-        sparkContext: runs every job.
+        sparkContext: runs every job; a SparkSession stands for its SparkContext.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
         jssc: must be ``None``; exists because PySpark's signature has it.
         clock: gives the batch times; the system clock by default, a manual clock in tests.
@@ -68,7 +70,7 @@ class StreamingContext(StreamBuilder):
 
     def __init__(
         self,
-        sparkContext: SparkContext,
+        sparkContext: SparkContext | SparkSession,
         batchDuration: float | None = None,
         jssc: None = None,
         *,
@@ -77,9 +79,7 @@ class StreamingContext(StreamBuilder):
         if jssc is not None:
             raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context. Leave the argument out")
         assert batchDuration is not None, "batchDuration must be given: the batch interval in seconds"
-        if not isinstance(sparkContext, SparkContext):
-            advice = ": pass spark.sparkContext" if (kind := type(sparkContext).__name__) == "SparkSession" else ""
-            raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
+        sparkContext = cluster.spark_context_of(sparkContext)
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
         self._sc = sparkContext

@@ -12,16 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 
+from penstock.errors import ConfigurationError
 from penstock.runtime.log import get_logger
 from penstock.spark.spark_conf import UDS, conf_of
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 log = get_logger("spark")
 
@@ -50,6 +49,20 @@ class TaskLocation:
     def preference(self) -> str:
         """Spark's preferred location: this executor, or the host when there is no executor id."""
         return f"executor_{self.host}_{self.executor_id}" if self.executor_id else self.host
+
+
+def spark_context_of(context: object) -> SparkContext:
+    """Return a SparkContext, which a SparkSession stands for.
+
+    Raises:
+        ConfigurationError: it is something else, or a session of Spark Connect.
+    """
+    is_session = type(context).__name__ == "SparkSession"
+    found = getattr(context, "sparkContext", context) if is_session else context
+    if not isinstance(found, SparkContext):
+        advice = " of Spark Connect, which has none" if is_session else ""
+        raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(found).__name__}{advice}")
+    return found
 
 
 def is_on_this_machine(sc: SparkContext) -> bool:
