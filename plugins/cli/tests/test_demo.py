@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +22,9 @@ from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
 from penstock import BatchInfo, OutputOperationInfo, PenstockError, StreamInputInfo
 from penstock_cli import demo as demo_module
+from penstock_cli.demo_program import Arrival
 from penstock_cli.demo_view import ViewedBatch
+from penstock_cli.line_producer import LineProducer, SendLines
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]
@@ -93,7 +95,9 @@ def test_chosen_receiver_runs_with_its_options(cli: Cli, monkeypatch: pytest.Mon
     asked: list[object] = []
     show(monkeypatch)
 
-    def ask(_screen: object, _count: int, _interval_s: float, source: object, **_: object) -> list[ViewedBatch]:
+    def ask(
+        _screen: object, _count: int, _interval_s: float, source: object, *_: object, **__: object
+    ) -> list[ViewedBatch]:
         asked.append(source)
         return []
 
@@ -111,9 +115,9 @@ def offer_demo(monkeypatch: pytest.MonkeyPatch, log: list[object]) -> None:
     """Offers the demonstrations ``socket``, which notes its start and end, and ``broken``."""
 
     @contextmanager
-    def source(rate: float, seed: int | None) -> Iterator[dict[str, str]]:
-        log.append(("started", rate, seed))
-        yield {"host": "here", "port": "1"}
+    def source() -> Iterator[tuple[dict[str, str], SendLines]]:
+        log.append("started")
+        yield {"host": "here", "port": "1"}, lambda lines: log.append(len(lines[0].split()))
         log.append("ended")
 
     class Offered(importlib.metadata.EntryPoint):
@@ -138,15 +142,21 @@ def log() -> list[object]:
 def test_demonstration_of_a_plugin_runs_its_source_and_its_receiver(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, log: list[object]
 ) -> None:
-    def ask(_screen: object, _count: int, _interval_s: float, source: object, **_: object) -> list[ViewedBatch]:
+    def ask(
+        _screen: object, _count: int, _interval_s: float, source: object, producer: LineProducer, **_: object
+    ) -> list[ViewedBatch]:
         log.append(source)
+        producer.begin()
+        wait_for(lambda: len(log) > 2, "a line was sent")
+        del log[3:]
         return []
 
     show(monkeypatch)
     monkeypatch.setattr(demo_module, "_batches", ask)
     result = cli("demo", "socket", "--rate", "50", "--seed", "3", "--option", "port=2")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert log == [("started", 50.0, 3), ("socket", {"host": "here", "port": "2"}), "ended"]
+    assert log[:3] == ["started", ("socket", {"host": "here", "port": "2"}), 10]
+    assert log[-1] == "ended"
 
 
 @pytest.mark.usefixtures("no_spark", "offer_demo")
@@ -225,19 +235,18 @@ class FakeProgram:
 
     def __init__(self, *batches: ViewedBatch | None) -> None:
         self._batches = iter(batches)
-        self.ssc = self
-        self.receiver_error = "no such well"
+        self.arrival = Arrival()
 
     def next_batch(self, timeout_s: float) -> ViewedBatch | None:
         return next(self._batches, None)
 
-    def awaitTerminationOrTimeout(self, timeout: float) -> bool:
-        return False
+    def check(self) -> None:
+        """Nothing has failed."""
 
 
-def completed(program: FakeProgram, count: int, patience_s: float = 10.0) -> Iterator[ViewedBatch]:
+def completed(program: FakeProgram, count: int) -> Iterator[ViewedBatch]:
     # The command draws the batches on the terminal, and cannot return them.
-    return demo_module._completed(program, count, time.monotonic() + patience_s)  # type: ignore[arg-type]  # a fake
+    return demo_module._completed(program, count, 1.0)  # type: ignore[arg-type]  # a fake
 
 
 def test_batches_count_from_the_first_with_records() -> None:
@@ -246,8 +255,30 @@ def test_batches_count_from_the_first_with_records() -> None:
 
 
 def test_demo_without_records_ends_with_the_receivers_error() -> None:
+    program = FakeProgram(viewed(1, 0))
+    program.arrival = Arrival(receiver_s=-math.inf, receiver_error="no such well")
     with pytest.raises(PenstockError, match="no record arrived: no such well"):
-        next(completed(FakeProgram(viewed(1, 0)), 3, patience_s=0.0))
+        next(completed(program, 3))
+
+
+@pytest.mark.parametrize(
+    ("arrival", "now_s", "reason"),
+    [
+        # Spark starts the process of the receiver late where the machine is busy: that is no lack of records.
+        (Arrival(), 119, ""),
+        (Arrival(), 121, "the receiver did not start in 120 s"),
+        (Arrival(receiver_s=100), 159, ""),
+        (Arrival(receiver_s=100), 161, "the receiver stored none in 60 s"),
+        (Arrival(receiver_s=100, receiver_error="no such well"), 161, "no such well"),
+        # However long the first batch takes.
+        (Arrival(receiver_s=100, has_records=True), 10_000, ""),
+    ],
+)
+def test_patience_begins_with_the_receiver_and_ends_with_its_first_records(
+    arrival: Arrival, now_s: float, reason: str
+) -> None:
+    assert demo_module._why_no_record(arrival, 0.0, now_s).startswith(reason)
+    assert bool(demo_module._why_no_record(arrival, 0.0, now_s)) == bool(reason)
 
 
 def test_failed_batch_is_shown_then_raised() -> None:

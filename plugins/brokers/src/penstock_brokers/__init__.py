@@ -9,7 +9,6 @@ from penstock_brokers.dead_letters import DeadLetter, DeadLetterOptions
 from penstock_brokers.decoding import ValueAs, check_json, decode, readable
 from penstock_brokers.delivery_buffer import Delivery, DeliveryBuffer
 from penstock_brokers.flow import is_far_from
-from penstock_brokers.line_producer import LineProducer
 from penstock_brokers.secret import Secret, SecretError, SecretText, secret_option
 from penstock_brokers.tcp_proxy import TcpProxy, Wiretap
 from penstock_brokers.tls import TlsOptions
@@ -24,7 +23,6 @@ __all__ = [
     "DeadLetterOptions",
     "Delivery",
     "DeliveryBuffer",
-    "LineProducer",
     "Secret",
     "SecretError",
     "SecretText",

@@ -17,17 +17,19 @@ import click
 from penstock import PenstockError
 from penstock.spi import set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
-from penstock_cli.demonstrations import demonstration, demonstration_names
+from penstock_cli.demonstrations import Demonstration, demonstration, demonstration_names
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
 from penstock_cli.launch import PROGRESS, UDS, local_master
+from penstock_cli.line_producer import LineProducer
 from penstock_cli.shared import examples, is_live, option_pairs, terminal
 
 if TYPE_CHECKING:
-    from penstock_cli.demo_program import WordCount
+    from penstock_cli.demo_program import Arrival, WordCount
 
-# Maximum time from the receiver's start to its first record, on a slow machine.
-_PATIENCE_S = 30.0
+# Maximum time until Spark has started the receiver, and from then, or from its first error, to its first record.
+# The time of the first batch with records is in neither.
+_START_S, _FIRST_RECORD_S = 120.0, 60.0
 _RECEIVER = "synthetic"
 _DASHBOARD = "spark.penstock.ui."
 
@@ -86,14 +88,14 @@ def demo(
     another receiver runs, and the words of its records are counted. With a NAME, its plugin runs the receiver's source
     and sends lines to it.
     """
-    with _source(context, name, receiver, rate, seed) as (receiver_name, options):
-        _show((receiver_name, {**options, **extra}), batches, interval, verbose=context.obj)
+    with _source(context, name, receiver, rate, seed) as (receiver_name, options, producer):
+        _show((receiver_name, {**options, **extra}), producer, batches, interval, verbose=context.obj)
 
 
 def _source(
     context: click.Context, name: str | None, receiver: str, rate: float, seed: int | None
-) -> AbstractContextManager[tuple[str, Mapping[str, Any]]]:
-    """The receiver with its options, and inside the context its source."""
+) -> AbstractContextManager[tuple[str, Mapping[str, Any], LineProducer | None]]:
+    """The receiver with its options, and inside the context its source and, if it needs one, a producer."""
 
     def is_given(parameter: str) -> bool:
         return context.get_parameter_source(parameter) is not click.core.ParameterSource.DEFAULT
@@ -101,23 +103,31 @@ def _source(
     if name is not None:
         if is_given("receiver"):
             raise click.UsageError(f"--receiver cannot be combined with {name}, which is a receiver itself")
-        return _demonstrated(name, demonstration(name)(rate, seed))
+        return _demonstrated(name, demonstration(name), rate, seed)
     if receiver == _RECEIVER:
-        return nullcontext((receiver, {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed})))
+        options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed})
+        return nullcontext((receiver, options, None))
     if given := next(filter(is_given, ("rate", "seed")), None):
         raise click.UsageError(f"--{given} is an option of {_RECEIVER}: use --option for {receiver}")
-    return nullcontext((receiver, {}))
+    return nullcontext((receiver, {}, None))
 
 
 @contextmanager
 def _demonstrated(
-    name: str, source: AbstractContextManager[Mapping[str, Any]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with source as options:
-        yield name, options
+    name: str, source: Demonstration, rate: float, seed: int | None
+) -> Iterator[tuple[str, Mapping[str, Any], LineProducer]]:
+    with source() as (options, send), LineProducer(send, rate, seed) as producer:
+        yield name, options, producer
 
 
-def _show(source: tuple[str, dict[str, Any]], batches: int, interval_s: float, *, verbose: bool) -> None:
+def _show(
+    source: tuple[str, dict[str, Any]],
+    producer: LineProducer | None,
+    batches: int,
+    interval_s: float,
+    *,
+    verbose: bool,
+) -> None:
     """Run the program, show its batches as they complete, and their summary."""
     _check(*source)
     ensure_java()
@@ -125,7 +135,7 @@ def _show(source: tuple[str, dict[str, Any]], batches: int, interval_s: float, *
     seen: list[ViewedBatch] = []
     try:
         with screen:
-            for batch in _batches(screen, batches, interval_s, source, verbose=verbose):
+            for batch in _batches(screen, batches, interval_s, source, producer, verbose=verbose):
                 seen.append(batch)
                 screen.add(batch)
                 screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")
@@ -141,7 +151,13 @@ def _check(receiver: str, options: dict[str, Any]) -> None:
 
 
 def _batches(
-    screen: Screen, count: int, interval_s: float, source: tuple[str, dict[str, Any]], *, verbose: bool
+    screen: Screen,
+    count: int,
+    interval_s: float,
+    source: tuple[str, dict[str, Any]],
+    producer: LineProducer | None = None,
+    *,
+    verbose: bool,
 ) -> Iterator[ViewedBatch]:
     """Run the program and yield its batches as they complete.
 
@@ -169,13 +185,13 @@ def _batches(
         verbose=verbose,
     )
     try:
-        program = WordCount(sc, interval_s, *source)
+        program = WordCount(sc, interval_s, *source, producer)
         try:
             program.ssc.start()
             if program.ssc.uiWebUrl is not None:
                 screen.dashboard(program.ssc.uiWebUrl)
             screen.phase("starting the receiver")
-            yield from _completed(program, count, time.monotonic() + _PATIENCE_S + 2 * interval_s)
+            yield from _completed(program, count, interval_s)
         finally:
             screen.phase("stopping")
             if not verbose:
@@ -185,18 +201,35 @@ def _batches(
         sc.stop()
 
 
-def _completed(program: WordCount, count: int, first_by: float) -> Iterator[ViewedBatch]:
-    num_batches = 0
+def _completed(program: WordCount, count: int, interval_s: float) -> Iterator[ViewedBatch]:
+    num_batches, started_s = 0, time.monotonic()
     while num_batches < count:
         batch = program.next_batch(timeout_s=0.2)
         if batch is None:
-            program.ssc.awaitTerminationOrTimeout(0)  # raises an error from before the first batch
+            program.check()  # raises an error from before the first batch
         elif num_batches or batch.info.numRecords or batch.failure:
             num_batches += 1
             yield batch
             if batch.failure:
                 raise PenstockError(f"batch failed: {batch.failure}")
-        if not num_batches and time.monotonic() > first_by:
-            none = f"the receiver stored none in {_PATIENCE_S:g} s. Unless the machine was busy, see penstock -v demo"
-            reason = program.receiver_error or none
+        # A batch begins up to an interval after its first record.
+        if reason := _why_no_record(program.arrival, started_s, time.monotonic() - interval_s):
             raise PenstockError(f"no record arrived: {reason}")
+
+
+def _why_no_record(arrival: Arrival, started_s: float, now_s: float) -> str:
+    """Why no record is to be expected any more; empty while the demonstration waits for one, or has one. Pure.
+
+    Args:
+        arrival: what the listener has seen.
+        started_s: when the program started.
+        now_s: by the same clock.
+    """
+    if arrival.has_records:
+        return ""
+    advice = "Unless the machine was busy, see penstock -v demo"
+    if arrival.receiver_s is None:
+        return f"the receiver did not start in {_START_S:g} s. {advice}" if now_s - started_s > _START_S else ""
+    if now_s - arrival.receiver_s <= _FIRST_RECORD_S:
+        return ""
+    return arrival.receiver_error or f"the receiver stored none in {_FIRST_RECORD_S:g} s. {advice}"

@@ -13,19 +13,37 @@ import queue
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from types import FrameType
 from typing import IO, Any
 
+from attrs import evolve, frozen
 from pyspark import RDD, SparkConf, SparkContext
 
-from penstock import BatchCompleted, PenstockError, ReceiverError, StreamingContext
+from penstock import BatchCompleted, BatchSubmitted, PenstockError, ReceiverError, ReceiverStarted, StreamingContext
 from penstock.spi import reason
 from penstock_cli.demo_view import ViewedBatch
+from penstock_cli.line_producer import LineProducer
 
 _LAST_LINES = 20
 _TOP = 4
+
+
+@frozen
+class Arrival:
+    """What has happened before the first record. Each change replaces it.
+
+    Attributes:
+        receiver_s: when the receiver first started or failed, by the monotonic clock; ``None`` before.
+        receiver_error: the receiver's last error; empty if it has had none.
+        has_records: whether a batch with records has begun.
+    """
+
+    receiver_s: float | None = None
+    receiver_error: str = ""
+    has_records: bool = False
 
 
 class WordCount:
@@ -36,16 +54,25 @@ class WordCount:
         interval_s: batch interval in seconds.
         receiver: its name.
         options: the receiver's.
+        producer: of the receiver's source; begins when the receiver has started.
 
     Raises:
         PenstockError: the StreamingContext cannot be created.
     """
 
-    def __init__(self, sc: SparkContext, interval_s: float, receiver: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        sc: SparkContext,
+        interval_s: float,
+        receiver: str,
+        options: Mapping[str, Any],
+        producer: LineProducer | None = None,
+    ) -> None:
         self.ssc = StreamingContext(sc, interval_s)
         self._interval_ms = round(interval_s * 1000)
-        #: The receiver's last error; empty if it has had none.
-        self.receiver_error = ""
+        self._producer = producer
+        #: What the listener has seen of the receiver.
+        self.arrival = Arrival()
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
         records = self.ssc.receiverStream(receiver, **options)
@@ -60,9 +87,30 @@ class WordCount:
         except queue.Empty:
             return None
 
+    def check(self) -> None:
+        """Raise the error of the stream, or of the producer.
+
+        Raises:
+            PenstockError: one of them has failed.
+        """
+        self.ssc.awaitTerminationOrTimeout(0)
+        if self._producer is not None:
+            self._producer.check()
+
+    def onReceiverStarted(self, _receiverStarted: ReceiverStarted) -> None:
+        """Let the producer begin: earlier it would only slow down the start."""
+        self._note_receiver(self.arrival.receiver_error)
+        if self._producer is not None:
+            self._producer.begin()
+
     def onReceiverError(self, receiverError: ReceiverError) -> None:
         """Note the error."""
-        self.receiver_error = receiverError.receiverInfo.lastErrorMessage
+        self._note_receiver(receiverError.receiverInfo.lastErrorMessage)
+
+    def onBatchSubmitted(self, batchSubmitted: BatchSubmitted) -> None:
+        """Note the first records."""
+        if batchSubmitted.batchInfo.numRecords:
+            self.arrival = evolve(self.arrival, has_records=True)
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Queue the batch with its top words."""
@@ -70,6 +118,12 @@ class WordCount:
         limit = next((stream.rate_limit for stream in info.streamIdToInputInfo.values()), None)
         words = self._top_words.pop(info.batchTime, ())
         self._completed.put(ViewedBatch(info, self._interval_ms, limit, words))
+
+    def _note_receiver(self, error: str) -> None:
+        first_s = self.arrival.receiver_s
+        self.arrival = evolve(
+            self.arrival, receiver_s=time.monotonic() if first_s is None else first_s, receiver_error=error
+        )
 
     def _keep_top_words(self, time: datetime, counts: RDD[Any]) -> None:
         top = counts.takeOrdered(_TOP, key=lambda pair: (-pair[1], pair[0]))

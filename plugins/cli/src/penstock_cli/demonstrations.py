@@ -1,7 +1,8 @@
 """Demonstrations of receivers that distributions offer in the entry-point group ``penstock.demos``.
 
-An entry point names a function, called with lines per second and a seed or ``None``. It returns a context manager that
-runs what the receiver of the same name needs, such as a broker and a producer, and gives the receiver's options.
+An entry point names a function without arguments. It returns a context manager that runs what the receiver of the same
+name needs, such as a broker, and gives the receiver's options and a function that sends lines. The command calls that
+function from one thread at a time, after the receiver has started.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, cast
 
 from penstock import PenstockError
 from penstock.spi import UnknownNameError, check_core_version, summary_of
+from penstock_cli.line_producer import SendLines
 from penstock_cli.shared import DEMOS_GROUP
 
-Demonstration = Callable[[float, int | None], AbstractContextManager[Mapping[str, Any]]]
+Demonstration = Callable[[], AbstractContextManager[tuple[Mapping[str, Any], SendLines]]]
 
 
 def demonstration_names() -> list[str]:

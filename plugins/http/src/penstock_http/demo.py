@@ -1,55 +1,29 @@
-"""The demonstration of ``penstock demo webhook``: a sender of lines."""
+"""The demonstration ``penstock demo webhook``: a client that sends lines."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 
-from penstock_brokers import LineProducer, free_port
+from penstock_brokers import free_port
 
-_PAUSE_S = 0.1
-_PATIENCE_S = 300.0
-_REFUSED = 429
+_ANSWER_S = 30.0
 
 
 @contextmanager
-def webhook(rate: float, seed: int | None) -> Iterator[Mapping[str, Any]]:
-    """Send lines to a port, on which the receiver listens soon.
+def webhook() -> Iterator[tuple[Mapping[str, Any], Callable[[Sequence[str]], None]]]:
+    """Give the options of the receiver, and a function that sends lines to its port."""
+    with closing(HTTPConnection("127.0.0.1", free_port(), timeout=_ANSWER_S)) as connection:
 
-    Args:
-        rate: lines per second.
-        seed: the same seed gives the same lines.
-
-    Yields:
-        The options of the receiver.
-    """
-    connection = HTTPConnection("127.0.0.1", free_port(), timeout=_PATIENCE_S)
-    is_over = False
-
-    def send(lines: Sequence[str]) -> None:
-        """Send lines until they are stored, as a sender of webhooks does."""
-        while not is_over:
+        def send(lines: Sequence[str]) -> None:
+            """Send lines once. A real sender would send those again that the receiver did not answer with 2xx."""
             try:
                 connection.request("POST", "/", "\n".join(lines).encode())
-                answer = connection.getresponse()
-                answer.read()
+                connection.getresponse().read()
             except (OSError, HTTPException):
+                # The receiver does not listen yet, or no longer.
                 connection.close()
-            else:
-                if answer.status < _REFUSED:
-                    return
-            time.sleep(_PAUSE_S)
 
-    with LineProducer(send, rate, seed):
-        yield {
-            "port": connection.port,
-            "columns": ("value",),
-            "records": "lines",
-            # All lines of the time until the receiver listens.
-            "max_body_bytes": 64 << 20,
-        }
-        is_over = True
-    connection.close()
+        yield {"port": connection.port, "columns": ("value",), "records": "lines"}, send

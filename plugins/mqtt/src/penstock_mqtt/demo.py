@@ -1,12 +1,11 @@
-"""The demonstration ``penstock demo mqtt``: a broker, and a client that publishes lines."""
+"""The demonstration ``penstock demo mqtt``: a broker that keeps the receiver's session."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock_brokers import LineProducer
 from penstock_mqtt.mosquitto_server import MosquittoServer
 from penstock_mqtt.mqtt_options import MqttOptions
 from penstock_mqtt.mqtt_session import MqttSession
@@ -17,23 +16,23 @@ _CLIENT_ID = "penstock-demo"
 
 
 @contextlib.contextmanager
-def demo(rate: float, seed: int | None = None) -> Iterator[Mapping[str, Any]]:
-    """Start a broker and a client that publishes lines; give the options of the receiver."""
+def demo() -> Iterator[tuple[Mapping[str, Any], Callable[[Sequence[str]], None]]]:
+    """Run a broker; gives the options of the receiver, and a function that sends lines."""
     with MosquittoServer() as server, Publisher(server.port) as publisher:
         begin_session(MqttOptions(topics=(_TOPIC,), client_id=_CLIENT_ID, host="127.0.0.1", port=server.port))
 
         def send(lines: Sequence[str]) -> None:
             publisher.publish(_TOPIC, [line.encode() for line in lines])
 
-        with LineProducer(send, rate, seed):
-            yield {
-                "topics": _TOPIC,
-                "client_id": _CLIENT_ID,
-                "host": "127.0.0.1",
-                "port": server.port,
-                "value_as": "text",
-                "columns": "value",
-            }
+        options = {
+            "topics": _TOPIC,
+            "client_id": _CLIENT_ID,
+            "host": "127.0.0.1",
+            "port": server.port,
+            "value_as": "text",
+            "columns": "value",
+        }
+        yield options, send
 
 
 def begin_session(options: MqttOptions) -> None:

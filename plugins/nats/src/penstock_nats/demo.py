@@ -1,23 +1,22 @@
-"""The demonstration ``penstock demo nats``: a server, a stream, and a producer that publishes lines."""
+"""The demonstration ``penstock demo nats``: a server with a stream."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from nats.aio.client import Client
 
-from penstock_brokers import LineProducer
 from penstock_nats.nats_server import NatsServer
 
 _STREAM, _SUBJECT = "lines", "lines.all"
 
 
 @contextmanager
-def nats(rate: float, seed: int | None) -> Iterator[Mapping[str, Any]]:
-    """Run the source; gives the options of the receiver."""
+def nats() -> Iterator[tuple[Mapping[str, Any], Callable[[Sequence[str]], None]]]:
+    """Run the source; gives the options of the receiver, and a function that sends lines."""
     with NatsServer() as server, asyncio.Runner() as runner:
         client = Client()
         runner.run(client.connect(server.url))
@@ -29,7 +28,7 @@ def nats(rate: float, seed: int | None) -> Iterator[Mapping[str, Any]]:
             await client.flush()
 
         try:
-            with LineProducer(lambda lines: runner.run(publish(lines)), rate, seed):
-                yield {"servers": server.url, "stream": _STREAM, "consumer": "demo"}
+            options = {"servers": server.url, "stream": _STREAM, "consumer": "demo"}
+            yield options, lambda lines: runner.run(publish(lines))
         finally:
             runner.run(client.close())

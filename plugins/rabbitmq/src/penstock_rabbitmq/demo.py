@@ -1,12 +1,11 @@
-"""The demonstration ``penstock demo rabbitmq``: a broker, and a client that publishes lines."""
+"""The demonstration ``penstock demo rabbitmq``: a broker with a queue."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from penstock_brokers import LineProducer
 from penstock_rabbitmq.queue_publisher import QueuePublisher
 from penstock_rabbitmq.rabbit_server import RabbitServer
 
@@ -14,19 +13,19 @@ _QUEUE = "lines"
 
 
 @contextlib.contextmanager
-def demo(rate: float, seed: int | None = None) -> Iterator[Mapping[str, Any]]:
-    """Start a broker, which takes some seconds, and a client that publishes lines; give the receiver's options."""
+def demo() -> Iterator[tuple[Mapping[str, Any], Callable[[Sequence[str]], None]]]:
+    """Run a broker, which starts in some seconds; gives the receiver's options, and a function that sends lines."""
     with RabbitServer() as server, QueuePublisher(server.port) as publisher:
         publisher.declare(_QUEUE)
 
         def send(lines: Sequence[str]) -> None:
             publisher.publish(_QUEUE, [line.encode() for line in lines])
 
-        with LineProducer(send, rate, seed):
-            yield {
-                "queue": _QUEUE,
-                "host": "127.0.0.1",
-                "port": server.port,
-                "value_as": "text",
-                "columns": "value",
-            }
+        options = {
+            "queue": _QUEUE,
+            "host": "127.0.0.1",
+            "port": server.port,
+            "value_as": "text",
+            "columns": "value",
+        }
+        yield options, send

@@ -1,12 +1,11 @@
-"""The demonstration of ``penstock demo redis``: a server, and a producer of lines."""
+"""The demonstration ``penstock demo redis``: a server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from penstock_brokers import LineProducer
 from penstock_redis.server import RedisServer
 
 _STREAM = "lines"
@@ -15,16 +14,8 @@ _LONGEST = 1_000_000
 
 
 @contextmanager
-def redis(rate: float, seed: int | None) -> Iterator[Mapping[str, Any]]:
-    """Run a server and append lines to a stream of it.
-
-    Args:
-        rate: lines per second.
-        seed: the same seed gives the same lines.
-
-    Yields:
-        The options of the receiver.
-    """
+def redis() -> Iterator[tuple[Mapping[str, Any], Callable[[Sequence[str]], None]]]:
+    """Run a server; gives the options of the receiver, and a function that sends lines."""
     with RedisServer() as server, server.client() as client:
 
         def send(lines: Sequence[str]) -> None:
@@ -33,11 +24,11 @@ def redis(rate: float, seed: int | None) -> Iterator[Mapping[str, Any]]:
                     pipeline.xadd(_STREAM, {"value": line}, maxlen=_LONGEST)
                 pipeline.execute()
 
-        with LineProducer(send, rate, seed):
-            yield {
-                "host": "127.0.0.1",
-                "port": server.port,
-                "streams": _STREAM,
-                "columns": ("value",),
-                "value_as": "text",
-            }
+        options = {
+            "host": "127.0.0.1",
+            "port": server.port,
+            "streams": _STREAM,
+            "columns": ("value",),
+            "value_as": "text",
+        }
+        yield options, send
