@@ -126,6 +126,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "processed",
             "draw",
         ),
+        "The engine in a simulator": ("Simulation", "SimulationOutcome", "FAULTS"),
         "Logging": ("throttle",),
     },
     spi: {
@@ -272,6 +273,7 @@ _VALUES = {
     "StorageLevel": "PySpark's. [Storage levels](../writing-a-receiver.md#storage-levels) says what they mean here",
     "hookimpl": "Decorator that marks a function or method as the implementation of a hook",
     "WORKLOADS": "The simulated workloads by name",
+    "FAULTS": "The faults of simulations by name, with what happens",
     "MakeEstimator": "Type of a function that gets the batch interval in ms and returns a rate estimator",
     "throttle": "Counts repeated log events; call `throttle.reset()` before each test that checks a log",
     "BatchInput": "Type of the inputs of a batch: a `BlocksInput`, an `ArrowInput` or an RDD",

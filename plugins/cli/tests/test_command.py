@@ -221,6 +221,7 @@ def test_command_without_the_testing_kit_says_what_to_install(tmp_path: Path) ->
     advice = "penstock: {} needs the testing kit: pip install penstock-testing\n".format
     messages = {
         "rate simulate --all": advice("rate"),
+        "simulate": advice("simulate"),
         "plugins check socket": advice("check"),
         "plugins list": "",
         "plugins new receiver weather": "",

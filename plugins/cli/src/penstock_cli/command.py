@@ -125,7 +125,7 @@ def penstock(context: click.Context, verbose: bool) -> None:
         set_level("INFO")
 
 
-for _subcommand in (demo, run, pack, plugins, from_testing("rate"), doctor, conf, checkpoint):
+for _subcommand in (demo, run, pack, plugins, from_testing("rate"), from_testing("simulate"), doctor, conf, checkpoint):
     penstock.add_command(_subcommand)
 
 

@@ -1,4 +1,4 @@
-"""The testing kit: a manual clock, harnesses, conformance suites for plugins, simulated workloads for rate estimators.
+"""The testing kit: manual clock, harnesses, conformance suites for plugins, simulated workloads, a simulator.
 
 It is also a plugin of pytest. ``throttle`` is that of repeated log events (``throttle.reset()`` before each test). Each
 name is imported when it is first used, as in ``penstock``.
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     )
     from penstock_testing.memory_source import MemoryFeeder as MemoryFeeder, MemorySource as MemorySource
     from penstock_testing.receiver_harness import ReceiverHarness as ReceiverHarness
+    from penstock_testing.simulation.faults import FAULTS as FAULTS
+    from penstock_testing.simulation.simulation import Simulation as Simulation, SimulationOutcome as SimulationOutcome
     from penstock_testing.stream_harness import StreamHarness as StreamHarness
     from penstock_testing.suite_run import run_checks as run_checks, run_suite as run_suite
     from penstock_testing.suites import (

@@ -1,0 +1,48 @@
+"""What must hold when a simulated program has ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from penstock_testing.simulation.simulated_program import INTERVAL_S, WINDOW_S, World
+
+
+def check(world: World, *, skips_times: bool) -> None:
+    """Compare what the program has written with what its sources were told, and with a plain model.
+
+    ``skips_times`` says whether batch times may be left out, because the wall clock was set forward.
+    """
+    interval_ms, window_ms = round(INTERVAL_S * 1000), round(WINDOW_S * 1000)
+    batches = {
+        time_ms: values for (operation, time_ms), values in sorted(world.outputs.items()) if operation == "records"
+    }
+    times = sorted(batches)
+    if not skips_times and times and times != list(range(times[0], times[-1] + 1, interval_ms)):
+        missing = sorted({*range(times[0], times[-1] + 1, interval_ms)} - set(times))
+        world.violate(f"batch times without an output: {missing}; others: {len(times)}")
+    seen = Counter(number for values in batches.values() for _key, number in values)
+    for source in world.sources:
+        lost = sorted(source.acknowledged - set(seen))
+        if lost:
+            world.violate(f"acknowledged by stream {source.stream} and in no batch: {lost}")
+    repeated = sorted(number for number, times_seen in seen.items() if times_seen > 1)
+    if repeated:
+        world.violate(f"in two batches, or twice in one: {repeated}")
+    total: Counter[int] = Counter()
+    for time_ms in times:
+        total.update(key for key, _number in batches[time_ms])
+        _compare(world, "state", time_ms, total)
+        window = Counter(
+            key for time in times if time_ms - window_ms < time <= time_ms for key, _number in batches[time]
+        )
+        _compare(world, "window", time_ms, window)
+
+
+def _compare(world: World, operation: str, time_ms: int, expected: Counter[int]) -> None:
+    values = world.outputs.get((operation, time_ms))
+    if values is None:
+        world.violate(f"no output {operation} of batch {time_ms}")
+        return
+    actual = {key: value for key, value in values if value}
+    if actual != dict(expected) or len(values) != len(dict(values)):
+        world.violate(f"{operation} of batch {time_ms} is {values} and not {sorted(expected.items())}")

@@ -1,0 +1,235 @@
+"""``Simulation``: a program under the faults of a seed, from its first start to its last stop, in virtual time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+
+from attrs import frozen
+from pyspark import SparkContext
+
+from penstock import PenstockError, StreamingContext
+from penstock.spi import throttle
+from penstock_testing.simulation import oracles
+from penstock_testing.simulation.faults import FAULTS, Faults
+from penstock_testing.simulation.primitives import Twins
+from penstock_testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationError
+from penstock_testing.simulation.simulated_cluster import SimulatedCluster, SimulatedSparkContext
+from penstock_testing.simulation.simulated_disk import SimulatedDisk
+from penstock_testing.simulation.simulated_network import SimulatedNetwork
+from penstock_testing.simulation.simulated_program import World, create
+from penstock_testing.simulation.substitutions import logged, substituted
+
+_CHECKPOINT = "simulated:/checkpoint"
+_CONF = {
+    "spark.master": "local[8]",
+    "spark.app.name": "simulated",
+    "spark.streaming.receiver.writeAheadLog.enable": "true",
+    "spark.streaming.gracefulStopTimeout": "60s",
+    "spark.penstock.log.level": "INFO",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+# A stop may last longer than its timeout: each closing step has some seconds of its own.
+_STOP_TIMEOUT_S = 60 + 30.0
+# Time for the receivers to come back and store everything, once there are no more faults.
+_DRAIN_S = 180.0
+_MOST_KINDS = 4
+
+
+@frozen
+class SimulationOutcome:
+    """How a simulation ended.
+
+    Attributes:
+        seed: the seed; it gives the same outcome again.
+        faults: how often each fault happened.
+        violations: what should have held and did not; empty for a correct engine.
+        trace: the history, a line for each event.
+        virtual_s: the time that passed in the simulation, in seconds.
+        steps: the number of times that the scheduler chose a thread.
+    """
+
+    seed: int
+    faults: Mapping[str, int]
+    violations: tuple[str, ...]
+    trace: tuple[str, ...]
+    virtual_s: float
+    steps: int
+
+    @property
+    def digest(self) -> str:
+        """A hash of the history."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
+
+
+class Simulation:
+    """A program with two receivers, a window and state, which runs while faults happen, then to its end without them.
+
+    Args:
+        seed: decides everything that is left to chance: the program's settings, its input, faults, delays, and the
+            order in which threads run.
+        kinds: the faults that may happen, names of ``FAULTS``; by default the seed chooses some.
+    """
+
+    def __init__(self, seed: int, kinds: Collection[str] | None = None) -> None:
+        self.seed = seed
+        self.scheduler = Scheduler(seed)
+        random = self.scheduler.random
+        # Few kinds at a time: then each of them often meets the effects of another.
+        kinds = random.sample(sorted(FAULTS), random.randint(1, _MOST_KINDS)) if kinds is None else kinds
+        self.scheduler.preemption = random.choice((0.02, 0.1, 0.5))
+        self._storm_s = 5.0 + random.random() * 25.0
+        self.disk = SimulatedDisk(self.scheduler)
+        self.network = SimulatedNetwork(self.scheduler)
+        self.cluster = SimulatedCluster(self.scheduler, self.disk)
+        self.world = World(self.scheduler, random.randint(10, 150), self._storm_s)
+        self.faults = Faults(self, kinds)
+        # A power failure loses what was only flushed.
+        weaker = "fsync" if "power" in kinds else "flush"
+        self.conf = {
+            **_CONF,
+            "spark.penstock.writeAheadLog.durability": random.choice(("fsync", weaker)),
+            "spark.penstock.onFailedBatch": random.choice(("continue", "retry")),
+            "spark.streaming.backpressure.enabled": random.choice(("false", "true")),
+            "spark.streaming.concurrentJobs": random.choice(("1", "1", "2")),
+        }
+        #: The driver that runs the program.
+        self.driver: Driver | None = None
+        # Drivers that another one has replaced while they were suspended.
+        self._replaced: list[Driver] = []
+        self._drivers = 0
+        self._is_over = False
+
+    def run(self) -> SimulationOutcome:
+        """Run to the end, and check what must hold then. Once."""
+        scheduler = self.scheduler
+        throttle.reset()
+        scheduler.note(f"seed {self.seed}, faults: {', '.join(self.faults.kinds) or 'none'}")
+        with substituted(Twins(scheduler), self.network, self.cluster), logged(scheduler), self.world.entered():
+            try:
+                scheduler.run(self._main)
+                oracles.check(self.world, skips_times="clock" in self.faults.kinds)
+            except SimulationError as error:
+                self.world.violate(str(error))
+        return SimulationOutcome(
+            self.seed,
+            dict(sorted(self.faults.counts.items())),
+            tuple(self.world.violations),
+            tuple(scheduler.trace),
+            scheduler.now_s,
+            scheduler.steps,
+        )
+
+    def _main(self) -> None:
+        scheduler = self.scheduler
+        cluster_manager = scheduler.process("cluster manager").spawn("main", self._keep_running)
+        self.faults.storm(self._storm_s)
+        scheduler.note("no more faults")
+        self.resume_all()
+        deadline_s = scheduler.now_s + _DRAIN_S
+        while not self.world.is_drained:
+            scheduler.sleep(0.5)
+            if scheduler.now_s > deadline_s:
+                self.world.violate(f"not everything was acknowledged {_DRAIN_S:g} s after the last fault")
+                break
+        # Failed batches run again after a restart.
+        self.stop_driver(graceful=True)
+        scheduler.sleep(5.0)
+        self._is_over = True
+        self.stop_driver(graceful=True)
+        scheduler.join(cluster_manager, _STOP_TIMEOUT_S)
+        for driver in self._replaced:
+            if not driver.process.is_dead:
+                self.world.violate(f"{driver.process.name} was replaced, and still runs")
+
+    def _keep_running(self) -> None:
+        """The cluster manager: start a driver whenever none runs."""
+        scheduler = self.scheduler
+        while not self._is_over:
+            self._drivers += 1
+            driver = self.driver = Driver(self, self._drivers)
+            while self.driver is driver and not driver.process.is_dead:
+                scheduler.join(driver.main, 0.5)
+            if not self._is_over:
+                scheduler.sleep(0.1 + scheduler.random.random() * 3.0)
+
+    # -- what faults do --
+
+    def kill_driver(self, *, orphans: bool) -> None:
+        """Kill the driver; with ``orphans`` its workers live on for some seconds."""
+        driver = self.driver
+        if driver is None or driver.process.is_dead:
+            return
+        if driver.context is not None and orphans:
+            driver.context.orphaned_s = self.scheduler.random.random() * 5.0
+        self.scheduler.kill(driver.process)
+
+    def replace_driver(self) -> None:
+        """Suspend the driver, so that the cluster manager starts another one."""
+        driver = self.driver
+        if driver is not None and not driver.process.is_dead:
+            self.scheduler.suspend(driver.process)
+            self._replaced.append(driver)
+            self.driver = None
+
+    def resume_all(self) -> None:
+        """Resume the drivers that are suspended."""
+        for driver in self._replaced:
+            self.scheduler.resume(driver.process)
+
+    def stop_driver(self, *, graceful: bool) -> None:
+        """Have the program stop, and wait for the end of its driver."""
+        driver = self.driver
+        if driver is None or driver.process.is_dead:
+            return
+        driver.stop = "graceful" if graceful else "at once"
+        self.scheduler.join(driver.main, _STOP_TIMEOUT_S)
+        if not driver.process.is_dead:
+            self.world.violate(f"{driver.process.name} still runs {_STOP_TIMEOUT_S:g} s after it was asked to stop")
+            self.scheduler.kill(driver.process)
+
+    def receiver_workers(self) -> list[SimulatedProcess]:
+        """The processes of running receivers."""
+        context = None if self.driver is None else self.driver.context
+        return [] if context is None else context.receiver_workers()
+
+    def may_end_by(self, driver: Driver, error: Exception) -> bool:
+        """Whether an error may end a driver: it was replaced, or its disk fails."""
+        return driver in self._replaced or ("disk" in self.faults.kinds and isinstance(error, PenstockError | OSError))
+
+
+class Driver:
+    """A driver process: it recovers or begins the program, and runs it until somebody asks for a stop."""
+
+    def __init__(self, simulation: Simulation, number: int) -> None:
+        self._simulation = simulation
+        #: How to stop, ``graceful`` or ``at once``; empty to run.
+        self.stop = ""
+        self.context: SimulatedSparkContext | None = None
+        self.process = simulation.scheduler.process(f"driver {number}")
+        self.main = self.process.spawn("main", self._run)
+
+    def _run(self) -> None:
+        simulation = self._simulation
+        sc = self.context = simulation.cluster.context(simulation.conf, self.process)
+        SparkContext._active_spark_context = sc
+        try:
+            ssc = StreamingContext.getOrCreate(_CHECKPOINT, lambda: create(sc))
+            ssc.start()
+            self._await(ssc)
+            ssc.stop(stopSparkContext=True, stopGracefully=self.stop == "graceful")
+        except Exception as error:
+            simulation.scheduler.note(f"ended by {type(error).__name__}: {error}")
+            if not simulation.may_end_by(self, error):
+                simulation.world.violate(f"{self.process.name} ended by {type(error).__name__}: {error}")
+
+    def _await(self, ssc: StreamingContext) -> None:
+        while not self.stop:
+            try:
+                if ssc.awaitTerminationOrTimeout(0.5):
+                    return
+            except PenstockError as error:
+                # A failed batch: the program continues.
+                self._simulation.scheduler.note(f"raised by awaitTermination: {type(error).__name__}")
+                if ssc.getState().name == "STOPPED":
+                    raise

@@ -1,0 +1,144 @@
+"""The simulator: it finds planted defects, finds none in the engine, and repeats itself exactly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+
+from penstock import StreamingContext
+from penstock.blocks.block import StoredBlock
+from penstock.journal.segment import Event
+from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.runtime.threads import EngineThread
+from penstock.storage.claim import Claim
+from penstock.storage.directory import Directory, Durability
+from penstock.track.allocations import Allocations
+from penstock_testing import FAULTS, Simulation
+from penstock_testing.simulation.simulated_disk import SimulatedAppender
+
+SEEDS_AND_FAULTS = [
+    (0, "kill"),
+    (1, "orphans"),
+    (2, "power"),
+    (3, "worker"),
+    (4, "task"),
+    (5, "sink"),
+    (6, "wire"),
+    (7, "disk"),
+    (8, "clock"),
+    (9, "suspend"),
+    (10, "stop"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize(("seed", "fault"), SEEDS_AND_FAULTS)
+def test_engine_keeps_its_guarantees(seed: int, fault: str) -> None:
+    outcome = Simulation(seed, [fault]).run()
+    assert outcome.violations == ()
+    assert set(outcome.faults) == {fault}
+
+
+def test_every_fault_has_a_seed() -> None:
+    assert [fault for _seed, fault in SEEDS_AND_FAULTS] == list(FAULTS)
+
+
+def test_seed_chooses_faults() -> None:
+    outcome = Simulation(7).run()
+    assert outcome.violations == ()
+    assert set(outcome.faults) <= set(FAULTS)
+    assert outcome.faults
+    assert outcome.steps > 100
+    assert outcome.virtual_s > 5
+
+
+def test_without_faults_nothing_fails() -> None:
+    outcome = Simulation(0, []).run()
+    assert outcome.violations == ()
+    assert outcome.faults == {}
+    assert not [line for line in outcome.trace if "| error " in line]
+
+
+HISTORY = "from penstock_testing import Simulation; print(Simulation(4, ['kill', 'wire']).run().digest)"
+
+
+@pytest.mark.programs
+def test_same_seed_gives_same_history_in_every_process() -> None:
+    here = Simulation(4, ["kill", "wire"]).run()
+    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    run = subprocess.run(
+        [sys.executable, "-c", HISTORY], env=environment, capture_output=True, text=True, check=True, timeout=240
+    )
+    assert run.stdout.split() == [here.digest]
+
+
+def test_same_seed_gives_same_history_again() -> None:
+    assert Simulation(5, ["kill", "wire"]).run().trace == Simulation(5, ["kill", "wire"]).run().trace
+
+
+def test_other_seed_gives_other_history() -> None:
+    assert Simulation(4, ["kill"]).run().digest != Simulation(5, ["kill"]).run().digest
+
+
+def test_simulation_restores_what_it_replaces() -> None:
+    def values() -> dict[str, dict[str, int]]:
+        modules = [module for name, module in sorted(sys.modules.items()) if name.startswith("penstock.")]
+        places: list[Any] = [*modules, EngineThread, Directory, SparkContext, StreamingContext]
+        return {place.__name__: {name: id(value) for name, value in vars(place).items()} for place in places}
+
+    # The first simulation imports modules.
+    Simulation(0, []).run()
+    before = values()
+    Simulation(0, []).run()
+    assert values() == before
+
+
+# -- planted defects --
+
+
+def violations(seed: int, *faults: str) -> str:
+    return "\n".join(Simulation(seed, faults).run().violations)
+
+
+def test_acknowledgement_before_the_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    append = WriteAheadLog.append
+
+    def append_later(write_ahead_log: WriteAheadLog, event: Event) -> None:
+        EngineThread("late write", partial(append, write_ahead_log, event)).start()
+
+    monkeypatch.setattr(WriteAheadLog, "append", append_later)
+    assert "is now" in violations(0, "kill")
+
+
+def test_write_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = SimulatedAppender.commit
+    monkeypatch.setattr(SimulatedAppender, "commit", lambda appender, _durability: commit(appender, Durability.FLUSH))
+    assert violations(0, "power")
+
+
+def test_unfenced_driver_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Claim, "check", lambda _claim: None)
+    assert "is now" in violations(0, "suspend")
+
+
+def test_repeated_report_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_new(_allocations: Allocations, _block: StoredBlock) -> bool:
+        return True
+
+    monkeypatch.setattr(Allocations, "_is_new", is_new)
+    assert "in two batches, or twice in one" in violations(0, "wire")
