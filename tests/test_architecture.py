@@ -332,6 +332,9 @@ def private_uses(source: str) -> Iterator[tuple[int, str]]:
 
     The reason is a comment at the use, above it in the same paragraph, or at the head of the function.
     """
+    tree = ast.parse(source)
+    if not any(isinstance(node, ast.Attribute) and is_private_of_ours(node) for node in ast.walk(tree)):
+        return
     comments = comment_lines(source)
     explained = explained_lines(source)
 
@@ -345,18 +348,14 @@ def private_uses(source: str) -> Iterator[tuple[int, str]]:
         for child in ast.iter_child_nodes(node):
             yield from search(child)
 
-    return search(ast.parse(source))
+    yield from search(tree)
 
 
 def is_private_of_ours(node: ast.Attribute) -> bool:
+    if not node.attr.startswith("_") or node.attr.startswith("__") or node.attr in PRIVATE_OF_SPARK:
+        return False
     name = ast.unparse(node)
-    return (
-        node.attr.startswith("_")
-        and not node.attr.startswith("__")
-        and node.attr not in PRIVATE_OF_SPARK
-        and not name.startswith(PRIVATE_OF_OTHERS)
-        and name not in {f"self.{node.attr}", f"cls.{node.attr}"}
-    )
+    return not name.startswith(PRIVATE_OF_OTHERS) and name not in {f"self.{node.attr}", f"cls.{node.attr}"}
 
 
 def test_a_private_attribute_in_a_test_has_a_reason() -> None:
