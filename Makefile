@@ -76,8 +76,9 @@ SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis)
 plugins: $(READY)
 	$(PYTEST) -m 'not spark' plugins $(patsubst %,--ignore=%,$(STARTING) $(SERVERS))
 
-servers: $(READY)  ## the tests of receivers with a server of their own
+servers: $(ARCHIVE)  ## the tests of receivers with a server of their own
 	$(PYTEST) -m 'not spark' $(SERVERS)
+	$(PYTEST) -m spark $(call marked,spark,$(SERVERS))
 
 commands: $(READY)
 	$(PYTEST) -m 'not spark' $(STARTING)
@@ -89,7 +90,8 @@ marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$
 # as Spark does by default, over TCP and forked from PySpark's own daemon.
 STREAMS := tests/integration tests/operators
 on-spark: $(ARCHIVE)
-	$(PYTEST) -m 'spark and not programs' $(call marked,spark,$(filter-out $(STREAMS:%=%/) tests/faults/,$(wildcard tests/*/)) plugins)
+	$(PYTEST) -m 'spark and not programs' \
+		$(call marked,spark,$(filter-out $(patsubst %,%/,tests/faults $(STREAMS) $(SERVERS)),$(wildcard tests/*/ plugins/*/)))
 
 streams-on-spark: $(ARCHIVE)
 	PENSTOCK_TEST_WORKERS=sparks-defaults $(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))
