@@ -204,9 +204,12 @@ class LiveReceiver:
 
     def limit(self, rate: float) -> None:
         """Set the limit."""
-        # The earlier limit holds until now, the later one from now on.
+        before_s = time.monotonic()
         self.host.update_rate(rate)
-        self.limits.append((time.monotonic() - self._began_s, rate))
+        after_s = time.monotonic()
+        # It changed at some time between the two: the higher limit may have been in force all that time.
+        changed_s = before_s if rate > self.limits[-1][1] else after_s
+        self.limits.append((changed_s - self._began_s, rate))
 
     def _take(self, block: Block) -> None:
         self.stored.append((time.monotonic() - self._began_s, block.num_records))

@@ -137,6 +137,26 @@ def test_receiver_reconnects_when_the_server_ends_the_events(server: PushServer,
     assert launched.errors == []
 
 
+@pytest.mark.parametrize("make", [events, socket])
+def test_wrong_token_is_reported_without_it(
+    server: PushServer, launch: Launch, tmp_path: Path, make: Callable[..., Any]
+) -> None:
+    server.token = "right"
+    server.put(["a"])
+    (tmp_path / "token").write_text("wrong-word")
+    launched = launch(make(server, token=Secret(f"file:{tmp_path / 'token'}")))
+    launched.until_error("check the option token")
+    assert "wrong-word" not in str(launched.errors)
+    # It is read again for each connection.
+    (tmp_path / "token").write_text("right")
+    launched.until_records(["a"])
+
+
+def test_websocket_of_an_unknown_address_is_reported(server: PushServer, launch: Launch) -> None:
+    launched = launch(socket(server, url=f"ws://127.0.0.1:{server.port}/other"))
+    launched.until_error("answered 404")
+
+
 def test_answer_that_is_no_stream_of_events_is_reported(server: PushServer, launch: Launch) -> None:
     launched = launch(events(server, url=f"http://127.0.0.1:{server.port}/other"))
     launched.until_error("answered 404 Not Found, text/plain, and not 200, text/event-stream")

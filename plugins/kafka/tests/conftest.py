@@ -25,7 +25,11 @@ class Topic:
         self.name = name
         self.group = f"group-of-{name}"
         cluster.create_topic(name, partitions)
-        self.producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0})
+        self.renew_producer()
+
+    def renew_producer(self) -> None:
+        """Take a producer that does not remember the partitions."""
+        self.producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0})
 
     def put(self, *values: str | bytes | None, partition: int = 0, **fields: Any) -> None:
         """Produce records."""

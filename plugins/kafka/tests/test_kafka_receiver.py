@@ -172,6 +172,71 @@ def test_topic_that_does_not_exist_yet_is_read_once_it_does(cluster: MockCluster
         harness.until_records(["a"])
 
 
+def test_topic_that_is_deleted_and_created_again_is_received_from_its_beginning(topic: Topic) -> None:
+    settings = {
+        "topic.metadata.refresh.interval.ms": "100",
+        "topic.metadata.propagation.max.ms": "100",
+        "allow.auto.create.topics": "false",
+        "session.timeout.ms": "2000",
+        "heartbeat.interval.ms": "100",
+    }
+    topic.put("a", "b", "c")
+    with ReceiverHarness(topic.receiver(settings=settings)) as harness:
+        harness.until_count(3)
+        topic.cluster.delete_topic(topic.name)
+        harness.until_error("it is read once it exists")
+        # With more partitions than it had.
+        topic.cluster.create_topic(topic.name, 2)
+        topic.renew_producer()
+        topic.put("d")
+        topic.put("e", partition=1)
+        harness.until(lambda: set(harness.records[3:]) == {"d", "e"})
+        harness.until_error("the topic was deleted and created again")
+
+
+def test_member_that_another_program_expels_joins_again_and_repeats_nothing(topic: Topic) -> None:
+    unknown_member_id, heartbeat = 25, 12
+    settings = {"session.timeout.ms": "2000", "heartbeat.interval.ms": "50"}
+    topic.put("a", "b")
+    with ReceiverHarness(topic.receiver(settings=settings)) as harness:
+        harness.until_records(["a", "b"])
+        wait_for(lambda: topic.committed() == 2, "the offsets are committed")
+        topic.cluster.fail_requests(heartbeat, [unknown_member_id])
+        topic.put("c")
+        harness.until_records(["a", "b", "c"])
+        wait_for(lambda: topic.committed() == 3, "the offset is committed")
+    assert harness.errors == []
+
+
+def test_record_larger_than_a_fetch_is_received(topic: Topic) -> None:
+    large = "x" * 500_000
+    topic.put("a", large, "b")
+    with ReceiverHarness(topic.receiver(settings=QUICK | {"fetch.message.max.bytes": "1000"})) as harness:
+        harness.until_records(["a", large, "b"])
+
+
+def test_dead_letter_that_the_broker_refuses_stays(topic: Topic) -> None:
+    not_authorized, produce = 29, 0
+    topic.put("a", b"\xff", "b")
+    topic.cluster.fail_requests(produce, [not_authorized] * 100)
+    with ReceiverHarness(topic.receiver(dead_letter=f"rejected-of-{topic.name}")) as harness:
+        harness.until_error(f"{topic.name}/0/1 cannot be published to dead_letter=rejected-of-{topic.name}")
+        assert topic.committed() <= 1
+        topic.cluster.fail_requests(produce, [])
+        harness.until_records(["a", "b"])
+    assert len(topic.read(f"rejected-of-{topic.name}", 1)) == 1
+
+
+def test_clock_of_the_producer_decides_neither_order_nor_lag(topic: Topic) -> None:
+    topic.put("a", timestamp=4_000_000_000_000)
+    topic.put("b", timestamp=1)
+    with ReceiverHarness(topic.receiver()) as harness:
+        harness.until_records(["a", "b"])
+        harness.until(lambda: harness.info.source is not None and harness.info.source.lag_messages == 0)
+        assert harness.info.source is not None
+        assert harness.info.source.lag_s == 0
+
+
 def test_held_receiver_keeps_its_partitions(topic: Topic) -> None:
     settings = {"max.poll.interval.ms": "1000", "session.timeout.ms": "1000", "heartbeat.interval.ms": "100"}
     topic.put("a")

@@ -218,6 +218,27 @@ def test_a_killed_broker_loses_nothing_that_it_has_saved(
     harness.until(lambda: set(harness.records) == set(numbered(10)))
 
 
+def test_a_broker_that_has_lost_the_session_is_reported_and_read_again(
+    own_broker: MosquittoServer, options: Options, receive: Receive, topic: str
+) -> None:
+    harness = receive(options(port=own_broker.port))
+    with Publisher(own_broker.port) as publisher:
+        publisher.publish(topic, [b"a"])
+        harness.until_records([b"a"])
+    own_broker.restart(keep_data=False)
+    harness.until_error(f"has no session of client {topic!r} any more")
+    with Publisher(own_broker.port) as publisher:
+        publisher.publish(topic, [b"b"])
+        harness.until_records([b"a", b"b"])
+    # Connecting again to a session that is there is no loss.
+    own_broker.save()
+    own_broker.restart()
+    with Publisher(own_broker.port) as publisher:
+        publisher.publish(topic, [b"c"])
+        harness.until_records([b"a", b"b", b"c"])
+    assert sum("has no session" in error for error in harness.errors) == 1
+
+
 def test_another_client_with_the_same_id_is_named_in_the_error(
     broker: MosquittoServer, options: Options, receive: Receive
 ) -> None:

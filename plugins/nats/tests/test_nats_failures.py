@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
-from nats.js.api import ConsumerConfig
+from nats.js import JetStreamContext
+from nats.js.api import ConsumerConfig, DiscardPolicy, StreamConfig
 from plugins.nats.tests.js_stream import JsStream
 
 from penstock_brokers import free_port
@@ -102,6 +104,37 @@ def test_dead_letters_without_a_stream_are_refused_before_a_message_is_read(stre
     own = launch(stream.receiver(consumer="d", dead_letter=f"{stream.name}.dead"), settings=QUICK)
     assert "belongs to the stream" in first_error(own)
     assert harness.records == own.records == []
+
+
+def test_full_stream_of_dead_letters_loses_nothing(stream: JsStream, launch: Launch) -> None:
+    full = f"{stream.name}-dead"
+
+    def dead(js: JetStreamContext, max_msgs: int) -> Any:
+        config = StreamConfig(name=full, subjects=[f"{full}.*"], max_msgs=max_msgs, discard=DiscardPolicy.NEW)
+        return js.add_stream(config) if max_msgs == 1 else js.update_stream(config)
+
+    stream.ask(lambda js: dead(js, 1))
+    stream.ask(lambda js: js.publish(f"{full}.all", b"there"))
+    harness = launch(stream.receiver(dead_letter=f"{full}.all", ack_wait=1), settings=QUICK)
+    stream.publish(b"\xff")
+    harness.until_error(f"did not take {stream.name}/1 {stream.name}.a, which stays where it is: maximum messages")
+    assert not stream.is_acknowledged(1)
+    stream.ask(lambda js: dead(js, 2))
+    harness.until(lambda: stream.is_acknowledged(1))
+    assert stream.ask(lambda js: js.get_msg(full, 2)).data == b"\xff"
+
+
+def test_messages_that_the_stream_has_deleted_are_skipped(stream: JsStream, launch: Launch) -> None:
+    stream.publish("1")
+    harness = launch(stream.receiver(), settings=QUICK)
+    harness.until(lambda: stream.is_acknowledged(1))
+    harness.stop()
+    stream.publish("2", "3")
+    stream.ask(lambda js: js.purge_stream(stream.name))
+    stream.publish("4")
+    again = launch(stream.receiver(), settings=QUICK)
+    again.until_count(1)
+    assert (again.records, again.errors) == (["4"], [])
 
 
 # -- who may connect --

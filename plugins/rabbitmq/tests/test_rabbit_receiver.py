@@ -246,6 +246,29 @@ def test_an_unknown_queue_and_virtual_host_and_user_are_named(
     assert "wrong-word" not in str(harness.errors)
 
 
+def test_a_queue_that_another_program_has_to_itself_is_reported_and_read_later(
+    broker: RabbitServer, receive: Receive, publisher: QueuePublisher, queue: str
+) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", broker.port, heartbeat=0)) as connection:
+        connection.channel().basic_consume(queue, lambda *_message: None, exclusive=True)
+        harness = receive(queue)
+        harness.until_error("in exclusive use")
+    publisher.publish(queue, [b"a"])
+    harness.until_records([b"a"])
+
+
+def test_what_a_queue_drops_by_its_limits_does_not_come(
+    receive: Receive, publisher: QueuePublisher, queue: str
+) -> None:
+    short = f"{queue}-short"
+    publisher.declare(short, {"x-max-length": 2})
+    publisher.publish(short, numbered(5))
+    harness = receive(short)
+    harness.until_records(numbered(5)[-2:])
+    assert harness.errors == []
+    publisher.delete(short)
+
+
 def test_a_stream_is_refused(receive: Receive, publisher: QueuePublisher, queue: str) -> None:
     stream = f"{queue}-stream"
     publisher.declare(stream, {"x-queue-type": "stream"})

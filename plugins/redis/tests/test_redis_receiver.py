@@ -184,6 +184,34 @@ def test_entry_is_not_acknowledged_if_it_cannot_become_a_dead_letter(stream: Str
     assert len(stream.pending()) == 1
 
 
+def test_entry_stays_while_the_server_has_no_memory_for_the_dead_letter(own_stream: Stream, launch: Launch) -> None:
+    dead_letter = f"{own_stream.name}-dead"
+    launched = launch(own_stream.receiver(dead_letter=dead_letter, min_idle=0.1))
+    launched.hold()
+    own_stream.add("a", b"\xff")
+    launched.until(lambda: launched.offers)
+    own_stream.client.config_set("maxmemory", 1)
+    launched.accept()
+    launched.until_error("has no memory left")
+    assert len(own_stream.pending()) >= 1
+    own_stream.client.config_set("maxmemory", 0)
+    launched.until(lambda: own_stream.client.xlen(dead_letter) == 1 and not own_stream.pending())
+    launched.until_records(["a"])
+
+
+def test_entry_that_another_program_claims_is_stored_once_here(stream: Stream, launch: Launch) -> None:
+    launched = launch(stream.receiver())
+    launched.hold()
+    (entry_id,) = stream.add("a")
+    launched.until(lambda: launched.offers)
+    stream.client.xclaim(stream.name, "penstock", "other", 0, [entry_id])
+    launched.accept()
+    launched.until_records(["a"])
+    # An acknowledgement counts for the group.
+    launched.until(lambda: not stream.pending())
+    assert launched.errors == []
+
+
 def test_entry_that_comes_too_often_becomes_a_dead_letter(stream: Stream, launch: Launch) -> None:
     stream.client.xgroup_create(stream.name, "penstock", "0", mkstream=True)
     stream.add("kills")

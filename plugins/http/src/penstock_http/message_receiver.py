@@ -25,6 +25,7 @@ log = get_logger("http")
 # The most messages of one store.
 _MANY_MESSAGES = 5_000
 _REPORT_INTERVAL_S = 1.0
+_UNAUTHORIZED = frozenset({401, 403})
 _UTC_US = pa.timestamp("us", "UTC")
 
 
@@ -115,6 +116,19 @@ class MessageReceiver(AsyncReceiver[Any]):
         now_s = time.monotonic()
         if self._dropped.due_s(now_s) == 0:
             self.reportError(self._dropped.report(now_s))
+
+
+def refusal(url: str, status: int, answer: str, wanted: str) -> ConnectionError:
+    """The error for a server that refuses the connection.
+
+    Args:
+        url: of the server.
+        status: of HTTP.
+        answer: what the server has answered.
+        wanted: what it answers to a client that it accepts.
+    """
+    advice = ": check the option token" if status in _UNAUTHORIZED else ""
+    return ConnectionError(f"{url} answered {answer}, and not {wanted}{advice}")
 
 
 def column_reader(options: WebSocketOptions | SseOptions) -> ColumnReader[Message]:

@@ -14,6 +14,7 @@ from penstock_brokers import free_port
 T = TypeVar("T")
 
 _ANSWER_S = 20.0
+Handle = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Send = Callable[[int, "bytes | str"], Awaitable[object]]
 
 
@@ -29,6 +30,7 @@ class PushServer:
         num_sent: number of messages that were sent.
         num_refused: number of requests that were answered with 204.
         headers: of the last request.
+        token: what a request must carry as bearer; empty for none.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,7 @@ class PushServer:
         self.num_sent = 0
         self.num_refused = 0
         self.headers: dict[str, str] = {}
+        self.token = ""
         self._messages: list[bytes | str] = []
         self._is_paused = False
         self._is_ended = False
@@ -83,11 +86,17 @@ class PushServer:
         self._is_paused = False
         self._notify()
         if self._runner is None:
-            app = web.Application()
+            app = web.Application(middlewares=[self._authorized])
             app.add_routes([web.get("/socket", self._socket), web.get("/events", self._events)])
             self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01)
             await self._runner.setup()
             await web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True).start()
+
+    @web.middleware
+    async def _authorized(self, request: web.Request, handler: Handle) -> web.StreamResponse:
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            raise web.HTTPUnauthorized
+        return await handler(request)
 
     async def _put(self, messages: Sequence[bytes | str]) -> None:
         self._messages.extend(messages)

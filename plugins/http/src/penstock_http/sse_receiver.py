@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from penstock.spi import get_logger
 from penstock_http.event_stream import EventStream
 from penstock_http.message_buffer import Message, MessageBuffer
-from penstock_http.message_receiver import MessageReceiver
+from penstock_http.message_receiver import MessageReceiver, refusal
 from penstock_http.options import SseOptions
 
 log = get_logger("http")
@@ -54,7 +54,7 @@ class SseReceiver(MessageReceiver):
                     return
                 if answer.status != 200 or answer.content_type != "text/event-stream":
                     given = f"{answer.status} {answer.reason}, {answer.content_type}"
-                    raise ConnectionError(f"{self._options.url} answered {given}, and not 200, text/event-stream")
+                    raise refusal(self._options.url, answer.status, given, "200, text/event-stream")
                 count = 0
                 async for data in answer.content.iter_any():
                     for event in events.feed(data):

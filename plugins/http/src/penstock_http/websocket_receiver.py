@@ -6,10 +6,10 @@ import asyncio
 import time
 from contextlib import suppress
 
-from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from penstock_http.message_buffer import Message, MessageBuffer
-from penstock_http.message_receiver import MessageReceiver
+from penstock_http.message_receiver import MessageReceiver, refusal
 from penstock_http.options import WebSocketOptions
 
 # The number of pings in the time after which a silent server is given up.
@@ -29,7 +29,11 @@ class WebSocketReceiver(MessageReceiver):
 
     async def read(self, session: ClientSession, buffer: MessageBuffer) -> None:
         options = self._options
-        async with session.ws_connect(options.url, max_msg_size=options.max_message_bytes) as socket:
+        try:
+            socket = await session.ws_connect(options.url, max_msg_size=options.max_message_bytes)
+        except WSServerHandshakeError as error:
+            raise refusal(options.url, error.status, str(error.status), "101") from error
+        async with socket:
             if options.subscribe:
                 await socket.send_str(options.subscribe)
             pinging = asyncio.create_task(self._keep_pinging(socket))

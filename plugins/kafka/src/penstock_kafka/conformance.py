@@ -74,6 +74,10 @@ class TopicFeeder(Feeder):
         self._flush()
         return bad
 
+    def oversize(self) -> tuple[Any, str]:
+        # Nearly the largest that a producer sends by default.
+        return "x" * 990_000, "stored"
+
     def dead_letters(self) -> list[DeadLetter]:
         connection = {"bootstrap.servers": self._server.bootstrap_servers, "log_level": 0, "group.id": self._dead}
         consumer = Consumer({**connection, "enable.partition.eof": True})

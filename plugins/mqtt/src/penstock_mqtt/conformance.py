@@ -68,6 +68,9 @@ class MqttFeeder(ProxiedFeeder):
         self._publisher.publish(self._topic, [bad.value], user_properties=bad.headers)
         return bad
 
+    def oversize(self) -> tuple[Any, str]:
+        return "x" * 5_000_000, "stored"
+
     def dead_letters(self) -> list[DeadLetter]:
         return list(self._dead_letters)
 

@@ -108,6 +108,11 @@ class MqttOptions(TlsOptions):
     )
 
     @property
+    def is_session_kept(self) -> bool:
+        """Whether the broker keeps messages while the receiver is away."""
+        return self.protocol != "5" or self.session_expiry > 0
+
+    @property
     def broker(self) -> str:
         """The broker, for messages."""
         return f"MQTT broker {self.host}:{self.port}"

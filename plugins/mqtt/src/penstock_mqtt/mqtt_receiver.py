@@ -32,6 +32,7 @@ class MqttReceiver(ThreadReceiver[Any]):
         # Of this launch, without the current session.
         self._redelivered = 0
         self._dead_letters = 0
+        self._has_session = False
 
     def receive(self) -> None:
         while not self.isStopped():
@@ -42,6 +43,7 @@ class MqttReceiver(ThreadReceiver[Any]):
                     return
                 try:
                     session.open()
+                    self._report_lost_session(session)
                     self._store_messages(session)
                 finally:
                     self._redelivered += session.redelivered
@@ -77,6 +79,17 @@ class MqttReceiver(ThreadReceiver[Any]):
             # The acknowledgements go out before the connection ends: nothing that is stored is delivered again.
             if is_far_from(session.window, self._window()):
                 return
+
+    def _report_lost_session(self, session: MqttSession) -> None:
+        """Report that the broker has no session from which it had sent messages to this launch."""
+        options = self._options
+        if self._has_session and not session.is_resumed:
+            self.reportError(
+                f"{options.broker} has no session of client {options.client_id!r} any more: what was published since "
+                "it ended, or in flight, is lost. Did the broker lose its data, or has "
+                f"session_expiry={options.session_expiry:g} passed?"
+            )
+        self._has_session = options.is_session_kept
 
     def _report_undecodable(self, deliveries: Sequence[MqttDelivery], undecodable: dict[int, ValueError]) -> None:
         index, error = next(iter(undecodable.items()))

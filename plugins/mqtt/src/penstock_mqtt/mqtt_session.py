@@ -48,6 +48,7 @@ class MqttSession:
     Attributes:
         buffer: the messages that were delivered and not yet taken.
         redelivered: the number of messages that had been delivered before.
+        is_resumed: whether the broker had a session of the client id.
     """
 
     def __init__(self, options: MqttOptions, window: int) -> None:
@@ -55,6 +56,7 @@ class MqttSession:
         self.window = window
         self.buffer: DeliveryBuffer[MqttMessage] = DeliveryBuffer(_SPARE * window, _MAX_BUFFERED_BYTES)
         self.redelivered = 0
+        self.is_resumed = False
         # Set when the broker has answered the connection, and again when it has answered the subscription.
         self._answered = threading.Event()
         self._has_read = threading.Event()
@@ -192,6 +194,7 @@ class MqttSession:
         elif reason.is_failure:
             self._fail(ConnectionRefusedError(f"{self._options.broker} refuses the client: {reason}"))
         else:
+            self.is_resumed = flags.session_present
             self._answered.set()
 
     def _on_connect_fail(self, _client: mqtt.Client, _data: Any) -> None:

@@ -61,6 +61,10 @@ class StreamFeeder(Feeder):
         self._records.append(None)
         return bad
 
+    def oversize(self) -> tuple[Any, str]:
+        # The server's limit.
+        return "x" * 1_048_576, "stored"
+
     def pause(self) -> None:
         self._consumer()
         self._is_up = False

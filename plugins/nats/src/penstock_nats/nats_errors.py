@@ -33,7 +33,7 @@ def explained(error: BaseException, options: NatsOptions) -> NatsSourceError:
             return NatsSourceError(f"{where} has no stream {options.stream!r}: create it, or correct the option stream")
         case nats.js.errors.NotFoundError(err_code=code) if code == CONSUMER_NOT_FOUND:
             return NatsSourceError(_consumer_gone(options, where))
-        case nats.js.errors.ServiceUnavailableError() | nats.errors.NoRespondersError():
+        case nats.js.errors.ServiceUnavailableError(description=None) | nats.errors.NoRespondersError():
             return NatsSourceError(
                 f"{where} answers no request for stream {options.stream!r}: JetStream is not enabled for this "
                 "account, or the stream was deleted or has no leader now"

@@ -134,7 +134,13 @@ class NatsSession:
         headers = {**(delivered.message.headers or {}), **letter.headers()}
         # The server drops a second copy, if the acknowledgement is lost.
         headers["Nats-Msg-Id"] = f"{self._options.consumer}/{delivered.stream}/{delivered.sequence}"
-        await self._js.publish(self._options.dead_letter, delivered.message.data, headers=headers)
+        try:
+            await self._js.publish(self._options.dead_letter, delivered.message.data, headers=headers)
+        except nats.js.errors.APIError as error:
+            raise NatsSourceError(
+                f"the stream of dead_letter={self._options.dead_letter!r} at NATS {self._options.address} did not take "
+                f"{delivered.origin}, which stays where it is: {error.description}"
+            ) from error
 
 
 @contextlib.asynccontextmanager

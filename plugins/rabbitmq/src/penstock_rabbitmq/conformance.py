@@ -60,6 +60,9 @@ class RabbitFeeder(ProxiedFeeder):
         self._publisher.publish(self._queue, [bad.value], pika.BasicProperties(headers=dict(bad.headers)))
         return bad
 
+    def oversize(self) -> tuple[Any, str]:
+        return "x" * 5_000_000, "stored"
+
     def dead_letters(self) -> list[DeadLetter]:
         while (found := self._publisher.get(self._dead_queue)) is not None:
             properties, body = found

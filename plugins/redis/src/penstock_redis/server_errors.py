@@ -27,6 +27,8 @@ def explained(error: redis.RedisError, options: RedisOptions) -> RedisSourceErro
         return RedisSourceError(
             f"{server} does not permit a command to user {user!r}: {text}. The README lists what the ACL must allow"
         )
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return RedisSourceError(f"{server} has no memory left: {text} Raise its maxmemory, or trim or delete keys")
     if text.startswith("WRONGTYPE"):
         return RedisSourceError(f"a key of {options.streams!r} at {server} holds no stream: {text}")
     if text.startswith(("NOGROUP", "UNBLOCKED")):
