@@ -173,7 +173,7 @@ PositiveDurationS = Annotated[
 PositiveBytes = Annotated[int, TextForm("size > 0", _positive(parse_size_bytes))]
 Count = Annotated[int, TextForm("integer >= 0", _not_negative(_parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _positive(_parse_int))]
-#: One that needs no privilege; 0 lets the system choose.
+#: A port that needs no privilege; 0 lets the system choose.
 Port = Annotated[
     int,
     TextForm(

@@ -11,7 +11,7 @@ from penstock.conf import KEYS, OPTION_SECTIONS, Settings
 from penstock.errors import plugin_distribution
 
 _OURS = "spark.penstock."
-# Of the parts of a key between dots, and of whole keys, which all begin alike.
+# Minimum similarity of the parts of a key between dots, and of whole keys, whose beginnings are alike.
 _LIKENESS, _WHOLE_LIKENESS = 0.8, 0.9
 _WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing is rolled or kept open"
 _LOG_CLASS = "custom write-ahead logs are not supported; unset the key"

@@ -25,7 +25,7 @@ class Termination:
         self._first: BaseException | None = None
         self._last: BaseException | None = None
         self._count = 0
-        # How many of them `wait` has raised, or passed over, in each thread.
+        # Number of errors that `wait` has raised, or passed over, per thread.
         self._raised = threading.local()
         self._final_error: BaseException | None = None
 

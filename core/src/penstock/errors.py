@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
-# Without a colon it is no password: the containers of Azure stand there.
+# Text without a colon contains no password: Azure has the container there.
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
 # Lone surrogates, and control characters except tab and the ends of lines.
 _UNPRINTABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -61,7 +61,7 @@ def plugin_distribution(plugin: str) -> str:
 
 
 def how_to_install(name: str) -> str:
-    """What to install for a receiver, an input stream or a rate estimator; its plugin may have another name."""
+    """The command that installs a receiver, an input stream or a rate estimator; its plugin may have another name."""
     whole = "pip install penstock-spark, which has the common plugins"
     return f"{whole}, or {plugin_distribution(name)}" if name.isascii() and name.isidentifier() else whole
 
@@ -93,7 +93,7 @@ class UnknownNameError(ConfigurationError, LookupError):
         super().__init__(
             f"unknown {kind} {shown(name)}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
         )
-        # Pickled, because the message alone is no argument.
+        # Pickled by its arguments, because the message alone does not recreate the error.
         self._arguments = (kind, name, names, owner, advice)
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[Any, ...]]:

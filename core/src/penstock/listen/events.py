@@ -141,7 +141,7 @@ def _not_negative(value: Any) -> Any:
 
 @frozen
 class SourceStatus:
-    """How far a receiver is behind its source. A negative value, the result of clocks that differ, becomes 0.
+    """The distance of a receiver from the end of its source. Negative values, from clocks that differ, become 0.
 
     Attributes:
         lag_messages: messages in the source that the receiver has not stored; ``None`` when unknown.

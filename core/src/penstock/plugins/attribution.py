@@ -1,4 +1,4 @@
-"""How much of a batch's processing time is attributed to one of the streams that share it."""
+"""The share of a batch's processing time that is attributed to one of its streams."""
 
 from collections.abc import Collection
 

@@ -167,7 +167,7 @@ class Plugins:
             try:
                 self._load(entry_point, record)
             # Third-party code: whatever it raises while it loads concerns this plugin only. SystemExit and the panics
-            # of extensions written in Rust are no Exception.
+            # of extensions written in Rust are not subclasses of Exception.
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt):
                     raise
@@ -241,7 +241,7 @@ class Plugins:
         ]
 
     def _preferred(self, rivals: list[LoadedPlugin]) -> list[LoadedPlugin]:
-        """Those of the first distribution in ``prefer`` that any of them belongs to; without one, all."""
+        """The candidates of the first distribution in ``prefer`` that has any; all of them if none has."""
         matches = ([record for record in rivals if record.distribution == name] for name in self._prefer)
         return next(filter(None, matches), rivals)
 

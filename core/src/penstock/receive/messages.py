@@ -77,7 +77,7 @@ class AddBlocks:
     blocks: list[StoredBlock]
     # Size of the records in the receiver's buffer that are in no accepted block yet.
     buffered_bytes: int = 0
-    # Of the receiver's source, if there is a new one.
+    # The new status of the receiver's source, if there is one.
     source: SourceStatus | None = None
 
 

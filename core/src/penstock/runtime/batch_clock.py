@@ -36,7 +36,7 @@ class BatchClock(Clock):
         self._offset_ms = offset_ms
         self._ahead_ms = 0
         self._last_ms = wall_ms
-        #: How far the clock has jumped forward in total, ms.
+        #: Total of the steps forward, ms.
         self.jumped_ms = 0
 
     @classmethod

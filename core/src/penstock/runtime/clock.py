@@ -13,7 +13,7 @@ from typing import Protocol
 
 from penstock.errors import ConfigurationError, shown
 
-# Of Linux; other systems have one monotonic clock.
+# A clock of Linux that includes suspension; other systems have one monotonic clock.
 _ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

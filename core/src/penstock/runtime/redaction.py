@@ -14,7 +14,7 @@ from attrs import frozen
 from penstock.errors import ConfigurationError, shown
 
 _KEY = "spark.redaction.regex"
-# What Spark's default matches, and further names of secrets.
+# The names that Spark's default matches, and further names of secrets.
 _NAMES = r"(?i:passw(?:or)?d|passphrase|secret|token|credential|(?:api|access|private|account)[-._]?key)"
 # Python takes flags for a part of a pattern only in the form ``(?i:…)``.
 _FLAGS = re.compile(r"\(\?([imsx]+)\)")

@@ -8,7 +8,7 @@ from penstock.spark.rdd_checkpoints import hadoop_path
 
 # Marks a directory whose job has committed all its files.
 _SUCCESS = "_SUCCESS"
-# What committers write before the mark: parts and their checksums, and the folders of unfinished tasks.
+# Files that committers write before the mark: parts and their checksums, and the folders of unfinished tasks.
 _WRITTEN_BY_JOBS = ("part-", ".part-", "._SUCCESS", "_temporary", "__magic")
 
 

@@ -334,7 +334,7 @@ class ReceiverTracker:
             return self._add(message, new) if new else Reply()
 
     def _add(self, message: AddBlocks, new: Sequence[StoredBlock]) -> Reply:
-        # An error is no refusal, after which the receiver would delete blocks that the new owner may know.
+        # This is an error, not a refusal: a refused receiver would delete blocks that the new owner may know.
         if self._logs is not None:
             self._logs.require_claim()
         record = self._tracked.records.get(message.stream_id)

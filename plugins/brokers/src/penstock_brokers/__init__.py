@@ -1,4 +1,4 @@
-"""What receivers for message brokers share: secrets, TLS, columns, decoding, dead letters, and servers for tests."""
+"""Common parts of receivers for message brokers: secrets, TLS, columns, decoding, dead letters, servers for tests."""
 
 from __future__ import annotations
 

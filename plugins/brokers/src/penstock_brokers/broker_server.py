@@ -44,7 +44,7 @@ class BrokerServer(ABC):
         name: name of the broker, for messages.
         start_timeout_s: how long ``start`` waits until the broker answers.
         port: the same for all starts.
-        folder: for data, log and configuration.
+        folder: directory of data, log and configuration.
     """
 
     name: ClassVar[str]
@@ -88,7 +88,7 @@ class BrokerServer(ABC):
 
     @property
     def log(self) -> str:
-        """What the broker has printed."""
+        """The output of the broker."""
         path = self.folder / "log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 

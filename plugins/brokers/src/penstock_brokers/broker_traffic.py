@@ -12,7 +12,7 @@ Tag = tuple[int, int]
 
 
 class BrokerTraffic(ABC):
-    """What passed on all connections: write ``wiretap`` for a protocol. Thread-safe.
+    """The messages of all connections: write ``wiretap`` for a protocol. Thread-safe.
 
     Attributes:
         delivered: the number of messages that clients got.
@@ -22,7 +22,7 @@ class BrokerTraffic(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Of each open connection: what it has in flight.
+        # Messages in flight, by open connection.
         self._unacknowledged: dict[BrokerWiretap, dict[Tag, bytes]] = {}
         self._acknowledged: list[bytes] = []
         self.delivered = 0
@@ -79,7 +79,7 @@ class BrokerWiretap(Wiretap):
     """Base of wiretaps that read a protocol, and note what they read.
 
     Args:
-        traffic: of all connections.
+        traffic: traffic of all connections.
     """
 
     def __init__(self, traffic: BrokerTraffic) -> None:

@@ -43,9 +43,9 @@ class DeadLetter:
 
     Attributes:
         reason: the kind of error.
-        error: what happened.
+        error: reason of the failure.
         deliveries: how often the broker has delivered it; ``None`` when it does not tell.
-        origin: where the message was: topic, partition and offset, or the like.
+        origin: place of the message: topic, partition and offset, or the like.
     """
 
     reason: Reason

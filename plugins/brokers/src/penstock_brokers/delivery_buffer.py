@@ -123,7 +123,7 @@ class DeliveryBuffer(Generic[M]):
         The broker delivers the dropped messages again: nobody has acknowledged them.
 
         Args:
-            error: what ``take`` raises; the error of the first call counts.
+            error: error that ``take`` raises; that of the first call counts.
         """
         with self._changed:
             if not self._is_closed:

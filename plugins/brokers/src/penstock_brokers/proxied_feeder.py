@@ -19,11 +19,11 @@ class ProxiedFeeder(Feeder):
     the text of a message's body.
 
     Args:
-        port: of the broker on this machine.
+        port: port of the broker on this machine.
         traffic: reads its protocol.
 
     Attributes:
-        proxy: where the receiver connects.
+        proxy: proxy to which the receiver connects.
     """
 
     def __init__(self, port: int, traffic: BrokerTraffic) -> None:

@@ -38,7 +38,7 @@ class Secret:
         reference: shown in messages, pages and checkpoints.
 
     Raises:
-        ValueError: it is no reference. The message does not repeat it.
+        ValueError: the text is not a reference. The message does not repeat it.
     """
 
     reference: str = field(validator=_is_reference)

@@ -42,7 +42,7 @@ class TcpProxy:
         tap: makes the wiretap of a new connection; ``None`` for none.
 
     Attributes:
-        port: where clients connect; the same after ``cut`` and ``heal``.
+        port: port for clients; the same after ``cut`` and ``heal``.
         accepted: the number of connections so far.
     """
 

@@ -55,7 +55,7 @@ class TlsOptions:
         """The context of a connection; ``None`` without TLS.
 
         Raises:
-            ConfigurationError: a file cannot be read, or is no certificate or key; names the option.
+            ConfigurationError: a file cannot be read, or is not a certificate or key; names the option.
             SecretError: the password cannot be read.
         """
         if not self.tls:

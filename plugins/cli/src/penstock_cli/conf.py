@@ -62,7 +62,7 @@ class Problem:
         key: the key; empty for an error that names none.
         is_error: whether a program refuses to start; otherwise the key has no effect.
         text: description of the problem.
-        remedy: what to do; empty when the text says it.
+        remedy: advice; empty when the text says it.
         line: line number in the file, from 1; 0 without a file.
     """
 

@@ -110,9 +110,9 @@ def write_plugin(kind: str, name: str, into: Path, *, is_async: bool = False) ->
     """Write a plugin into a new folder; return the folder.
 
     Args:
-        kind: what the plugin offers.
-        name: what programs will call it.
-        into: where to make the folder.
+        kind: kind of the plugin.
+        name: name of the receiver, estimator or listener in programs.
+        into: parent of the new folder.
         is_async: whether a receiver has an event loop, leases and acknowledgements.
 
     Raises:

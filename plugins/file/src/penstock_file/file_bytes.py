@@ -23,7 +23,7 @@ class FileBytes:
 
     Args:
         filesystem: the file system of the path.
-        piece: where reading starts; reading may continue past the piece's stop to the end of the version.
+        piece: piece at which reading starts; reading may continue past the piece's stop to the end of the version.
 
     Raises:
         OSError: the file cannot be opened, or is shorter than the version.

@@ -63,7 +63,7 @@ class MessageReceiver(AsyncReceiver[Any]):
                     await asyncio.wait({storing, reading}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     await _cancelled(reading)
-            # What came before the end of a connection is stored, also if the end is an error.
+            # Messages that came before the end of a connection are stored, also if the end is an error.
             buffer.close()
             await storing
             if not reading.cancelled():

@@ -163,7 +163,7 @@ class WebhookOptions:
         """The context of the server; ``None`` without a certificate.
 
         Raises:
-            ConfigurationError: a file cannot be read, or is no certificate or key.
+            ConfigurationError: a file cannot be read, or is not a certificate or key.
             SecretError: the password cannot be read.
         """
         return server_context(self.tls_certificate, self.tls_key, self.tls_key_password)
@@ -171,7 +171,7 @@ class WebhookOptions:
 
 @frozen(kw_only=True)
 class ClientOptions:
-    """What the options of receivers that connect to a server have in common."""
+    """The common options of receivers that connect to a server."""
 
     url: str
     token: SecretText | None = secret_option("token to send to the server")
@@ -228,7 +228,7 @@ class ClientOptions:
         """The context of an encrypted connection; ``True``, the client's default, for an address without TLS.
 
         Raises:
-            ConfigurationError: a file cannot be read, or is no certificate or key.
+            ConfigurationError: a file cannot be read, or is not a certificate or key.
             SecretError: the password cannot be read.
         """
         options = TlsOptions(

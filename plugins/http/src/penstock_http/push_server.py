@@ -29,8 +29,8 @@ class PushServer:
         connections: number of connections so far.
         num_sent: number of messages that were sent.
         num_refused: number of requests that were answered with 204.
-        headers: of the last request.
-        token: what a request must carry as bearer; empty for none.
+        headers: headers of the last request.
+        token: bearer token that a request must carry; empty for none.
     """
 
     def __init__(self) -> None:

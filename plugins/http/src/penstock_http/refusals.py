@@ -25,7 +25,7 @@ class Refused(PenstockError):
 
     Args:
         status: HTTP status.
-        message: for the sender.
+        message: message for the sender.
         retry_after_s: when the sender may try again, in seconds; ``None`` if that is useless.
     """
 
@@ -53,8 +53,8 @@ def check_token(headers: Mapping[str, str], name: str, token: bytes) -> None:
     """Check the token of a request.
 
     Args:
-        headers: of the request.
-        name: of the header; in ``Authorization`` the token follows ``Bearer``.
+        headers: headers of the request.
+        name: name of the header; in ``Authorization`` the token follows ``Bearer``.
         token: the right one.
 
     Raises:
@@ -98,7 +98,7 @@ def records_of(body: bytes, content_type: str, options: WebhookOptions) -> list[
 
 
 def expected_wait_s(num_records: int, rate: float | None) -> float:
-    """How long a request waits behind this many records under a rate limit in records/s, in seconds."""
+    """Seconds that a request waits behind this many records under a rate limit in records/s."""
     return 0.0 if rate is None else num_records / rate
 
 

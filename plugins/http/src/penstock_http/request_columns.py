@@ -18,12 +18,12 @@ _CREDENTIALS = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 @frozen
 class RequestDetails:
-    """What the records of a request have in common.
+    """The columns that all records of a request share.
 
     Attributes:
-        method: of the request.
+        method: method of the request.
         path: decoded, without the query.
-        query: as in the address, without the question mark.
+        query: query of the address, without the question mark.
         headers: in their order.
         remote: address of the sender, or of a proxy before it.
         arrived_us: microseconds since the epoch.
@@ -52,7 +52,7 @@ def shown_headers(headers: Mapping[str, str], hidden: str) -> list[tuple[str, st
     """The headers to store: names in lower case, without those that contain credentials.
 
     Args:
-        headers: of a request.
+        headers: headers of a request.
         hidden: name of a further header with a credential.
     """
     left_out = _CREDENTIALS | {hidden.lower()}

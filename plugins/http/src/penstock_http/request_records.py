@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-#: How a body is split: ``auto`` follows the content type.
+#: Rules for splitting a body: ``auto`` follows the content type.
 Split = Literal["body", "lines", "array", "auto"]
 
 _LINES = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"})
@@ -17,9 +17,9 @@ def split_body(body: bytes, split: Split, content_type: str) -> list[bytes]:
     """Split a body into records.
 
     Args:
-        body: as it was received.
+        body: body of the request, as received.
         split: how.
-        content_type: of the request, without parameters.
+        content_type: content type of the request, without parameters.
 
     Returns:
         The whole body, the lines that are not empty, or the elements of a JSON array, each as it is spelled there.

@@ -27,7 +27,7 @@ def is_signed(scheme: Scheme, key: bytes, signature: str, body: bytes, now_s: fl
         scheme: form of the signature.
         key: the secret shared with the sender.
         signature: value of the header; empty if there is none.
-        body: as it was received.
+        body: body of the request, as received.
         now_s: time since the epoch. A ``stripe`` signature from five minutes earlier or later is refused.
     """
     if scheme == "github":

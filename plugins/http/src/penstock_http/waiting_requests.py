@@ -18,7 +18,7 @@ class WaitingRequest:
 
     Attributes:
         records: the records of its body, at least one.
-        details: of the request.
+        details: columns of the request.
         arrived_s: monotonic.
         stored: done once the records are stored; fails when they cannot be stored.
     """

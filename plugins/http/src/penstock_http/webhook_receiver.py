@@ -19,10 +19,10 @@ from penstock_http.refusals import Refused, check_signature, check_token, expect
 from penstock_http.request_columns import RequestDetails, shown_headers, table_of
 from penstock_http.waiting_requests import WaitingRequest, WaitingRequests
 
-# How often requests that wait too long are refused, and how often counts are reported.
+# Intervals at which requests that wait too long are refused, and counts are reported.
 _WATCH_INTERVAL_S = 0.1
 _REPORT_INTERVAL_S = 1.0
-# How long the answers to the last requests may take.
+# Maximum time for the answers to the last requests.
 _SHUTDOWN_S = 2.0
 # The most records of one store.
 _MANY_RECORDS = 10_000
@@ -32,7 +32,7 @@ class WebhookReceiver(AsyncReceiver[Any]):
     """Receives the bodies of HTTP requests.
 
     Args:
-        options: where to listen, whom to admit, and what to store.
+        options: address, access, and the columns to store.
     """
 
     def __init__(self, options: WebhookOptions) -> None:

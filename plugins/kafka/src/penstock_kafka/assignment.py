@@ -33,7 +33,7 @@ class Assignment:
         return self._number == 0
 
     def begins(self, committed: Mapping[Partition, int | None]) -> dict[Partition, int | None]:
-        """Where to begin in partitions: after what is stored or committed, whichever is later; ``None`` without both.
+        """The first offset per partition: after the later of the stored and the committed one; ``None`` without any.
 
         Args:
             committed: the offset that the group has committed for each.
@@ -65,7 +65,7 @@ class Assignment:
 
         Args:
             offsets: next offsets.
-            possessions: what ``fetch`` returned for the records.
+            possessions: possessions that ``fetch`` returned with the records.
         """
         self._stored |= offsets
         return {

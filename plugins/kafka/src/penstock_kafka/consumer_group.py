@@ -34,7 +34,7 @@ class ConsumerGroup:
     """A member of the group.
 
     Args:
-        options: of the receiver.
+        options: the receiver's options.
         stored: the next offsets of partitions from which records are stored.
         settle: called before partitions leave or come: waits until what was fetched is stored and committed, if it can.
         report: passes an error to the driver.

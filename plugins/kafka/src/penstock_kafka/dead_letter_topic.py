@@ -21,7 +21,7 @@ class DeadLetterTopic:
     """Publishes to the topic of the option ``dead_letter``. The first record connects. One thread uses it.
 
     Args:
-        options: of the receiver.
+        options: the receiver's options.
     """
 
     def __init__(self, options: KafkaOptions) -> None:
@@ -63,5 +63,5 @@ class DeadLetterTopic:
 
 
 def origin_of(record: Message) -> str:
-    """Where a record was."""
+    """Topic, partition and offset of a record."""
     return f"{record.topic()}/{record.partition()}/{record.offset()}"

@@ -44,7 +44,7 @@ def deserializer_of(options: KafkaOptions) -> Deserializer | None:
         except Exception as error:
             if _is_connection_error(error):
                 raise ConnectionError(f"the schema registry {options.schema_registry}: {text_of(error)}") from error
-            # What the deserializers raise depends on their libraries.
+            # The errors of deserializers depend on their libraries.
             raise ValueError(text_of(error)) from error
 
     return deserialize

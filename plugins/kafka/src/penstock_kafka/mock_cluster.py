@@ -50,7 +50,7 @@ class MockCluster:
         if not self._cluster:
             raise KafkaException("the mock cluster cannot listen on the loopback interface")
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, _REBALANCE_DELAY_MS)
-        #: Where clients connect: ``host:port``, separated by commas.
+        #: Addresses for clients: ``host:port``, separated by commas.
         self.bootstrap_servers: str = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
     def __enter__(self) -> Self:

@@ -31,7 +31,7 @@ COLUMNS = {
 }
 Column = Literal["key", "value", "headers", "topic", "partition", "offset", "timestamp", "deliveries"]
 
-# What the receiver sets itself, and the option to use instead.
+# Settings of the client that the receiver sets itself, and the option to use instead.
 _OWNED = {
     "bootstrap.servers": "bootstrap_servers",
     "metadata.broker.list": "bootstrap_servers",

@@ -53,7 +53,7 @@ class PartitionReader:
 
     Args:
         receiver: stores.
-        options: of the receiver.
+        options: the receiver's options.
     """
 
     def __init__(self, receiver: Receiver[object], options: KafkaOptions) -> None:

@@ -34,7 +34,7 @@ def table_reader(
 
     Args:
         options: the columns and their types.
-        deserialize: of Avro and Protobuf.
+        deserialize: deserializers of Avro and Protobuf.
     """
     value_as = options.value_as
 
@@ -96,7 +96,7 @@ class Offsets:
 
         Args:
             records: without errors.
-            topic: of all records; ``None`` if they may have several.
+            topic: topic of all records; ``None`` if they may have several.
         """
         topics: Any = topic or list(map(Message.topic, records))
         numbers: Iterable[Any] = map(Message.partition, records)

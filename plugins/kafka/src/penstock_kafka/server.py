@@ -23,7 +23,7 @@ class KafkaMockServer(BrokerServer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients connect, ``host:port``."""
+        """Address for clients, ``host:port``."""
         return (self.data / "address").read_text()
 
     def command(self) -> Sequence[str | Path]:

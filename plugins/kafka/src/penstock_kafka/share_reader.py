@@ -28,7 +28,7 @@ class ShareReader:
 
     Args:
         receiver: stores.
-        options: of the receiver.
+        options: the receiver's options.
     """
 
     def __init__(self, receiver: Receiver[object], options: KafkaOptions) -> None:

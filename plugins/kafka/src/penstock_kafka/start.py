@@ -1,4 +1,4 @@
-"""Where partitions begin that neither the group nor the stream has read."""
+"""The first offsets of partitions that neither the group nor the stream has read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def start_offsets(
     Args:
         consumer: asks the broker.
         start: the value of the option.
-        partitions: of any topics.
+        partitions: partitions of any topics.
         timeout_s: per request.
 
     Raises:

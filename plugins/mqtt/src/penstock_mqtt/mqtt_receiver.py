@@ -29,7 +29,7 @@ class MqttReceiver(ThreadReceiver[Any]):
     def __init__(self, options: MqttOptions) -> None:
         self._options = options
         self._session: MqttSession | None = None
-        # Of this launch, without the current session.
+        # Counts of this launch, without the current session.
         self._redelivered = 0
         self._dead_letters = 0
         self._has_session = False

@@ -15,7 +15,7 @@ _CONNECT_BYTES = 10
 
 
 class MqttTraffic(BrokerTraffic):
-    """What the clients of a broker got and acknowledged, over all connections. Thread-safe.
+    """Deliveries and acknowledgements of all clients of a broker. Thread-safe.
 
     Attributes:
         windows: Receive Maximum of each connection, in this order.
@@ -33,7 +33,7 @@ class MqttWiretap(BrokerWiretap):
     """Reads the packets of one connection of MQTT 5. Messages of QoS 1 are in flight until they are acknowledged.
 
     Args:
-        traffic: of all connections.
+        traffic: traffic of all connections.
     """
 
     def __init__(self, traffic: MqttTraffic) -> None:

@@ -27,7 +27,7 @@ class Publisher:
     """A client that publishes, inside a ``with`` block.
 
     Args:
-        port: of a broker on this machine.
+        port: port of a broker on this machine.
         on_message: called with the messages of the topics that it subscribes to, on a thread of its own.
     """
 

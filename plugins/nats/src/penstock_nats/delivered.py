@@ -48,7 +48,7 @@ class Delivered(NamedTuple):
 
     @property
     def origin(self) -> str:
-        """Where the message is, for the headers of a dead letter."""
+        """Stream and sequence number of the message, for the headers of a dead letter."""
         return f"{self.stream}/{self.sequence} {self.message.subject}"
 
 

@@ -1,4 +1,4 @@
-"""What an error of the client or the server means, and what to do about it."""
+"""Explanations of errors of the client and the server, with advice."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def explaining(options: NatsOptions, failures: Sequence[Exception]) -> Iterator[
     """Replace an error of the client by one that says what to do.
 
     Args:
-        options: of the receiver.
+        options: the receiver's options.
         failures: errors that ended the connection, so that calls raise that it is closed.
     """
     try:

@@ -39,9 +39,9 @@ class NatsSession:
     """A session that ``connected`` has opened.
 
     Args:
-        options: of the receiver.
+        options: the receiver's options.
         client: connected.
-        subscription: of the consumer.
+        subscription: subscription of the consumer.
         info: describes the consumer when the session began.
     """
 
@@ -58,7 +58,7 @@ class NatsSession:
         self._js = client.jetstream(timeout=_ACK_TIMEOUT_S)
         self._lease_s = float(info.config.ack_wait or options.ack_wait)
         self._max_ack_pending = info.config.max_ack_pending or 0
-        # Of the largest message of the last fetch; at first of any.
+        # Bytes of the largest message of the last fetch; at first of any.
         self._message_bytes = client.max_payload
 
     async def fetch(self, most: int, timeout_s: float) -> list[Delivered]:
@@ -148,7 +148,7 @@ async def connected(options: NatsOptions, on_error: Callable[[Exception], object
     """Connect, and create the consumer unless it exists.
 
     Args:
-        options: of the receiver.
+        options: the receiver's options.
         on_error: called with errors of the connection that no call raises, such as missing permissions.
 
     Raises:

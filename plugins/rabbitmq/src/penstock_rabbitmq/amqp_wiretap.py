@@ -12,7 +12,7 @@ _BASIC_DELIVER, _BASIC_ACK = (60, 60), (60, 80)
 
 
 class AmqpTraffic(BrokerTraffic):
-    """What the clients of a broker got and acknowledged, over all connections. Thread-safe."""
+    """Deliveries and acknowledgements of all clients of a broker. Thread-safe."""
 
     def wiretap(self) -> AmqpWiretap:
         return AmqpWiretap(self)

@@ -30,7 +30,7 @@ def publish_dead_letters(options: RabbitOptions, letters: Iterable[tuple[RabbitM
                 properties.headers = {**(properties.headers or {}), **letter.headers()}
                 channel.basic_publish("", options.dead_letter, message.body, properties, mandatory=True)
         finally:
-            # What is confirmed stays confirmed, whatever happens to the connection now.
+            # Confirmed messages stay confirmed, whatever happens to the connection now.
             with suppress(AMQPError):
                 connection.close()
     except UnroutableError:

@@ -53,7 +53,7 @@ class RabbitMessage(NamedTuple):
 
     @property
     def deliveries(self) -> int | None:
-        """How often it was delivered, this time included; ``None`` when a classic queue does not tell."""
+        """Number of deliveries, this one included; ``None`` for a classic queue, which does not count them."""
         # Absent at the first delivery. A quorum queue counts those before.
         count = (self.properties.headers or {}).get(_COUNT_HEADER)
         if count is not None:

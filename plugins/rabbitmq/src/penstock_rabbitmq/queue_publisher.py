@@ -12,7 +12,7 @@ class QueuePublisher:
     """A connection to a broker on this machine, inside a ``with`` block. Not thread-safe.
 
     Args:
-        port: of the broker.
+        port: port of the broker.
     """
 
     def __init__(self, port: int) -> None:
@@ -45,7 +45,7 @@ class QueuePublisher:
         Args:
             queue: the name of a queue.
             bodies: the messages.
-            properties: of each message.
+            properties: properties of each message.
             confirmed: also wait until RabbitMQ has confirmed each: it survives a crash.
 
         Raises:

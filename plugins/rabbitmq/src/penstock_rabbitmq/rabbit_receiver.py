@@ -29,7 +29,7 @@ class RabbitReceiver(ThreadReceiver[Any]):
     def __init__(self, options: RabbitOptions) -> None:
         self._options = options
         self._session: RabbitSession | None = None
-        # Of this launch, without the current session.
+        # Counts of this launch, without the current session.
         self._redelivered = 0
         self._dead_letters = 0
         # The mean size of the last messages.
@@ -53,7 +53,7 @@ class RabbitReceiver(ThreadReceiver[Any]):
         super().onStop()
 
     def _prefetch(self) -> int:
-        """How many messages may be unacknowledged: half of them are stored while the others are on their way."""
+        """Maximum number of unacknowledged messages: half of them are stored while the others are on their way."""
         most = min(self._options.prefetch, int(MAX_BUFFERED_BYTES / self._message_bytes))
         return max(2, min(most, 2 * self.fetch_hint(self._options.prefetch)))
 

@@ -22,7 +22,7 @@ _PAGE = 1000
 
 @frozen
 class StreamLag:
-    """How far a group is behind a stream.
+    """The distance of a group from the end of a stream.
 
     Attributes:
         messages: entries not yet delivered to any consumer of the group; ``None`` when the server does not know.
@@ -134,8 +134,8 @@ class ConsumerGroup:
         self._call("XCLAIM", stream, self.name, self.consumer, 0, *ids, "JUSTID")
 
     def lag(self, stream: bytes) -> StreamLag:
-        """How far the group is behind a stream."""
-        # Of one moment: entries that are read and trimmed between two answers would seem lost.
+        """The distance of the group from the end of a stream."""
+        # One transaction: entries that are read and trimmed between two answers would seem lost.
         with self.client.pipeline(transaction=True) as pipeline:
             pipeline.execute_command("XINFO GROUPS", stream)
             pipeline.execute_command("XINFO STREAM", stream)

@@ -28,9 +28,9 @@ from penstock_redis.sorted_delivery import SortedDelivery, sort
 from penstock_redis.stored_ranges import StoredRanges, number_of, position_after
 from penstock_redis.stream_entries import Delivery
 
-# How long a read waits for an entry. A stop, and entries to claim, wait for its end.
+# Maximum wait of a read for an entry. A stop, and entries to claim, wait for its end.
 _BLOCK_MS = 250
-# How long a stop waits for the server's answer to the last acknowledgement.
+# Maximum wait of a stop for the server's answer to the last acknowledgement.
 _PATIENCE_S = 2.0
 
 
@@ -139,7 +139,7 @@ class RedisReceiver(ThreadReceiver[Any]):
             self._take(deliveries, group, monitor)
 
     def _own_pending(self, group: ConsumerGroup) -> Iterator[Delivery]:
-        """What this consumer got and did not acknowledge before it was restarted or relaunched."""
+        """The entries that this consumer did not acknowledge before it was restarted or relaunched."""
         for stream in group.streams:
             after = b"0-0"
             while not self.isStopped() and (delivery := group.read_pending(stream, after, self._count)):
@@ -147,7 +147,7 @@ class RedisReceiver(ThreadReceiver[Any]):
                 yield delivery
 
     def _claimed(self, group: ConsumerGroup) -> Iterator[Delivery]:
-        """What consumers got that did not acknowledge it for long."""
+        """The entries that other consumers have not acknowledged for long."""
         for stream in group.streams:
             cursor, is_over = b"0-0", False
             while not self.isStopped() and not is_over:

@@ -1,4 +1,4 @@
-"""What an error of the server or of the connection means, and what to do about it."""
+"""Explanations of errors of the server and of the connection, with advice."""
 
 from __future__ import annotations
 

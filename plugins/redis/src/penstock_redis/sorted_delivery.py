@@ -50,7 +50,7 @@ class SortedDelivery:
 
     @property
     def message(self) -> str:
-        """What to report of the entries that are not stored; empty if there are none."""
+        """The report about entries that are not stored; empty if there are none."""
         name = self.stream.decode()
         if self.left:
             first_id, error = next(iter(self.left.items()))

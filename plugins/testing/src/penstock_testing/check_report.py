@@ -107,7 +107,7 @@ class Report:
         seed: a run with the same seed draws the same values.
         pinned: the number of checks in a complete run; ``None`` when the run selected some.
         results: one for each check, in the order of ids.
-        beside: what the plugin offers and no suite tests.
+        beside: offers of the plugin that no suite tests.
     """
 
     kind: str
@@ -176,7 +176,7 @@ class Report:
 
     @property
     def _untested_sessions(self) -> list[str]:
-        """What a receiver that acknowledges was not tested for, because its test source does not offer it."""
+        """Checks that an acknowledging receiver misses, because its test source does not support them."""
         skipped = {
             result.id: _SESSIONS[result.id]
             for result in self.results

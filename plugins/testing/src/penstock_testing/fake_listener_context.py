@@ -64,7 +64,7 @@ class FakeListenerContext(ListenerContext):
         limits: the rate limits by stream id.
         stored: the result of ``storage``.
         counts: the result of ``listener_counts``.
-        spark_jobs: what ``jobs`` chooses from, by id.
+        spark_jobs: jobs from which ``jobs`` chooses, by id.
         ui_url: the address that a listener has published; empty for none.
         batch_page: the address of the page of a batch that a listener has published; empty for none.
         executor_ids: the result of ``executors``; requests are granted at once.

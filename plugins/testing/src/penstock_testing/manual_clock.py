@@ -12,7 +12,7 @@ class ManualClock(Clock):
 
     def __init__(self, time_ms: int = 0) -> None:
         self._time_ms = time_ms
-        # How far the wall clock was set.
+        # Distance by which the wall clock was set.
         self._stepped_ms = 0
         self._condition = threading.Condition()
         # The due time of every current wait.

@@ -66,7 +66,7 @@ class MemoryBroker:
 
     Attributes:
         address: a receiver finds the broker by it.
-        dead_letters: what sessions have published as dead letters.
+        dead_letters: messages that sessions have published as dead letters.
         refused: the number of acknowledgements of deliveries that were not in flight in their session.
     """
 

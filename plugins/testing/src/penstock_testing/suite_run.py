@@ -121,7 +121,7 @@ class _Run:
         return module
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        # A suite may have tests of its own, which are no checks.
+        # A suite may have tests of its own, which are not checks.
         marked = [(item, marker) for item in items for marker in item.iter_markers("conformance")]
         items[:] = [item for item, marker in marked if marker.args[0].id in self._checks]
 

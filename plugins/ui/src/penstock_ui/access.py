@@ -54,7 +54,7 @@ class Access:
     then the request must come from a page of the dashboard.
 
     Args:
-        token: what a request must carry.
+        token: token that a request must carry.
         host: the address that the server is bound to.
         port: names the cookie, because browsers send cookies to every port of a host.
     """

@@ -65,7 +65,7 @@ def decode(line: bytes) -> Taken:
 
 @frozen(kw_only=True)
 class Retention:
-    """What a directory of event logs keeps.
+    """The retention of a directory of event logs.
 
     Attributes:
         max_files: files of one application.
@@ -102,7 +102,7 @@ class EventLog:
         directory: location of all event logs.
         application_id: names the files.
         max_file_size: bytes after which the log continues in a new file.
-        retention: what the directory keeps; applied whenever a file begins.
+        retention: retention of the directory; applied whenever a file begins.
         retry_s: seconds between two attempts to write.
     """
 

@@ -296,7 +296,7 @@ class Snapshot:
         streams: the input streams by id.
         batches: every waiting and running batch and the retained completed ones, by batch time.
         totals: counts since the start.
-        storage: what is stored, and the checkpoints.
+        storage: stored data and checkpoints.
         listeners: the listeners on the bus.
         graph: the DStream graph.
     """

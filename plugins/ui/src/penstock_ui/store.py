@@ -91,7 +91,7 @@ class MetricsStore:
     """The state of one application.
 
     Args:
-        limits: what to retain.
+        limits: amounts to retain.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:

@@ -152,7 +152,7 @@ def restore_sequence(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mappi
     these are not younger: a batch that failed long ago does not require that all later states are recomputed.
     """
     interval_ms = checkpoint.batch_interval_ms
-    # Those of the next run begin with the last range.
+    # The last range begins the skipped times of the next run.
     next_ms = checkpoint.last_time_ms + interval_ms
     due = [(time_ms, time_ms) for time_ms in (*checkpoint.pending, next_ms)]
     sequence: list[RestorePoints] = []

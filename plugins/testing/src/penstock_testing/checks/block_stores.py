@@ -72,7 +72,7 @@ class BlockStoreChecks:
     def test_BS_04_many_writers(self, subject: BlockStoreSubject) -> None:
         """Several threads can store blocks at the same time."""
         store, start = subject.open(), threading.Barrier(_WRITERS)
-        # What raises on one thread, too, is no matter of threads.
+        # An error that also occurs on one thread does not come from concurrency.
         subject.put(store, subject.block(_WRITERS * 100, ["alone"]))
         stored: dict[int, Any] = {}
         errors: list[str] = []

@@ -11,7 +11,7 @@ from penstock_testing.packaging_subject import PackagingSubject
 from penstock_testing.plugin_probe import Facts, installed
 
 _IMPORT_BUDGET_S = 0.5
-# Of the command line.
+# Entry-point groups of commands and demonstrations.
 _FURTHER_GROUPS = (f"{GROUP}.commands", f"{GROUP}.demos")
 
 

@@ -81,7 +81,7 @@ class ReceiverSessionsChecks:
             feeder.pass_time(_LEASES * lease_s)
             (harness.resume if name == "pause" else harness.accept)()
             subject.until_stored(harness, records[:stop], _RECONNECT_S)
-        # What expired meanwhile would be delivered now.
+        # Messages that expired meanwhile would be delivered now.
         feeder.pass_time(lease_s)
         subject.is_quiet(1)
         what = f"a pause of the rate limit, and a driver that does not answer, for {_LEASES} leases each"
@@ -275,7 +275,7 @@ class ReceiverSessionsChecks:
         change="fetch at most fetch_hint(most) records, and set the client's prefetch limit accordingly",
     )
     def test_RC_54_prefetch_follows_the_limit(self, subject: ReceiverSubject) -> None:
-        """What is in flight is bounded by the rate limit, not by the backlog of the source."""
+        """The rate limit bounds the messages in flight, not the backlog of the source."""
         subject.feeder().in_flight()
         limited = LimitedRun(subject, _PUT, {MAX_RATE: str(_RATE)})
         feeder, bound = limited.feeder, _RATE * _SECONDS
