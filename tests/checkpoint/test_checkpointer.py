@@ -453,7 +453,7 @@ def test_new_rdds_are_synced_once_and_the_state_store_with_them(
     make: Callable[..., Writing], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing, synced = make(), list[str]()
-    monkeypatch.setattr(writing.disk, "child", lambda name: SimpleNamespace(sync=lambda _synced: synced.append(name)))
+    monkeypatch.setattr(writing.disk, "child", lambda name: SimpleNamespace(sync=lambda *_known: synced.append(name)))
     monkeypatch.setattr(type(writing.state), "home", "file:/somewhere/now/state")
     for number in range(1, 4):
         writing.files[1000] = "file:/somewhere/now/rdd-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
@@ -98,8 +98,9 @@ class MemoryDirectory(Directory):
     def move(self, name: str, folder: str) -> bool:
         raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
 
-    def sync(self, synced: set[str]) -> None:
+    def sync(self, known: Collection[str] = ()) -> set[str]:
         self.note("sync", "")
+        return set()
 
     def delete(self, name: str) -> bool:
         self.note("delete", name)

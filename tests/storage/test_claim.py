@@ -367,10 +367,8 @@ def test_claimed_directory_is_used_like_the_directory(directory: Directory, tmp_
     assert files.names() == ["file"]
     files.copy_to("file", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == files.read("file") == b"content"
-    synced, expected = set[str](), set[str]()
-    files.sync(synced)
-    directory.sync(expected)
-    assert synced == expected
+    assert files.sync() == directory.sync()
+    assert files.sync(files.sync()) == directory.sync()
     assert files.move("file", "aside") is True
     assert files.move("file", "aside") is False
     files.write("file", b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,8 +167,7 @@ def test_sync_covers_what_others_have_written_once(tmp_path: Path, monkeypatch: 
     local(tree / "1").write("b", b"two")
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(str(synced_path(descriptor))))
-    done: set[str] = set()
-    local(tree).sync(done)
+    done = local(tree).sync()
     files = {str(tree / "0" / "a"), str(tree / "1" / "b")}
     assert done == files
     assert {*files, str(tree), str(tree / "0"), str(tree / "1"), str(tmp_path)} <= set(synced)
@@ -177,7 +176,16 @@ def test_sync_covers_what_others_have_written_once(tmp_path: Path, monkeypatch: 
     local(tree).sync(done)
     assert str(tree / "1" / "c") in synced
     assert files.isdisjoint(synced)
-    local(tmp_path / "nothing").sync(done)
+    assert local(tmp_path / "nothing").sync(done) == set()
+
+
+def test_deleted_files_are_not_remembered_by_a_sync(tmp_path: Path) -> None:
+    done: Collection[str] = ()
+    for number in range(100):
+        local(tmp_path).write(f"state-{number}", b"")
+        done = local(tmp_path).sync(done)
+        local(tmp_path).delete(f"state-{number}")
+    assert len(done) == 1
 
 
 def test_path_and_file_uri_are_local(tmp_path: Path) -> None:

@@ -144,6 +144,20 @@ def test_old_version_can_be_committed_again(
     assert [store.states(version) for version in versions] == states
 
 
+def test_file_that_replaces_one_is_on_the_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The driver has synced the first file, and a checkpoint that names it may be on the disk.
+    store = Store(str(tmp_path / "home"))
+    operations: list[str] = []
+    replace, fsync = Path.replace, os.fsync
+    monkeypatch.setattr(Path, "replace", lambda *paths: (operations.append("replace"), replace(*paths))[1])
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (operations.append("sync"), fsync(descriptor))[1])
+    before = store.version
+    store.commit(0, {"a": "x"})
+    assert operations == ["replace"]
+    store.changed(before, 0, {"a": "x"})
+    assert operations == ["replace", "sync", "replace", "sync"]
+
+
 @given(st.lists(CHANGES, min_size=1, max_size=14), st.integers(0, 6))
 @SETTINGS
 def test_retire_deletes_only_files_that_no_newer_version_needs(

@@ -83,9 +83,9 @@ class Checkpointer:
         self._folders = list(first.folders)
         self._states = assign(self._graph.stateful_streams(), self._graph.streams())
         self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
-        # Checkpointed RDDs that the last checkpoint named, and the files of state that are on the disk.
+        # Checkpointed RDDs that the last checkpoint named, and the files of each state store that are on the disk.
         self._named: set[str] = set()
-        self._synced: set[str] = set()
+        self._synced: dict[str, set[str]] = {}
         # Files that no stream needs, with the number of the first checkpoint that does not mention the file.
         self._discarded: deque[tuple[int, str]] = deque()
         # Guards what the loop and the writer's thread share.
@@ -286,7 +286,8 @@ class Checkpointer:
         if not files <= self._named:
             stores = {state.store for state in checkpoint.states if state.store}
             for path in (*(files - self._named), *stores):
-                self._directory.files.child(path).sync(self._synced)
+                self._synced[path] = self._directory.files.child(path).sync(self._synced.get(path, ()))
+            self._synced = {path: self._synced[path] for path in stores}
             self._named = files
         if self._store.syncs_next and self._run.block_log is not None:
             self._run.block_log.sync()

@@ -166,7 +166,7 @@ class WriteAheadLog:
         """Return when the disk has every event committed so far; without effect on a remote directory. Any thread."""
         # A segment that is deleted meanwhile was replaced by a base, which is on the disk.
         if self._durability is not Durability.FSYNC:
-            self._directory.sync(set())
+            self._directory.sync()
 
     def append(self, event: Event) -> None:
         """Return once an event, a JSON object, is committed and applied to the state."""

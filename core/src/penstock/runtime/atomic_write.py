@@ -14,20 +14,11 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 
 @contextmanager
 def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Write a file under a temporary name, then move it to its own.
+    """Write a file under a temporary name, then move it to its own; raises OSError. Its directory must exist.
 
-    A reader finds the old file or the new one, never a part. If the block raises, the temporary file is deleted and the
-    old file stays. Concurrent writers do not mix their bytes; the last writer wins.
-
-    Args:
-        path: the file to create or replace; its directory must exist.
-        sync: call fsync on the file and on its directory, so that the file survives a power failure.
-
-    Yields:
-        The temporary path, hidden, in the same directory, and empty; only this user can read it.
-
-    Raises:
-        OSError: the file cannot be written or moved.
+    Yields the temporary path: hidden, in the same directory, empty, and only this user can read it. A reader finds the
+    old file or the new one, never a part. If the block raises, the old file stays. Concurrent writers do not mix their
+    bytes; the last one wins. With ``sync`` the disk has the file's bytes and its name: it survives a power failure.
     """
     partial = path.with_name(partial_name(path.name))
     try:

@@ -7,7 +7,7 @@ late neither replaces nor outranks a newer one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -59,8 +59,8 @@ class ClaimedDirectory(Directory):
     def copy_to(self, name: str, path: Path) -> None:
         self._directory.copy_to(name, path)
 
-    def sync(self, synced: set[str]) -> None:
-        self._directory.sync(synced)
+    def sync(self, known: Collection[str] = ()) -> set[str]:
+        return self._directory.sync(known)
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:

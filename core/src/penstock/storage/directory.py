@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import partial
@@ -151,12 +151,12 @@ class Directory(ABC):
     def move(self, name: str, folder: str) -> bool:
         """Move a file into a subdirectory, which is created; return whether the file existed."""
 
-    @abstractmethod
-    def sync(self, synced: set[str]) -> None:
-        """Return when the disk has all files below the directory, whoever wrote them; closed remote files are durable.
+    def sync(self, known: Collection[str] = ()) -> set[str]:
+        """Return the files below the directory when the disk has all, whoever wrote them; none of a remote directory.
 
-        Files in ``synced`` are left out, and the others are added to it.
+        ``known`` files, the result of an earlier call, are not synced again: who replaces one syncs the new file.
         """
+        return set()
 
     @abstractmethod
     def append(self, name: str) -> Appender:
@@ -226,16 +226,18 @@ class LocalDirectory(Directory):
             return False
         return True
 
-    def sync(self, synced: set[str]) -> None:
+    def sync(self, known: Collection[str] = ()) -> set[str]:
+        files: set[str] = set()
         for folder, _folders, names in os.walk(self._path):
-            new = {path for path in (f"{folder}/{name}" for name in names) if path not in synced}
-            for path in (*new, folder):
+            found = {f"{folder}/{name}" for name in names}
+            for path in (*found.difference(known), folder):
                 # Unneeded files are deleted meanwhile.
                 with suppress(FileNotFoundError):
                     fsync(Path(path))
-            synced |= new
+            files |= found
         if self._path.exists():
             self._sync_parents()
+        return files
 
     def append(self, name: str) -> Appender:
         self._make()
@@ -345,9 +347,6 @@ class RemoteDirectory(Directory):
             except FileNotFoundError:
                 return False
         return True
-
-    def sync(self, synced: set[str]) -> None:
-        pass
 
     def append(self, name: str) -> Appender:
         return Appender(self._open(name), partial(self._errors, name))

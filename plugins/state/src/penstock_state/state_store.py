@@ -205,7 +205,9 @@ class StateStore:
     def _write(self, name: str, fill: Callable[[sqlite3.Connection], None]) -> int:
         """Write a segment atomically; return its number of rows."""
         make_private(self.directory)
-        with atomic_write(self.directory / name) as unfinished:
+        path = self.directory / name
+        # A checkpoint that is on the disk may name the file that a repeated task replaces.
+        with atomic_write(path, sync=path.exists()) as unfinished:
             with closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as database:
                 database.executescript(_SCHEMA)
                 fill(database)
