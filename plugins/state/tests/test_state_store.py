@@ -148,9 +148,14 @@ def test_file_that_replaces_one_is_on_the_disk_before(tmp_path: Path, monkeypatc
     # The driver has synced the first file, and a checkpoint that names it may be on the disk.
     store = Store(str(tmp_path / "home"))
     operations: list[str] = []
-    replace, fsync = Path.replace, os.fsync
-    monkeypatch.setattr(Path, "replace", lambda *paths: (operations.append("replace"), replace(*paths))[1])
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (operations.append("sync"), fsync(descriptor))[1])
+    replace = Path.replace
+
+    def noted(path: Path, target: Path) -> Path:
+        operations.append("replace")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", noted)
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: operations.append("sync"))
     before = store.version
     store.commit(0, {"a": "x"})
     assert operations == ["replace"]
