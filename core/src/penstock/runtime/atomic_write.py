@@ -16,10 +16,10 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
     """Write a file under a temporary name, then move it to its own.
 
-    The directory must exist. Yields the temporary path: hidden, in the same directory, empty, and only this user can read it. A reader finds the
-    old file or the new one, never a part. If the block raises, the old file stays. Concurrent writers do not mix their
-    bytes; the last one wins. With ``sync`` the disk has the file's bytes and its name: it survives a power failure.
-    Raises OSError if the file cannot be written or moved.
+    The directory must exist. Yields the temporary path: hidden, in the same directory, empty, and private to this user.
+    A reader finds the old file or the new one, never a part; if the block raises, the old file stays. Writers do not
+    mix their bytes; the last one wins. With ``sync`` the disk has the file's bytes and its name: it survives a
+    power failure. Raises OSError if the file cannot be written or moved.
     """
     partial = path.with_name(partial_name(path.name))
     try:
