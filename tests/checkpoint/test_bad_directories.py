@@ -98,7 +98,11 @@ def test_sound_directory_that_spark_refuses_is_refused_with_sparks_reason(
         )
 
     monkeypatch.setattr(directory_module, "qualified", lambda _sc, name, _given_by: name)
-    check(cast(Any, SimpleNamespace(setCheckpointDir=refuse)), str(tmp_path), "java.io.IOException: quota exceeded")
+    check(
+        cast(Any, SimpleNamespace(setCheckpointDir=refuse, getConf=dict)),
+        str(tmp_path),
+        "java.io.IOException: quota exceeded",
+    )
 
 
 def test_rdd_checkpoint_that_cannot_be_deleted_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

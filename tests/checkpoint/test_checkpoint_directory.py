@@ -30,9 +30,13 @@ class Spark:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scheme: str = "file:") -> None:
         self.folder: RunFolder | None = None
+        self.conf: dict[str, str] = {}
         self._scheme = scheme
         monkeypatch.setattr(directory_module, "qualified", lambda _sc, name, _setting: f"{scheme}{name}")
         monkeypatch.setattr(directory_module, "checkpoint_folder", lambda _sc: self.folder)
+
+    def getConf(self) -> dict[str, str]:
+        return self.conf
 
     def setCheckpointDir(self, name: str) -> None:
         self.folder = RunFolder("now", f"{self._scheme}{name}")
@@ -54,6 +58,20 @@ def test_local_directory_is_created_for_its_owner_alone(tmp_path: Path, monkeypa
 def test_directory_without_a_name_is_refused(name: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match=f"^{KEY} must be the path or URI of a checkpoint directory"):
         create(Spark(monkeypatch), name)
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_cleaner_that_deletes_checkpointed_state_is_refused(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(monkeypatch)
+    spark.conf["spark.cleaner.referenceTracking.cleanCheckpoints"] = value
+    with pytest.raises(ConfigurationError, match=r"^with spark\.cleaner.*=true Spark deletes .* unset the key$"):
+        create(spark, str(tmp_path / "new"))
+    assert spark.folder is None
+    assert not (tmp_path / "new").exists()
+    spark.conf["spark.cleaner.referenceTracking.cleanCheckpoints"] = "false"
+    create(spark, str(tmp_path / "new"))
 
 
 def test_file_is_refused_before_spark_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,10 +26,14 @@ from penstock.spark.rdd_checkpoints import (
     qualified,
     unusable,
 )
+from penstock.spark.spark_conf import conf_of
 from penstock.storage.claim import Claim, Owner
 from penstock.storage.claimed_directory import ClaimedDirectory
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import is_remote, location_of_hadoop
+
+# With this key Spark's ContextCleaner deletes the files of checkpointed RDDs.
+_CLEANER = "spark.cleaner.referenceTracking.cleanCheckpoints"
 
 
 class CheckpointDirectory:
@@ -49,6 +53,11 @@ class CheckpointDirectory:
     def create(cls, sc: SparkContext, settings: Settings, name: str, setting: str) -> CheckpointDirectory:
         """Create the directory if it is missing, and set it for RDD checkpoints; errors name the ``setting``."""
         require_checkpoint_directory(name, setting)
+        if str(conf_of(sc).get(_CLEANER)).lower() == "true":
+            raise ConfigurationError(
+                f"with {_CLEANER}=true Spark deletes the state in the checkpoint directory {name!r} that no RDD of "
+                "this driver refers to, although a recovery or another driver may need it: unset the key"
+            )
         location = location_of_hadoop(qualified(sc, name, setting))
         try:
             if not is_remote(location):
@@ -110,8 +119,7 @@ def _make_writable(path: Path) -> None:
     for folder in (path, *path.parents):
         if folder.is_file():
             raise NotADirectoryError(f"{folder} is a file")
-    # Spark would create it readable by everybody.
-    make_private(path)
+    make_private(path)  # Spark would create it readable by everybody
     with TemporaryFile(dir=path):
         pass
 
