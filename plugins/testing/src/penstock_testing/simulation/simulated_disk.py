@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -156,11 +156,12 @@ class SimulatedDirectory(Directory):
         self._disk.put(f"{self._location}/{folder}/{name}", self._disk.files[path], sync=False)
         return self._disk.delete(path)
 
-    def sync(self, synced: set[str]) -> None:
-        for path in [path for path in self._disk.below(self._location) if path not in synced]:
+    def sync(self, known: Collection[str] = ()) -> set[str]:
+        files = set(self._disk.below(self._location))
+        for path in sorted(files.difference(known)):
             self._disk.operate("sync", path)
             self._disk.sync(path)
-            synced.add(path)
+        return files
 
     def append(self, name: str) -> Any:
         path = self.location(name)
