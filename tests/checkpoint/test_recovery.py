@@ -348,6 +348,14 @@ def test_driver_that_is_refused_takes_the_directory_from_nobody(tmp_path: Path) 
     with pytest.raises(ConfigurationError, match="belongs to application"):
         recovery_of(tmp_path, application="other").prepare()
     claim.check()
+    left(tmp_path, number=5, batch_interval_ms=250)
+    found = recovery_of(tmp_path)
+    found.find()
+    for recovery in (found, recovery_of(tmp_path, checkpoint_rebuild="true")):
+        with pytest.raises(CheckpointError, match="the batch interval is 1000 ms"):
+            recovery.prepare()
+        claim.check()
+    left(tmp_path, number=6)
     recovery_of(tmp_path).prepare()
     with pytest.raises(ClaimLostError, match="'store' \\(local-1\\), process"):
         claim.check()

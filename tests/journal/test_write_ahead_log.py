@@ -376,9 +376,10 @@ def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:
     for thread in threads:
         thread.join(10)
     assert [str(outcomes[number]) for number in (1, 2)] == [
-        "the write-ahead log was closed before this event was written"
+        f"the write-ahead log in {directory.location()} was closed before this event was written: its source must send "
+        "the data again"
     ] * 2
-    assert "whether it has this event is unknown" in str(outcomes[0])
+    assert "not answered for 0.01 s; whether it has this event is unknown: its source must" in str(outcomes[0])
     go_on.set()
     # The thread has no public name; the test waits for its end.
     assert kept.log._thread.finish(10)

@@ -191,16 +191,16 @@ class WriteAheadLog:
             pending = self._queue
             self._queue = []
             self._changed.notify_all()
+        name, advice = f"the write-ahead log in {self._directory.location()}", "its source must send the data again"
         for waiting in pending:
-            waiting.settle(WriteAheadLogError("the write-ahead log was closed before this event was written"))
+            waiting.settle(WriteAheadLogError(f"{name} was closed before this event was written: {advice}"))
         if was_closed or not self._thread.ident:
             return
         if not self._thread.finish(timeout_s):
             log.warning("last write not finished", directory=self._directory.location(), timeout_s=timeout_s)
+            hung = f"{name} was closed, because its storage has not answered for {timeout_s:g} s"
             for unknown in list(self._in_write):
-                unknown.settle(
-                    WriteAheadLogError("the write-ahead log was closed; whether it has this event is unknown")
-                )
+                unknown.settle(WriteAheadLogError(f"{hung}; whether it has this event is unknown: {advice}"))
 
     # -- on the writer's thread; ``_begin_base`` and ``_retried`` first on that of ``start`` --
 

@@ -144,8 +144,7 @@ class Recovery:
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
         load_program(self._store.read_program(checkpoint.program), self._program)
-        queues = self._not_recoverable()
-        if queues:
+        if queues := self._not_recoverable():
             raise NotRecoverableError(
                 f"checkpoint {checkpoint.number} cannot be recovered, because its program reads from queues, which "
                 f"checkpoints do not contain: {', '.join(queues)}. Set {conf.key('checkpoint_rebuild')}=true to have "
@@ -167,11 +166,14 @@ class Recovery:
 
         Raises ``CheckpointError`` if program and checkpoint do not match.
         """
-        queues = self._not_recoverable()
-        if queues:
+        if queues := self._not_recoverable():
             log.warning("queueStream not recoverable", streams=queues, reason="checkpoints do not contain queues")
         rebuilds = self._settings.checkpoint_rebuild
-        self._check_owner(self._earlier(rebuilds))
+        earlier = self._earlier(rebuilds)
+        self._check_owner(earlier)
+        # A program that cannot recover takes the directory from nobody.
+        if earlier is not None and (rebuilds or self.checkpoint is not None):
+            self._check(earlier)
         self.directory.take_claim()
         # Again, because the earlier owner may have written meanwhile.
         earlier = self._newest_of_owner(rebuilds)
@@ -292,8 +294,7 @@ class Recovery:
         replaced: dict[str, Any] = {"checkpoints": "none is sound"}
         if earlier is not None:
             states = [state.name for state in earlier.states]
-            late = sum(len(batches.times(earlier.batch_interval_ms)) for batches in earlier.late)
-            pending = len(earlier.pending) + late
+            pending = len(earlier.pending) + sum(len(late.times(earlier.batch_interval_ms)) for late in earlier.late)
             replaced = {"last_batch": earlier.last_time_ms, "incomplete_batches": pending, "states": states}
         log.warning(
             "starting fresh, earlier run discarded",
@@ -308,8 +309,7 @@ class Recovery:
         if not self._settings.skip_completed_outputs:
             return None
         files = self.directory.files.child(COMPLETED_OUTPUTS)
-        rebooted = _has_rebooted(self.checkpoint)
-        wal = WriteAheadLog(files, run, self._settings, self._program.clock, rebooted=rebooted)
+        wal = WriteAheadLog(files, run, self._settings, self._program.clock, rebooted=_has_rebooted(self.checkpoint))
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
     def _save_program(self) -> str:
