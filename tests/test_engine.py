@@ -120,11 +120,25 @@ def do_nothing(_error: BaseException) -> None:
 
 
 @pytest.fixture
-def engine(parts: Parts) -> Engine:
+def make_engine(parts: Parts) -> Callable[[], Engine]:
     bus, recovery = Part(ListenerBus, parts), Part(Recovery, parts)
     parts.answers["ListenerBus.post"] = parts.events.append
     program = Program(None, cast(Any, None), Settings.parse({}), ManualClock(5000), DStreamGraph(cast(Any, None), 100))
-    return Engine(program, cast(Any, bus), cast(Any, recovery), do_nothing, do_nothing)
+    return lambda: Engine(program, cast(Any, bus), cast(Any, recovery), do_nothing, do_nothing)
+
+
+@pytest.fixture
+def engine(make_engine: Callable[[], Engine]) -> Engine:
+    return make_engine()
+
+
+def test_program_that_cannot_run_takes_the_checkpoint_directory_from_nobody(
+    parts: Parts, make_engine: Callable[[], Engine]
+) -> None:
+    parts.fail("ReceiverLauncher.check", ConfigurationError("too few cores"))
+    with pytest.raises(ConfigurationError, match="too few cores"):
+        make_engine()
+    assert parts.calls == ["ReceiverLauncher.check"]
 
 
 def test_refused_start_does_not_touch_the_checkpoints_of_an_earlier_run(engine: Engine, parts: Parts) -> None:

@@ -90,7 +90,6 @@ def test_speculation_of_receiver_tasks_is_refused(
     monkeypatch.setattr(tracked.sc, "conf", conf)
     if refused:
         with pytest.raises(ConfigurationError, match=r"threshold=60s Spark would run a second copy of each receiver"):
-            tracked.tracker.start()
+            tracked.launcher.check()
     else:
-        tracked.tracker.start()
-        assert tracked.launch().started
+        tracked.launcher.check()

@@ -103,13 +103,13 @@ def test_too_few_cores_are_refused_with_the_reason(
 ) -> None:
     tracked = make_tracker([silent() for _ in range(receivers)], master=master)
     with pytest.raises(ConfigurationError, match=says.replace("[", r"\[").replace("]", r"\]")):
-        tracked.tracker.start()
-    assert tracked.launches == []
+        tracked.launcher.check()
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local[3,4]", "local-cluster[1,2,1024]", "spark://host:7077", "yarn"])
 def test_enough_cores_or_cores_that_come_and_go_are_fine(make_tracker: MakeTracker, master: str) -> None:
     tracked = make_tracker(master=master)
+    tracked.launcher.check()
     tracked.tracker.start()
     assert tracked.launch().started
 
@@ -136,8 +136,7 @@ class Unpicklable(Receiver[Any]):
 def test_unpicklable_receiver_is_refused_naming_the_attribute(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), Unpicklable()])
     with pytest.raises(ConfigurationError, match=r"receiver Unpicklable of stream 1 .* 'connection' \(lock\)"):
-        tracked.tracker.start()
-    assert tracked.launches == []
+        tracked.launcher.check()
 
 
 # -- registration --

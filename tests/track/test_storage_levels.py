@@ -36,7 +36,7 @@ def test_replicated_storage_level_is_warned_about_once(
     for receiver, level in zip(receivers, levels, strict=True):
         receiver.storageLevel = level
     with caplog.at_level(logging.INFO, logger="penstock"):
-        make_tracker(receivers, master=master).tracker.start()
+        make_tracker(receivers, master=master).launcher.check()
     said = [record for record in caplog.records if "not replicated" in record.getMessage()]
     assert [record.levelno for record in said] == logged
     assert all("stream_ids=[0, 2]" in record.getMessage() for record in said)

@@ -13,7 +13,7 @@ from tests.helpers.gate import Gate
 from tests.helpers.waiting import wait_for
 
 from penstock import Receiver, StoredBlock
-from penstock.errors import ClaimLostError, ConfigurationError, WireError, WriteAheadLogError
+from penstock.errors import ClaimLostError, WireError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.receive.messages import StopReceiver
 from penstock.storage.claim import Claim, Owner
@@ -248,15 +248,6 @@ def test_write_ahead_log_that_cannot_be_written_fails_the_start(
     with pytest.raises(WriteAheadLogError, match="log could not be written"):
         tracked.tracker.start()
     assert tracked.launches == []
-
-
-def test_refused_start_writes_nothing(
-    make_tracker: MakeTracker, make_log: MakeLog, silent: type[Receiver[Any]], tmp_path: Path
-) -> None:
-    tracked = make_tracker([silent()], master="local[1]", write_ahead_log=make_log())
-    with pytest.raises(ConfigurationError, match="has 1 core"):
-        tracked.tracker.prepare()
-    assert not list(tmp_path.rglob("*"))
 
 
 def test_prepared_tracker_stops_at_once_without_a_start(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:

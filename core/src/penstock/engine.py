@@ -62,11 +62,12 @@ class Engine:
         self.bus = bus
         self._on_error = on_error
         self._on_give_up = on_give_up
+        # Before the claim: a program that cannot run takes the checkpoint directory from nobody.
+        ReceiverLauncher(sc, dict(graph.receivers()), settings).check()
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         receivers, directory, claim, block_log = dict(graph.receivers()), None, None, None
         if self._run is not None:
-            directory, block_log = self._run.directory.name, self._run.block_log
-            claim = self._run.directory.claim
+            directory, claim, block_log = self._run.directory.name, self._run.directory.claim, self._run.block_log
         blocks = ReceivedBlockTracker(receivers, block_log)
         launcher = ReceiverLauncher(sc, receivers, settings, BlockLogs.of(sc, settings, directory, receivers, claim))
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
@@ -138,8 +139,9 @@ class Engine:
     def _prepare(self) -> None:
         """Prepare the streams before receivers start: a batch that waits for it would mislead the rate estimator."""
         began = time.monotonic()
-        prepare = partial(contain_errors, self._program.graph.prepare, _log_unprepared)
-        thread = EngineThread("StreamPreparation", prepare)
+        thread = EngineThread(
+            "StreamPreparation", partial(contain_errors, self._program.graph.prepare, _log_unprepared)
+        )
         thread.start()
         if thread.finish(_PREPARATION_S):
             log.debug("preparation of streams ended", took_ms=round(1000 * (time.monotonic() - began)))

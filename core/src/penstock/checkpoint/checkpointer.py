@@ -321,14 +321,13 @@ class Checkpointer:
 
     def _delete_old_folders(self) -> None:
         """Delete the folders of earlier runs that no retained checkpoint refers to."""
-        own = self._first.folders[-1:]
         paths = [
             path
             for retained in self._store.retained
             for state in retained.states
             for path in (*state.files.values(), state.store)
         ]
-        for folder in [folder for folder in self._folders if folder not in own]:
+        for folder in [folder for folder in self._folders if folder not in self._first.folders[-1:]]:
             if not any(path.startswith(f"{folder}/") for path in paths):
                 self._directory.delete_folder(folder)
                 # A new list, because the generator's loop may be reading the old one.

@@ -141,8 +141,9 @@ class ReceiverLauncher:
 
     def check(self) -> None:
         """Raise ``ConfigurationError`` for a receiver that cannot be launched."""
-        _check_cores(self.sc, len(self.receivers))
-        _check_speculation(self.sc)
+        if self.receivers:
+            _check_cores(self.sc, len(self.receivers))
+            _check_speculation(self.sc)
         for stream_id, receiver in self.receivers.items():
             check_picklable(receiver, f" of stream {stream_id}")
         _report_storage_levels(self.sc, self.receivers)
@@ -191,8 +192,7 @@ class ReceiverLauncher:
 
 def _check_cores(sc: SparkContext, receivers: int) -> None:
     """Refuse a master whose cores the receivers would all occupy: none would remain for batches."""
-    cores = cluster.fixed_cores(sc)
-    if cores is not None and cores <= receivers:
+    if (cores := cluster.fixed_cores(sc)) is not None and cores <= receivers:
         local = cluster.local_cores(sc) is not None
         instead = (
             f"Use local[{receivers + 1}] or more" if local else f"Have executors with {receivers + 1} cores in all"

@@ -100,10 +100,9 @@ class ReceiverTracker:
     # -- life cycle of the tracker; on the context's thread --
 
     def prepare(self) -> None:
-        """Check that every receiver can be launched and open the endpoint; nothing is written."""
+        """Open the endpoint; nothing is written."""
         if not self._receivers:
             return
-        self._launcher.check()
         self._endpoint = Endpoint(
             "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._launcher.sc),
             self._launcher.token,
