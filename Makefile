@@ -71,12 +71,12 @@ without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(patsubst %,--ignore=%,tests/faults $(STARTING))
 
 # Plugins whose tests mostly wait for a server: minutes, which `make test` does not have.
-SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis)
+SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis tables/tests/with_servers)
 
 plugins: $(READY)
 	$(PYTEST) -m 'not spark' plugins $(patsubst %,--ignore=%,$(STARTING) $(SERVERS))
 
-servers: $(ARCHIVE)  ## the tests of receivers with a server of their own
+servers: $(ARCHIVE)  ## the tests of receivers and tables with a server of their own
 	$(PYTEST) -m 'not spark' $(SERVERS)
 	$(PYTEST) -m spark $(call marked,spark,$(SERVERS))
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
 import sqlite3
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.helpers import wait_for
+from tests.helpers.postgresql import PASSWORD, PostgreSqlServer, postgresql
 
 if TYPE_CHECKING:
     from tests.examples.conftest import RunExample, Running
@@ -24,69 +20,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def commands() -> Path | None:
-    """The folder of ``initdb`` and ``postgres``; Debian has it outside PATH."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return next((folder for folder in reversed(folders) if (folder / "postgres").exists()), None)
-
-
 @pytest.fixture
-def postgresql() -> Iterator[str]:
-    """The URL of a PostgreSQL that listens on a socket in a folder of its own."""
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed (pip install psycopg)")
-    folder = commands()
-    if folder is None:
-        pytest.skip("PostgreSQL is not installed (apt-get install postgresql)")
-    # It refuses to run as root.
-    user = None
-    if os.getuid() == 0:
-        try:
-            user = pwd.getpwnam("postgres").pw_uid
-        except KeyError:
-            pytest.skip("root cannot run PostgreSQL, and there is no user postgres")
-    # Not in tmp_path, which other users cannot enter; short, for the path of a socket.
-    home = Path(tempfile.mkdtemp(prefix="penstock-postgresql-", dir="/tmp"))
-    try:
-        if user is not None:
-            os.chown(home, user, -1)
-        data, url = home / "data", f"postgresql://penstock@/postgres?host={home}"
-        create: list[str | Path] = [
-            folder / "initdb",
-            "--no-sync",
-            "--auth=trust",
-            "--username=penstock",
-            "--pgdata",
-            data,
-        ]
-        subprocess.run(create, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
-        serve: list[str | Path] = [
-            folder / "postgres",
-            "-D",
-            data,
-            "-k",
-            home,
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "fsync=off",
-        ]
-        with subprocess.Popen(serve, user=user, cwd=home, stderr=subprocess.DEVNULL) as server:
-            try:
-
-                def answers() -> bool:
-                    assert server.poll() is None, "PostgreSQL has ended"
-                    with suppress(psycopg.OperationalError):
-                        psycopg.connect(url).close()
-                        return True
-                    return False
-
-                wait_for(answers, "PostgreSQL answers", poll_s=0.1)
-                yield url
-            finally:
-                server.terminate()
-    finally:
-        shutil.rmtree(home)
+def postgresql_server() -> Iterator[PostgreSqlServer]:
+    with postgresql() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -95,8 +32,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Calla
     if request.param == "sqlite":
         path = str(tmp_path / "counts.sqlite")
         return path, partial(sqlite3.connect, path)
-    url = request.getfixturevalue("postgresql")
-    return url, partial(pytest.importorskip("psycopg").connect, url)
+    server = request.getfixturevalue("postgresql_server")
+    return server.url(password=PASSWORD), server.connect
 
 
 def test_exactly_once_adds_a_batch_that_runs_again_once(

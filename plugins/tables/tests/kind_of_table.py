@@ -23,15 +23,14 @@ Rows = list[dict[str, Any]]
 
 
 class Kind:
-    """A kind of table in a folder, and an independent reader of it."""
+    """A kind of table in a folder, and an independent reader of it; with ``table``, that one instead."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
+    def __init__(self, name: str, folder: Path, table: Table | None = None) -> None:
         self.folder = folder
-        self.table = self._table()
+        self.table = table or self._new(name)
 
-    def _table(self) -> Table:
-        match self.name:
+    def _new(self, name: str) -> Table:
+        match name:
             case "delta":
                 return DeltaTableSettings(str(self.folder / "delta"))
             case "iceberg":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import pytest
 from attrs import evolve
 from plugins.tables.tests.kind_of_table import KINDS, Kind, Rows, ordered, task
 
-from penstock_tables import OutputOwnedError, RowsRefusedError, TableSchemaError
+from penstock_tables import (
+    CommitConflictError,
+    OutputOwnedError,
+    RowsRefusedError,
+    TableSchemaError,
+    TableWriteError,
+)
 from penstock_tables.batch_identity import BatchId
 from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.table import Commit, OpenTable, Table
@@ -78,7 +85,7 @@ def test_of_two_programs_of_one_name_the_older_one_is_refused(kind: Kind) -> Non
     older, newer = output(kind.table), output(kind.table)
     older.write(batch(0), SCHEMA, task(records(0)))
     newer.write(batch(0, run="run-2"), SCHEMA, task(records(1)))
-    with pytest.raises(OutputOwnedError, match=r"'orders' of application 'shop' has a newer writer .*another name="):
+    with pytest.raises(OutputOwnedError, match=r"'orders' of application 'shop' .* has a newer writer .*another name="):
         older.write(batch(1), SCHEMA, task(records(2)))
     newer.write(batch(1, run="run-2"), SCHEMA, task(records(3)))
     assert kind.rows() == as_rows(0, 1, 3)
@@ -155,7 +162,7 @@ def test_a_commit_whose_answer_is_lost_is_recognized(name: str, tmp_path: Path) 
     kind = Kind(name, tmp_path)
     writes = output(Unreliable(kind.table, iter(["after", "before"])))
     writes.write(batch(0), SCHEMA, task(records(0)))
-    with pytest.raises(OSError, match="refused"):
+    with pytest.raises(TableWriteError, match="refused"):
         writes.write(batch(1), SCHEMA, task(records(1)))
     assert kind.rows() == as_rows(0)
     writes.write(batch(1), SCHEMA, task(records(1)))
@@ -181,9 +188,7 @@ def test_a_commit_after_another_writer_looks_again(name: str, tmp_path: Path) ->
     assert kind.rows() == as_rows(0, 1, 4)
 
 
-@pytest.mark.parametrize("name", ["delta", "iceberg"])
-def test_of_two_drivers_of_one_run_only_one_adds_a_batch(name: str, tmp_path: Path) -> None:
-    kind = Kind(name, tmp_path)
+def test_of_two_drivers_of_one_run_only_one_adds_a_batch(kind: Kind) -> None:
     output(kind.table).write(batch(0), SCHEMA, task(records(0)))
 
     def run(writer: PartitionWriter) -> list[str]:
@@ -193,6 +198,82 @@ def test_of_two_drivers_of_one_run_only_one_adds_a_batch(name: str, tmp_path: Pa
 
     output(kind.table).write(batch(1), SCHEMA, run)
     assert kind.rows() == as_rows(0, 1)
+
+
+class Simultaneous(Unreliable):
+    """Another driver of the run commits each batch after the last look and before the commit."""
+
+    def open(self, schema: pa.Schema | None) -> OpenTable:
+        opened = self._table.open(schema)
+        add = opened.commit
+
+        def commit_second(commit: Commit) -> None:
+            output(self._table).write(commit.batch, SCHEMA, task(records(1)))
+            add(commit)
+
+        opened.commit = commit_second  # type: ignore[method-assign]
+        return opened
+
+
+@pytest.mark.parametrize("name", ["delta", "iceberg", "files"])
+def test_of_two_drivers_that_commit_at_once_one_adds_the_batch(name: str, tmp_path: Path) -> None:
+    kind = Kind(name, tmp_path)
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    output(Simultaneous(kind.table, iter(()))).write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_two_drivers_of_one_run_write_the_same_batches_side_by_side(kind: Kind) -> None:
+    def drive() -> None:
+        writes = output(kind.table)
+        for number in range(1, 5):
+            writes.write(batch(number), SCHEMA, task(records(number)))
+
+    # The table's first batch creates it.
+    output(kind.table).write(batch(0), SCHEMA, task(records(0)))
+    with ThreadPoolExecutor(2) as drivers:
+        for driver in [drivers.submit(drive) for _ in range(2)]:
+            driver.result()
+    assert kind.rows() == as_rows(0, 1, 2, 3, 4)
+
+
+def test_a_commit_that_is_always_overtaken_names_table_batch_and_remedy(tmp_path: Path) -> None:
+    kind = Kind("files", tmp_path)
+
+    class Overtaken(Unreliable):
+        def open(self, schema: pa.Schema | None) -> OpenTable:
+            opened = self._table.open(schema)
+
+            def conflict(commit: Commit) -> None:
+                raise CommitConflictError("version 7 exists")
+
+            opened.commit = conflict  # type: ignore[method-assign]
+            return opened
+
+    advice = rf"batch {FIRST.time_ms} of output 'orders' .* not written to folder .*: version 7 exists\. .*every="
+    with pytest.raises(CommitConflictError, match=advice):
+        output(Overtaken(kind.table, iter(()))).write(batch(0), SCHEMA, task(records(0)))
+    assert kind.rows() == []
+
+
+def test_a_failed_commit_names_table_batch_and_remedy(kind: Kind) -> None:
+    def run(_writer: PartitionWriter) -> list[str]:
+        raise ConnectionResetError("the store is away")
+
+    advice = rf"batch {FIRST.time_ms} of output 'orders' .* not written to .*: ConnectionResetError: the store is away"
+    with pytest.raises(TableWriteError, match=f"{advice}.*onFailedBatch=retry"):
+        output(kind.table).write(batch(0), SCHEMA, run)
+
+
+def test_a_batch_is_written_although_its_task_lost_the_answer(tmp_path: Path) -> None:
+    kind = Kind("sql", tmp_path)
+
+    def run(writer: PartitionWriter) -> list[str]:
+        task(records(0))(writer)
+        raise ConnectionResetError("the executor is lost")
+
+    output(kind.table).write(batch(0), SCHEMA, run)
+    assert kind.rows() == as_rows(0)
 
 
 def test_records_that_do_not_fit_fail_the_batch_and_leave_the_table(kind: Kind) -> None:
@@ -228,7 +309,7 @@ def test_dead_letters_of_an_attempt_with_other_partitions_are_replaced(name: str
     table, dead = Unreliable(kind.table, iter(["before"])), tmp_path / "dead"
     writes = output(table, dead_letter=str(dead))
     wrong = [("a", "many"), ("b", "more"), ("c", "most"), *records(0)]
-    with pytest.raises(OSError, match="refused"):
+    with pytest.raises(TableWriteError, match="refused"):
         writes.write(batch(0), SCHEMA, task(wrong, partitions=3))
     writes.write(batch(0), SCHEMA, task(wrong, partitions=1))
     (letters,) = dead.glob("*/*")

@@ -14,10 +14,7 @@ from penstock import PenstockError
 from penstock.spi import TextForm
 
 _FORMS = "file:PATH or env:NAME"
-_ADVICE = (
-    f"must be {_FORMS}, where the receiver finds the secret on its executor: a literal would get into logs, pages and "
-    "checkpoints"
-)
+_ADVICE = f"must be {_FORMS}, where the executor finds the secret: a literal would get into logs, pages and checkpoints"
 
 
 class SecretError(PenstockError):
@@ -60,14 +57,14 @@ class Secret:
             text = Path(name).read_text(encoding="utf-8") if kind == "file" else os.environ[name]
         except KeyError:
             raise SecretError(
-                f"the environment variable {name} with a secret is not set on {socket.gethostname()}, where the "
-                f"receiver runs: spark.executorEnv.{name} sets it on executors, or use file:PATH"
+                f"the environment variable {name} with a secret is not set on {socket.gethostname()}, which "
+                f"needs it: spark.executorEnv.{name} sets it on executors, or use file:PATH"
             ) from None
         except UnicodeDecodeError:
             raise SecretError(f"the file {name} with a secret is not UTF-8") from None
         except OSError as error:
             raise SecretError(
-                f"the file {name} with a secret cannot be read on {socket.gethostname()}, where the receiver runs: "
+                f"the file {name} with a secret cannot be read on {socket.gethostname()}, which needs it: "
                 f"{error.strerror}"
             ) from None
         secret = text.removesuffix("\n").removesuffix("\r")

@@ -13,12 +13,15 @@ run and the batch time, which the table saves in the transaction that adds the b
 from penstock_tables.batch_identity import OutputOwnedError, UnknownBatchError
 from penstock_tables.output_functions import to_delta, to_files, to_iceberg, to_sql
 from penstock_tables.row_fitting import RowsRefusedError
+from penstock_tables.table import CommitConflictError, TableWriteError
 from penstock_tables.table_schemas import TableSchemaError
 
 __all__ = [
+    "CommitConflictError",
     "OutputOwnedError",
     "RowsRefusedError",
     "TableSchemaError",
+    "TableWriteError",
     "UnknownBatchError",
     "to_delta",
     "to_files",

@@ -7,6 +7,7 @@ table, and of two programs of one name the older one stops, instead of each drop
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Literal
 
@@ -15,6 +16,8 @@ from attrs import frozen
 from penstock import PenstockError
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+# The clocks of the hosts that commit differ by less.
+_CLOCKS_DIFFER_MS = 86_400_000
 
 
 class OutputOwnedError(PenstockError):
@@ -51,6 +54,16 @@ class BatchId:
         """The beginning of the names of the batch's files."""
         return f"{_UNSAFE.sub('-', self.output)[:80]}-{self.time_ms}"
 
+    @property
+    def saved(self) -> str:
+        """The text by which the history of a table identifies the batch."""
+        return json.dumps([self.application, self.output, self.run, self.time_ms])
+
+    @property
+    def description(self) -> str:
+        """The batch, for messages."""
+        return f"batch {self.time_ms} of output {self.output!r} of application {self.application!r}"
+
 
 @frozen
 class Standing:
@@ -83,9 +96,9 @@ def writer_number(standing: Standing, batch: BatchId, table: str) -> int:
 def newer_writer(batch: BatchId, table: str, newest: int, own: int) -> OutputOwnedError:
     """The error for a run that is not, or no longer, the newest writer."""
     return OutputOwnedError(
-        f"batch {batch.time_ms} not written: output {batch.output!r} of application {batch.application!r} has a newer "
-        f"writer on {table} (number {newest}; this run is number {own}). Stop one of the two programs, or give one of "
-        "them another application name or another name= of the output"
+        f"{batch.description} not written: the output has a newer writer on {table} (number {newest}; this run is "
+        f"number {own}). Stop one of the two programs, or give one of them another application name or another name= "
+        "of the output"
     )
 
 
@@ -94,11 +107,24 @@ def look_up(standing: Standing, batch: BatchId) -> Literal["new", "search"]:
     return "new" if batch.time_ms > standing.last_ms else "search"
 
 
-def unknown_batch(batch: BatchId, table: str, oldest_ms: int | None) -> UnknownBatchError:
-    """The error for a batch that is older than everything that the table's history still describes."""
+def check_absence(batch: BatchId, table: str, oldest_ms: int | None, *, is_whole: bool) -> None:
+    """Check that a batch which a table's history does not list was not written.
+
+    Args:
+        batch: the batch.
+        table: the table's name, for messages.
+        oldest_ms: when the oldest commit was made that the history describes; ``None`` if it does not say.
+        is_whole: whether the history describes every commit.
+
+    Raises:
+        UnknownBatchError: commits that are not described may have written the batch.
+    """
+    # Nobody commits a batch before its time.
+    if is_whole or (oldest_ms is not None and oldest_ms + _CLOCKS_DIFFER_MS < batch.time_ms):
+        return
     since = "nothing" if oldest_ms is None else f"only what was committed since {oldest_ms} ms"
-    return UnknownBatchError(
-        f"batch {batch.time_ms} of output {batch.output!r} not written: the history of {table} describes {since}, so "
-        "it does not say whether an earlier attempt wrote the batch. Compare the table with the batch's input. Then "
-        "either drop the batch (a fresh checkpoint directory) or write it under another name= of the output"
+    raise UnknownBatchError(
+        f"{batch.description} not written: the history of {table} describes {since}, so it does not say whether an "
+        "earlier attempt wrote the batch. Compare the table with the batch's input. Then either drop the batch (a "
+        "fresh checkpoint directory) or write it under another name= of the output"
     )

@@ -11,13 +11,12 @@ import pyarrow as pa
 from attrs import field, frozen
 
 from penstock.spi import absolute_location, text_of
-from penstock_tables.batch_identity import BatchId, Standing, unknown_batch
+from penstock_tables.batch_identity import BatchId, Standing, check_absence
 from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
-from penstock_tables.table_schemas import TableSchemaError
+from penstock_tables.table_schemas import TableSchemaError, check_partition_columns
 
 _BATCH = "penstock.batch"
-_CLOCKS_DIFFER_MS = 86_400_000
 
 
 @frozen
@@ -45,6 +44,7 @@ class DeltaTableSettings(Table):
         if not deltalake.DeltaTable.is_deltatable(self.location, options):
             if schema is None:
                 raise TableSchemaError(f"{self.name} does not exist: give schema=, with which it is created")
+            check_partition_columns(self.partition_by, schema)
             deltalake.DeltaTable.create(
                 self.location, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options
             )
@@ -66,14 +66,12 @@ class OpenDeltaTable(OpenTable):
         return Standing(newest or 0, own, -1 if last_ms is None else last_ms)
 
     def has(self, batch: BatchId) -> bool:
-        oldest: dict[str, Any] = {"version": -1, "timestamp": None}
+        oldest: dict[str, Any] = {"version": -1}
         for oldest in self._table.history():
-            if oldest.get(_BATCH) == _identity(batch):
+            if oldest.get(_BATCH) == batch.saved:
                 return True
-        # Nobody commits a batch before its time, but the clocks of two hosts differ.
-        if oldest["version"] == 0 or (oldest["timestamp"] or 0) + _CLOCKS_DIFFER_MS < batch.time_ms:
-            return False
-        raise unknown_batch(batch, self._settings.name, oldest["timestamp"])
+        check_absence(batch, self._settings.name, oldest.get("timestamp"), is_whole=oldest["version"] == 0)
+        return False
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         import deltalake
@@ -99,7 +97,7 @@ class OpenDeltaTable(OpenTable):
         newest, own, last = _transactions(commit.batch)
         last_ms = max(self.standing(commit.batch).last_ms, commit.batch.time_ms)
         saved = [Transaction(newest, commit.number), Transaction(own, commit.number), Transaction(last, last_ms)]
-        properties = CommitProperties(custom_metadata={_BATCH: _identity(commit.batch)}, app_transactions=saved)
+        properties = CommitProperties(custom_metadata={_BATCH: commit.batch.saved}, app_transactions=saved)
         try:
             self._table.create_write_transaction(
                 actions,
@@ -119,7 +117,3 @@ def _transactions(batch: BatchId) -> tuple[str, str, str]:
         f"penstock/{batch.writer}/{batch.run}/number",
         f"penstock/{batch.writer}/{batch.run}",
     )
-
-
-def _identity(batch: BatchId) -> str:
-    return json.dumps([batch.application, batch.output, batch.run, batch.time_ms])

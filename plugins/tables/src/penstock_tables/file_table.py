@@ -1,9 +1,9 @@
 """Folders of Parquet or CSV files: one folder per batch, which appears whole, and a manifest of each batch.
 
-``_penstock/manifests`` lists the batches, ``_penstock/staged`` contains those in progress. The manifest is written
-first, then the folder is renamed; a batch that was interrupted in between is completed when it runs again. Object
-stores cannot rename a folder: there the files are written in their final location, and only the manifest says what is
-complete.
+``_penstock/manifests`` lists the batches, ``_penstock/staged`` has a folder for each attempt in progress. The manifest
+is created first, by one of several drivers; then the attempt's folder is renamed. A batch that was interrupted in
+between is completed when it runs again. Object stores cannot rename a folder: there the files are written in their
+final location, and only the manifest says what is complete.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Sequence
-from pathlib import Path
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +21,15 @@ from attrs import asdict, field, frozen
 from penstock import ConfigurationError
 from penstock.spi import absolute_location, is_remote
 from penstock_tables.batch_identity import BatchId, Standing
-from penstock_tables.partition_writer import PartitionWriter, located, write_file
+from penstock_tables.partition_writer import PartitionWriter, create_file, located, write_file
 from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
-from penstock_tables.table_schemas import TableSchemaError
+from penstock_tables.table_schemas import TableSchemaError, check_partition_columns
 
 _MANIFESTS, _STAGED, _RUNS = "_penstock/manifests", "_penstock/staged", "_penstock/runs"
 _WRITER, _SCHEMA = "_penstock/writer.json", "_penstock/schema.arrow"
 _RUN = re.compile(r"\d{6}")
+# The folder of an attempt at a batch, as parts of its path.
+_ATTEMPT = (*_STAGED.split("/"), "<attempt>")
 # The run of a number, by location and number: it never changes.
 _runs_read: dict[tuple[str, str], str] = {}
 # Manifests of a folder: a folder per batch would be as slow to list as one with all of them.
@@ -57,9 +59,7 @@ class FileTableSettings(Table):
         if table.saved_schema is None:
             if schema is None:
                 raise TableSchemaError(f"{self.name} is empty: give schema=, the columns of its files")
-            missing = [name for name in self.partition_by if name not in schema.names]
-            if missing:
-                raise TableSchemaError(f"partition_by names {missing}, and the batch has {schema.names}")
+            check_partition_columns(self.partition_by, schema)
             table.save_schema(schema)
         return table
 
@@ -106,7 +106,7 @@ class OpenFileTable(OpenTable):
             batch,
             self._settings.location,
             schema,
-            folder=self._written_in(batch),
+            folder=self._folder_of_attempt(batch),
             partition_by=self._settings.partition_by,
             named_folders=True,
             format=self._settings.format,
@@ -116,7 +116,7 @@ class OpenFileTable(OpenTable):
     def commit(self, commit: Commit) -> None:
         batch = commit.batch
         self._take(commit.number, batch.run)
-        written_in = self._written_in(batch)
+        written_in = "/".join(commit.files[0].path.split("/")[: len(_ATTEMPT)]) if self._renames else _in_place(batch)
         folder = _folder(batch, commit.number) if self._renames else written_in
         files = [{**asdict(file), "path": folder + file.path.removeprefix(written_in)} for file in commit.files]
         content = {
@@ -129,7 +129,8 @@ class OpenFileTable(OpenTable):
         }
         self._discard_unlisted(written_in, {file.path for file in commit.files})
         manifest = json.dumps(content, indent=1, ensure_ascii=False).encode(errors="backslashreplace")
-        write_file(f"{self._settings.location}/{_manifest(batch)}", manifest)
+        if not create_file(f"{self._settings.location}/{_manifest(batch)}", manifest):
+            raise CommitConflictError(f"another driver of this run has written the manifest of batch {batch.time_ms}")
         self._complete(content)
 
     def _discard_unlisted(self, folder: str, listed: set[str]) -> None:
@@ -142,31 +143,45 @@ class OpenFileTable(OpenTable):
             if info.type == fs.FileType.File and info.path.removeprefix(f"{self._path}/") not in listed:
                 self._system.delete_file(info.path)
 
-    def _written_in(self, batch: BatchId) -> str:
-        """Folder in which tasks write the files of a batch."""
-        folder = f"{batch.time_ms}-{batch.run}"
-        return f"{_STAGED}/{folder}" if self._renames else f"batch={folder}"
+    def _folder_of_attempt(self, batch: BatchId) -> str:
+        """A folder in which the tasks of one attempt write the files of a batch."""
+        if not self._renames:
+            return _in_place(batch)
+        return "/".join([*_ATTEMPT[:-1], f"{_attempts(asdict(batch))}{uuid.uuid4().hex[:8]}"])
 
     def _complete(self, manifest: dict[str, Any]) -> None:
-        """Rename the batch's folder, unless that has happened."""
-        from pyarrow import fs
-
+        """Rename the batch's folder, unless that has happened; delete those of other attempts."""
         if not self._renames:
             return
         final, staged = f"{self._path}/{manifest['folder']}", f"{self._path}/{manifest['staged']}"
-        final_info, staged_info = self._system.get_file_info([final, staged])
-        if final_info.type == fs.FileType.Directory:
-            if staged_info.type == fs.FileType.Directory:
-                # An attempt that found the batch written only afterwards.
-                self._system.delete_dir(staged)
-        elif staged_info.type == fs.FileType.Directory:
-            self._system.move(staged, final)
-        else:
-            raise ConfigurationError(
-                f"the files of batch {manifest['time_ms']} are missing from {self._settings.name}, which has its "
-                f"manifest: restore {manifest['folder']}, or delete the manifest below {_MANIFESTS} to write the "
-                "batch again"
-            )
+        if not self._is_folder(final):
+            try:
+                self._system.move(staged, final)
+            except OSError:
+                # Two drivers of one run may both find a batch that an interrupted one has left.
+                if not self._is_folder(final):
+                    raise ConfigurationError(
+                        f"the files of batch {manifest['time_ms']} are missing from {self._settings.name}, which has "
+                        f"its manifest: restore {manifest['folder']}, or delete the manifest below {_MANIFESTS} to "
+                        "write the batch again"
+                    ) from None
+        self._discard_attempts(manifest)
+
+    def _is_folder(self, path: str) -> bool:
+        from pyarrow import fs
+
+        (info,) = self._system.get_file_info([path])
+        return bool(info.type == fs.FileType.Directory)
+
+    def _discard_attempts(self, manifest: dict[str, Any]) -> None:
+        """Delete the folders of other attempts; another driver that still writes into one fails, and looks again."""
+        from pyarrow import fs
+
+        selector = fs.FileSelector(f"{self._path}/{_STAGED}", allow_not_found=True)
+        for info in self._system.get_file_info(selector):
+            if info.base_name.startswith(_attempts(manifest)):
+                with contextlib.suppress(FileNotFoundError):
+                    self._system.delete_dir(info.path)
 
     def _runs(self) -> dict[int, str]:
         """The run of each number."""
@@ -179,24 +194,14 @@ class OpenFileTable(OpenTable):
     def _run_of(self, name: str) -> str:
         place = self._settings.location, name
         if place not in _runs_read:
-            run = (self._read(f"{_RUNS}/{name}") or b"").decode()
-            if not run:
-                # It is being written, or was left by a crash. Nobody else gets its number.
-                return run
-            _runs_read[place] = run
+            _runs_read[place] = (self._read(f"{_RUNS}/{name}") or b"").decode()
         return _runs_read[place]
 
     def _take(self, number: int, run: str) -> None:
         """Register a run under its number; raises ``CommitConflictError`` if another run has it."""
         if self._runs().get(number) == run:
             return
-        path = f"{_RUNS}/{number:06d}"
-        if is_remote(self._settings.location):
-            write_file(f"{self._settings.location}/{path}", run.encode())
-        else:
-            self._system.create_dir(f"{self._path}/{_RUNS}", recursive=True)
-            with contextlib.suppress(FileExistsError), Path(self._path, path).open("x") as file:
-                file.write(run)
+        create_file(f"{self._settings.location}/{_RUNS}/{number:06d}", run.encode())
         if self._run_of(f"{number:06d}") != run:
             raise CommitConflictError(f"another run of the program has number {number} in {self._settings.name}")
 
@@ -204,8 +209,9 @@ class OpenFileTable(OpenTable):
         writer = {"application": batch.application, "output": batch.output}
         saved = self._read(_WRITER)
         if saved is None:
-            write_file(f"{self._settings.location}/{_WRITER}", json.dumps(writer).encode())
-        elif (other := json.loads(saved)) != writer:
+            create_file(f"{self._settings.location}/{_WRITER}", json.dumps(writer).encode())
+            saved = self._read(_WRITER)
+        if saved is not None and (other := json.loads(saved)) != writer:
             raise ConfigurationError(
                 f"{self._settings.name} belongs to output {other.get('output')!r} of application "
                 f"{other.get('application')!r}: give output {batch.output!r} of {batch.application!r} its own folder"
@@ -222,6 +228,16 @@ class OpenFileTable(OpenTable):
 
 def _manifest(batch: BatchId) -> str:
     return f"{_MANIFESTS}/{batch.run}/{batch.time_ms // _PERIOD_MS * _PERIOD_MS}/{batch.time_ms}.json"
+
+
+def _attempts(manifest: Mapping[str, Any]) -> str:
+    """The beginning of the names of the folders of attempts at a batch."""
+    return f"{manifest['time_ms']}-{manifest['run']}-"
+
+
+def _in_place(batch: BatchId) -> str:
+    """The folder of a batch where folders cannot be renamed."""
+    return f"batch={batch.time_ms}-{batch.run}"
 
 
 def _folder(batch: BatchId, number: int) -> str:

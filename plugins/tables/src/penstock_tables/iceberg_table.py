@@ -16,14 +16,15 @@ from attrs import field, frozen
 
 from penstock import ConfigurationError
 from penstock.spi import text_of
-from penstock_tables.batch_identity import BatchId, Standing, unknown_batch
+from penstock_tables.batch_identity import BatchId, Standing, check_absence
 from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
 from penstock_tables.table_schemas import TableSchemaError
 
 _BATCH = "penstock.batch"
 _DATA = "data"
-_CLOCKS_DIFFER_MS = 86_400_000
+# Number of earlier runs that a table remembers for each output.
+_RUNS = 100
 
 
 @frozen
@@ -81,14 +82,13 @@ class OpenIcebergTable(OpenTable):
 
     def has(self, batch: BatchId) -> bool:
         snapshots = self._table.metadata.snapshots
-        if any(_identity(batch) == (snapshot.summary or {}).get(_BATCH) for snapshot in snapshots):
+        if any(batch.saved == (snapshot.summary or {}).get(_BATCH) for snapshot in snapshots):
             return True
         oldest = min(snapshots, key=lambda snapshot: snapshot.timestamp_ms, default=None)
-        if oldest is None or oldest.parent_snapshot_id is None:
-            return False
-        if oldest.timestamp_ms + _CLOCKS_DIFFER_MS < batch.time_ms:
-            return False
-        raise unknown_batch(batch, self._settings.name, oldest.timestamp_ms)
+        if oldest is not None:
+            is_first = oldest.parent_snapshot_id is None
+            check_absence(batch, self._settings.name, oldest.timestamp_ms, is_whole=is_first)
+        return False
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         added = pa.schema([*self.schema(), *columns])
@@ -130,20 +130,10 @@ class OpenIcebergTable(OpenTable):
         try:
             with self._table.transaction() as transaction:
                 transaction.set_properties({_property(batch): owner})
-                transaction.add_files(
-                    paths, snapshot_properties={_BATCH: _identity(batch)}, check_duplicate_files=False
-                )
+                transaction.add_files(paths, snapshot_properties={_BATCH: batch.saved}, check_duplicate_files=False)
         except CommitFailedException as error:
             raise CommitConflictError(text_of(error)) from error
 
 
-# Number of earlier runs that a table remembers for each output.
-_RUNS = 100
-
-
 def _property(batch: BatchId) -> str:
     return f"penstock.{batch.writer}"
-
-
-def _identity(batch: BatchId) -> str:
-    return json.dumps([batch.application, batch.output, batch.run, batch.time_ms])

@@ -80,14 +80,17 @@ def to_iceberg(
     """Append each batch to an Iceberg table once, in one snapshot: an output operation.
 
     Args:
-        stream: as for ``to_delta``.
+        stream: rows, mappings or tuples, with ``schema``; or DataFrames.
         table: ``namespace.table``; created with the first batch if it is missing.
-        name: as for ``to_delta``.
-        schema: as for ``to_delta``.
-        add_columns: as for ``to_delta``.
-        dead_letter: as for ``to_delta``.
-        every: as for ``to_delta``.
-        target_file_mb: as for ``to_delta``.
+        name: name of the output, by which a batch that runs again is recognized; by default the table's name.
+            Keep it when the program changes.
+        schema: the columns of a stream of records. Without it, those that the stream's records have in Arrow.
+        add_columns: whether columns that the table lacks are added to it; otherwise they fail the batch.
+        dead_letter: folder for records that do not fit the table, as JSON lines with their reason; without it, they
+            fail the batch.
+        every: seconds: commit the batches of this period together, as one window of the stream; a multiple of the batch
+            interval. Not for a stream of DataFrames, whose records are windowed before ``toDF``.
+        target_file_mb: smaller files are avoided where a batch has enough data.
         catalog: name of the catalog in PyIceberg's configuration.
         catalog_options: properties of the catalog, beside those. Secrets in them are saved in checkpoints: prefer
             PyIceberg's configuration file or environment variables.
@@ -117,14 +120,17 @@ def to_sql(
     """Insert each batch into a table of a database once, in one transaction of one task: an output operation.
 
     Args:
-        stream: as for ``to_delta``.
+        stream: rows, mappings or tuples, with ``schema``; or DataFrames.
         url: SQLAlchemy's URL without a password, such as ``postgresql+psycopg://writer@db.example/shop``.
         table: name of the table; created with the first batch if it is missing.
-        name: as for ``to_delta``.
-        schema: as for ``to_delta``.
-        add_columns: as for ``to_delta``.
-        dead_letter: as for ``to_delta``.
-        every: as for ``to_delta``.
+        name: name of the output, by which a batch that runs again is recognized; by default the table's name.
+            Keep it when the program changes.
+        schema: the columns of a stream of records. Without it, those that the stream's records have in Arrow.
+        add_columns: whether columns that the table lacks are added to it; otherwise they fail the batch.
+        dead_letter: folder for records that do not fit the table, as JSON lines with their reason; without it, they
+            fail the batch.
+        every: seconds: commit the batches of this period together, as one window of the stream; a multiple of the batch
+            interval. Not for a stream of DataFrames, whose records are windowed before ``toDF``.
         password: ``env:NAME`` or ``file:PATH``, read on the driver and in tasks.
 
     Raises:
@@ -151,16 +157,19 @@ def to_files(
     """Write each batch once into a folder of its own, ``batch=<batch time>``, which appears whole: an output operation.
 
     Args:
-        stream: as for ``to_delta``.
+        stream: rows, mappings or tuples, with ``schema``; or DataFrames.
         path: path or URI of the folder, which belongs to this output.
         format: ``parquet`` or ``csv``.
-        name: as for ``to_delta``.
-        schema: as for ``to_delta``.
-        add_columns: as for ``to_delta``.
-        dead_letter: as for ``to_delta``.
-        every: as for ``to_delta``.
+        name: name of the output, by which a batch that runs again is recognized; by default the folder's location.
+            Keep it when the program changes.
+        schema: the columns of a stream of records. Without it, those that the stream's records have in Arrow.
+        add_columns: whether columns that the table lacks are added to it; otherwise they fail the batch.
+        dead_letter: folder for records that do not fit the table, as JSON lines with their reason; without it, they
+            fail the batch.
+        every: seconds: commit the batches of this period together, as one window of the stream; a multiple of the batch
+            interval. Not for a stream of DataFrames, whose records are windowed before ``toDF``.
         partition_by: columns whose values become folders, as in ``batch=…/day=2024-05-01/``.
-        target_file_mb: as for ``to_delta``.
+        target_file_mb: smaller files are avoided where a batch has enough data.
 
     Raises:
         ConfigurationError: a value is not valid.

@@ -211,6 +211,37 @@ def write_file(location: str, data: bytes) -> None:
         unfinished.write_bytes(data)
 
 
+def create_file(location: str, data: bytes) -> bool:
+    """Write a small file, unless it exists; say whether it did not exist.
+
+    Of several concurrent writers on a local file system, one creates the file. Object stores and HDFS have no such
+    operation: there the file is looked for first.
+    """
+    system, path = located(location)
+    if is_remote(absolute_location(location)):
+        from pyarrow import fs
+
+        if system.get_file_info(path).type != fs.FileType.NotFound:
+            return False
+        write_file(location, data)
+        return True
+    from pathlib import Path
+
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Hidden, and not of the form of a name that readers look for.
+    unfinished = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        unfinished.write_bytes(data)
+        # Unlike a rename, a link replaces no file.
+        target.hardlink_to(unfinished)
+    except FileExistsError:
+        return False
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return True
+
+
 def delete_others(folder: str, names: Collection[str]) -> None:
     """Delete the files of a folder, if it exists, that have other names."""
     from pyarrow import fs

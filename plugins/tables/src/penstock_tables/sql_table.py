@@ -6,16 +6,15 @@ The task locks the writer's row first, so a task that Spark repeats, or a second
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from attrs import field, frozen
 
 from penstock import ConfigurationError
+from penstock_brokers import Secret
 from penstock_tables.batch_identity import BatchId, Standing, newer_writer
 from penstock_tables.partition_writer import DataFile, PartitionWriter
 from penstock_tables.row_fitting import RowFitting
@@ -44,10 +43,13 @@ def _without_password(url: str) -> str:
     return url
 
 
-def _reference(password: str | None) -> str | None:
-    if password is not None and not password.startswith(("env:", "file:")):
-        raise ConfigurationError("the password of to_sql is 'env:NAME' or 'file:PATH', not the password itself")
-    return password
+def _secret(reference: str | None) -> Secret | None:
+    try:
+        return None if reference is None else Secret(reference)
+    except ValueError:
+        raise ConfigurationError(
+            "the password of to_sql is 'env:NAME' or 'file:PATH', not the password itself"
+        ) from None
 
 
 @frozen
@@ -57,12 +59,12 @@ class SqlTableSettings(Table):
     Attributes:
         url: SQLAlchemy's URL, without a password.
         table: name of the table, with its schema if that is not the default one.
-        password: ``env:NAME`` or ``file:PATH``, read on the driver and in tasks.
+        password: where the password is; read on the driver and in tasks.
     """
 
     url: str = field(converter=_without_password)
     table: str
-    password: str | None = field(default=None, converter=_reference, repr=False)
+    password: Secret | None = field(default=None, converter=_secret)
 
     commits_in_task = True
 
@@ -220,18 +222,9 @@ def engine_of(settings: SqlTableSettings) -> Any:
 
     url = make_url(settings.url)
     if settings.password is not None:
-        url = url.set(password=_secret(settings.password))
+        url = url.set(password=settings.password.read())
     options = {"timeout": _BUSY_S} if url.get_backend_name() == "sqlite" else {}
     return sql.create_engine(url, pool_pre_ping=True, connect_args=options, hide_parameters=True)
-
-
-def _secret(reference: str) -> str:
-    kind, _, name = reference.partition(":")
-    if kind == "env":
-        if name not in os.environ:
-            raise ConfigurationError(f"the environment has no variable {name}, which password={reference!r} names")
-        return os.environ[name]
-    return Path(name).read_text().strip()
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from attrs import frozen
 
+from penstock import PenstockError
 from penstock_tables.batch_identity import BatchId, Standing
 from penstock_tables.partition_writer import DataFile, PartitionWriter
 
@@ -26,8 +27,12 @@ class Commit:
         return sum(file.rows for file in self.files)
 
 
-class CommitConflictError(Exception):
-    """Another writer committed first: look again, and repeat the commit."""
+class TableWriteError(PenstockError):
+    """A batch was not written."""
+
+
+class CommitConflictError(TableWriteError):
+    """Other writers committed first, again and again."""
 
 
 class OpenTable(ABC):
@@ -58,7 +63,8 @@ class OpenTable(ABC):
         """Add the batch's rows in one transaction, together with the batch's identity.
 
         Raises:
-            CommitConflictError: another writer has changed the table since it was opened; nothing was added.
+            CommitConflictError: another writer has changed the table since it was opened; nothing was added. The
+                output looks again, and repeats the commit.
         """
 
 

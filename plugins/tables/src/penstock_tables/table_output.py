@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import define, field
 
-from penstock.spi import get_logger
+from penstock import PenstockError
+from penstock.spi import get_logger, reason, text_of
 from penstock_tables.batch_identity import BatchId, look_up, writer_number
 from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
-from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
+from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table, TableWriteError
 from penstock_tables.table_schemas import plan
 
 if TYPE_CHECKING:
@@ -96,36 +97,57 @@ class TableOutput:
             PenstockError: the batch was not written; the message names table, batch and what to do.
         """
         with self._lock:
-            started = time.monotonic()
-            opened = self.table.open(schema)
-            number = self._number(opened, batch)
-            if number is None:
-                return
-            opened, columns = self._with_columns(opened, schema)
-            written = [
-                DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))
-            ]
-            tasks_s = time.monotonic() - started
-            if self.dead_letter is not None:
-                # An earlier attempt may have had other partitions.
-                letters = {file.dead_letter for file in written}
-                delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)
-            files = [file for file in written if file.rows]
-            self._last_bytes = sum(file.num_bytes for file in files)
-            if files:
-                self._commit(opened, batch, files)
-            log.info(
-                "batch written to table",
-                batch_time=batch.time_ms,
-                table=self.table.name,
-                output=self.output,
-                rows=sum(file.rows for file in files),
-                files=len(files),
-                bytes=self._last_bytes,
-                refused_rows=sum(file.refused for file in written),
-                write_ms=round(tasks_s * 1000),
-                commit_ms=round((time.monotonic() - started - tasks_s) * 1000),
-            )
+            try:
+                self._write(batch, schema, run)
+            except PenstockError:
+                raise
+            except Exception as error:
+                if self._is_written(batch):
+                    # The answer to the commit was lost.
+                    return
+                raise TableWriteError(
+                    f"{batch.description} not written to {self.table.name}: {reason(error)}. With a checkpoint "
+                    "directory the batch runs again: after a restart, or earlier with "
+                    "spark.penstock.onFailedBatch=retry"
+                ) from error
+
+    def _write(self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]) -> None:
+        started = time.monotonic()
+        opened = self.table.open(schema)
+        number = self._number(opened, batch)
+        if number is None:
+            return
+        opened, columns = self._with_columns(opened, schema)
+        written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
+        tasks_s = time.monotonic() - started
+        if self.dead_letter is not None:
+            # An earlier attempt may have had other partitions.
+            letters = {file.dead_letter for file in written}
+            delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)
+        files = [file for file in written if file.rows]
+        self._last_bytes = sum(file.num_bytes for file in files)
+        if files:
+            self._commit(opened, batch, files)
+        log.info(
+            "batch written to table",
+            batch_time=batch.time_ms,
+            table=self.table.name,
+            output=self.output,
+            rows=sum(file.rows for file in files),
+            files=len(files),
+            bytes=self._last_bytes,
+            refused_rows=sum(file.refused for file in written),
+            write_ms=round(tasks_s * 1000),
+            commit_ms=round((time.monotonic() - started - tasks_s) * 1000),
+        )
+
+    def _is_written(self, batch: BatchId) -> bool:
+        """Whether the table certainly has the batch; false while it cannot be read."""
+        try:
+            return self._number(self.table.open(None), batch) is None
+        except Exception as error:
+            log.info("table not read after a failure", table=self.table.name, reason=text_of(error))
+            return False
 
     def _number(self, opened: OpenTable, batch: BatchId) -> int | None:
         """The number under which to write; ``None`` if the table has the batch."""
@@ -148,8 +170,8 @@ class TableOutput:
         return opened, columns.schema
 
     def _commit(self, opened: OpenTable, batch: BatchId, files: list[DataFile]) -> None:
-        """Commit, and look again after each failure: its answer may have been lost, or another writer was first."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        """Commit; look again after each commit of another writer, which may have written this batch."""
+        for _attempt in range(_ATTEMPTS):
             number = self._number(opened, batch)
             if number is None:
                 return
@@ -157,16 +179,14 @@ class TableOutput:
                 opened.commit(Commit(batch, number, files))
                 return
             except CommitConflictError as error:
-                if attempt == _ATTEMPTS:
-                    raise
-                log.info("commit repeated", batch_time=batch.time_ms, table=self.table.name, reason=str(error))
-            except Exception:
-                opened = self.table.open(None)
-                if self._number(opened, batch) is None:
-                    # The answer was lost.
-                    return
-                raise
+                conflict = text_of(error)
+                log.info("commit repeated", batch_time=batch.time_ms, table=self.table.name, reason=conflict)
             opened = self.table.open(None)
+        raise CommitConflictError(
+            f"{batch.description} not written to {self.table.name}: {_ATTEMPTS} times another writer committed first, "
+            f"the last time with: {conflict}. Have fewer programs write into the table, or have them commit less often "
+            "with every="
+        )
 
     def _partitions(self) -> int | None:
         """The most partitions that the batch may have; ``None`` for those that it has."""

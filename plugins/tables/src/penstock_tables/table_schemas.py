@@ -68,6 +68,20 @@ def plan(table: pa.Schema, batch: pa.Schema, name: str, *, adds_columns: bool) -
     return SchemaPlan(pa.schema([*(column.remove_metadata() for column in table), *added]), added)
 
 
+def check_partition_columns(partition_by: Sequence[str], schema: pa.Schema) -> None:
+    """Check that a new table has its partition columns, and a further column.
+
+    Raises:
+        TableSchemaError: it has not.
+    """
+    missing = [name for name in partition_by if name not in schema.names]
+    if missing or set(schema.names) <= set(partition_by):
+        raise TableSchemaError(
+            f"partition_by={list(partition_by)} does not fit the batch, whose columns are {schema.names}: name some of "
+            "them, not all"
+        )
+
+
 def is_convertible(from_type: pa.DataType, to_type: pa.DataType) -> bool:
     """Whether values of a type can be converted; single values may still not fit."""
     if from_type == to_type or pa.types.is_null(from_type):

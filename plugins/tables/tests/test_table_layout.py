@@ -1,0 +1,148 @@
+"""The files of tables: partition columns, CSV, the size of files, and leftovers of interrupted attempts."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from plugins.tables.tests.kind_of_table import Kind, Rows, ordered, task
+from plugins.tables.tests.test_table_output import FIRST, SCHEMA, as_rows, batch, output, records
+
+from penstock import ConfigurationError
+from penstock_tables import TableSchemaError
+from penstock_tables.delta_table import DeltaTableSettings
+from penstock_tables.file_table import FileTableSettings
+from penstock_tables.iceberg_table import IcebergTableSettings
+from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.table import Table
+
+DAYS = pa.schema([("day", pa.date32()), ("shop", pa.string()), ("n", pa.int64())])
+MAY = datetime.date(2026, 5, 1)
+# Values that are no folder names as they are.
+ODD: list[tuple[datetime.date | None, str | None, int]] = [
+    (MAY, "north", 1),
+    (MAY, "north", 2),
+    (MAY, "a/b=c d%20é", 3),
+    (None, "", 4),
+    (MAY, None, 5),
+]
+
+
+def query(relation: str) -> Rows:
+    """The rows of a query by DuckDB."""
+    with duckdb.connect() as connection:
+        return ordered(connection.sql(relation).to_arrow_table().to_pylist())
+
+
+def expected() -> Rows:
+    return ordered({"day": day, "shop": shop, "n": n} for day, shop, n in ODD)
+
+
+def test_delta_table_is_partitioned_as_asked(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    table = DeltaTableSettings(str(tmp_path / "table"), ("day", "shop"))
+    for number in range(2):
+        output(table).write(batch(number), DAYS, task(ODD))
+    written = DeltaTable(table.location)
+    assert written.metadata().partition_columns == ["day", "shop"]
+    # Delta has no empty text among its partition values: it is null.
+    rows = ordered({**row, "shop": row["shop"] or None} for row in expected())
+    assert ordered(written.to_pyarrow_table().select(DAYS.names).to_pylist()) == ordered(2 * rows)
+    assert written.to_pyarrow_table(filters=[("shop", "=", "north")])["n"].to_pylist() == [1, 2, 1, 2]
+
+
+def test_files_are_in_folders_of_their_values(tmp_path: Path) -> None:
+    table = FileTableSettings(str(tmp_path / "table"), "parquet", ("day", "shop"))
+    output(table).write(batch(0), DAYS, task(ODD))
+    folder = tmp_path / "table" / f"batch={FIRST.time_ms}"
+    assert sorted(path.name for path in folder.iterdir()) == ["day=2026-05-01", "day=__HIVE_DEFAULT_PARTITION__"]
+    read = f"SELECT day::DATE AS day, shop, n FROM read_parquet('{folder}/**/*.parquet', hive_partitioning=true)"
+    assert query(read) == expected()
+
+
+def test_iceberg_table_with_identity_partitions_keeps_them(tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.transforms import IdentityTransform
+
+    kind = Kind("iceberg", tmp_path)
+    assert isinstance(kind.table, IcebergTableSettings)
+    output(kind.table).write(batch(0), DAYS, task([]))
+    catalog = load_catalog("test", **kind.table.catalog_options)
+    created = catalog.load_table(kind.table.identifier)
+    columns = created.schema()
+    fields = [
+        PartitionField(columns.find_field(name).field_id, 1000 + number, IdentityTransform(), name)
+        for number, name in enumerate(("day", "shop"))
+    ]
+    catalog.drop_table(kind.table.identifier)
+    catalog.create_table(kind.table.identifier, created.schema(), partition_spec=PartitionSpec(*fields))
+    for number in range(2):
+        output(kind.table).write(batch(number), DAYS, task(ODD))
+    assert kind.rows() == ordered(2 * expected())
+    scan = catalog.load_table(kind.table.identifier).scan("shop = 'north'")
+    assert sorted(scan.to_arrow()["n"].to_pylist()) == [1, 1, 2, 2]
+
+
+def test_iceberg_table_with_other_partitions_is_refused(tmp_path: Path) -> None:
+    from pyiceberg.catalog import load_catalog
+
+    kind = Kind("iceberg", tmp_path)
+    assert isinstance(kind.table, IcebergTableSettings)
+    output(kind.table).write(batch(0), DAYS, task([]))
+    created = load_catalog("test", **kind.table.catalog_options).load_table(kind.table.identifier)
+    with created.update_spec() as update:
+        update.add_field("day", "month", "month")
+    with pytest.raises(ConfigurationError, match=r"partitioned by month.*identity"):
+        output(kind.table).write(batch(1), DAYS, task(ODD))
+
+
+@pytest.mark.parametrize("table", [DeltaTableSettings, FileTableSettings])
+def test_a_partition_column_that_the_batch_lacks_is_refused(table: type[Table], tmp_path: Path) -> None:
+    partitioned = table(str(tmp_path / "table"), partition_by=("month",))  # type: ignore[call-arg]
+    with pytest.raises(TableSchemaError, match=r"partition_by.*'month'.*\['key', 'n'\]"):
+        output(partitioned).write(batch(0), SCHEMA, task(records(0)))
+
+
+def test_csv_files_have_a_header_and_survive_a_repetition(tmp_path: Path) -> None:
+    table = FileTableSettings(str(tmp_path / "table"), "csv", ("n",))
+    odd = [('quote " and, comma', 1), ("two\nlines", 2), ("é", 1)]
+    for _attempt in range(2):
+        output(table).write(batch(0), SCHEMA, task(odd))
+    output(table).write(batch(1), SCHEMA, task(records(1)))
+    read = f"SELECT key, n::BIGINT AS n FROM read_csv('{tmp_path}/table/batch=*/**/*.csv', hive_partitioning=true)"
+    assert query(read) == ordered([*({"key": key, "n": n} for key, n in odd), *as_rows(1)])
+
+
+def test_an_interrupted_attempt_leaves_nothing_beside_the_batch(tmp_path: Path) -> None:
+    table = FileTableSettings(str(tmp_path / "table"))
+
+    class Interrupted(BaseException):
+        """The process ends."""
+
+    def run(writer: PartitionWriter) -> list[str]:
+        task(records(0))(writer)
+        raise Interrupted
+
+    for _attempt in range(2):
+        with pytest.raises(Interrupted):
+            output(table).write(batch(0), SCHEMA, run)
+    staged = tmp_path / "table" / "_penstock" / "staged"
+    assert len(list(staged.iterdir())) == 2
+    output(table).write(batch(0), SCHEMA, task(records(0)))
+    assert list(staged.iterdir()) == []
+    (manifest,) = (tmp_path / "table" / "_penstock" / "manifests").glob("*/*/*.json")
+    listed = [tmp_path / "table" / file["path"] for file in json.loads(manifest.read_text())["files"]]
+    assert sorted((tmp_path / "table").glob("batch=*/*")) == sorted(listed)
+
+
+def test_a_batch_of_the_size_of_the_last_one_gets_fitting_files(tmp_path: Path) -> None:
+    writes = output(FileTableSettings(str(tmp_path / "table")), target_bytes=1 << 20)
+    assert writes._partitions() is None
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    assert writes._partitions() == 1
