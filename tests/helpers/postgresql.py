@@ -30,6 +30,8 @@ class PostgreSqlServer(BrokerServer):
     """
 
     name = "PostgreSQL"
+    # It may have to recover from a kill, on a busy machine.
+    start_timeout_s = 120.0
 
     def __init__(self, programs: Path, user: int | None) -> None:
         super().__init__()

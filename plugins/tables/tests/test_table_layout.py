@@ -141,8 +141,22 @@ def test_an_interrupted_attempt_leaves_nothing_beside_the_batch(tmp_path: Path) 
     assert sorted((tmp_path / "table").glob("batch=*/*")) == sorted(listed)
 
 
+def test_small_arrow_batches_become_one_row_group(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    def run(writer: PartitionWriter) -> list[str]:
+        rows = pa.table({"key": [str(n) for n in range(100)], "n": range(100)})
+        files = writer.write_batches(rows.to_batches(10))
+        return [file for batch in files for file in batch.column(0).to_pylist()]
+
+    output(FileTableSettings(str(tmp_path / "table"))).write(batch(0), SCHEMA, run)
+    (file,) = (tmp_path / "table").glob("batch=*/*.parquet")
+    assert (parquet.ParquetFile(file).num_row_groups, parquet.read_table(file).num_rows) == (1, 100)
+
+
 def test_a_batch_of_the_size_of_the_last_one_gets_fitting_files(tmp_path: Path) -> None:
     writes = output(FileTableSettings(str(tmp_path / "table")), target_bytes=1 << 20)
+    # Only Spark's jobs show the number of partitions.
     assert writes._partitions() is None
     writes.write(batch(0), SCHEMA, task(records(0)))
     assert writes._partitions() == 1

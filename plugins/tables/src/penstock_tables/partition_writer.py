@@ -22,6 +22,9 @@ from penstock_tables.row_fitting import RefusedRow, RowFitting, RowsRefusedError
 
 # A file is complete at this size, and the task begins another one.
 _FILE_BYTES = 512 << 20
+# Rows are written together at either limit: each write is a row group of a Parquet file, and Spark's Arrow batches are
+# small. A task with many partition values holds this many bytes for each.
+_GROUP_ROWS, _GROUP_BYTES = 131_072, 8 << 20
 # Refused records in the error message of a batch.
 _SHOWN = 3
 
@@ -151,6 +154,7 @@ class _OpenFile:
         self._system.create_dir(self._where.rpartition("/")[0], recursive=True)
         self._sink = self._system.open_output_stream(self._where)
         self._rows = 0
+        self._waiting = list[pa.Table]()
         if file_format == "csv":
             from pyarrow import csv
 
@@ -167,11 +171,22 @@ class _OpenFile:
 
     def write(self, rows: pa.Table) -> None:
         """Append rows."""
-        self._writer.write_table(rows)
         self._rows += rows.num_rows
+        self._waiting.append(rows)
+        if (
+            sum(waiting.num_rows for waiting in self._waiting) >= _GROUP_ROWS
+            or sum(waiting.nbytes for waiting in self._waiting) >= _GROUP_BYTES
+        ):
+            self._flush()
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._writer.write_table(pa.concat_tables(waiting))
 
     def close(self) -> DataFile:
         """Complete the file."""
+        self._flush()
         self._writer.close()
         num_bytes = self.num_bytes
         self._sink.close()

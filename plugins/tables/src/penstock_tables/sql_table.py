@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import field, frozen
 
 from penstock import ConfigurationError
-from penstock_brokers import Secret
 from penstock_tables.batch_identity import BatchId, Standing, newer_writer
 from penstock_tables.partition_writer import DataFile, PartitionWriter
 from penstock_tables.row_fitting import RowFitting
 from penstock_tables.table import Commit, OpenTable, Table
 from penstock_tables.table_schemas import TableSchemaError
+
+if TYPE_CHECKING:
+    from penstock_brokers import Secret
 
 _BUSY_S = 60
 
@@ -44,6 +46,8 @@ def _without_password(url: str) -> str:
 
 
 def _secret(reference: str | None) -> Secret | None:
+    from penstock_brokers import Secret
+
     try:
         return None if reference is None else Secret(reference)
     except ValueError:
