@@ -1,16 +1,16 @@
 """``MqttSession``: one connection to a broker, its subscriptions, and the messages that it delivered.
 
-The thread of paho-mqtt reads and writes: it sends keepalives while the receiver stores, and puts messages into a
-bounded buffer. The receiver's thread opens the session, takes messages and acknowledges them. An acknowledgement goes
-to the connection that delivered the message, or nowhere: on the next one its packet identifier names another message.
+A ``NetworkThread`` reads and writes: it sends keepalives while the receiver stores, and puts messages into a bounded
+buffer. The receiver's thread opens the session, takes messages and acknowledges them. An acknowledgement goes to the
+connection that delivered the message, or nowhere: on the next one its packet identifier names another message.
 """
 
 from __future__ import annotations
 
-import sys
+import ssl
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import paho.mqtt.client as mqtt
@@ -22,6 +22,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from penstock.spi import text_of
 from penstock_brokers import DeliveryBuffer
 from penstock_mqtt.message_columns import MqttMessage, message_of
+from penstock_mqtt.network_thread import NetworkThread
 
 if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
@@ -36,6 +37,17 @@ _SPARE = 2
 _CLOSE_S = 2.0
 _NO_SUBSCRIPTION = "penstock/no/subscription"
 _RETAIN_HANDLING = {"always": 0, "new": 1, "never": 2}
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """Closes itself after a failed handshake, which paho-mqtt leaves to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
 
 
 class MqttSession:
@@ -60,10 +72,10 @@ class MqttSession:
         # Set when the broker has answered the connection, and again when it has answered the subscription.
         self._answered = threading.Event()
         self._has_read = threading.Event()
-        self._has_ended = threading.Event()
         self._is_closing = False
         self._failure: OSError | None = None
         self._client = self._make_client()
+        self._network = NetworkThread(self._client, self._connect, self._may_read, self._on_network_error)
 
     def __enter__(self) -> Self:
         return self
@@ -77,24 +89,15 @@ class MqttSession:
         Raises:
             OSError: the broker cannot be reached, or refuses the client or a subscription.
         """
-        options = self._options
-        properties = None
-        if options.protocol == "5":
-            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-            properties.SessionExpiryInterval = int(options.session_expiry)
-            properties.ReceiveMaximum = self.window
-        clean = {"clean_start": False, "properties": properties} if properties else {}
-        self._client.connect_async(options.host, options.port, options.keepalive, **clean)  # type: ignore[arg-type]
-        self._client.loop_start()
+        self._network.start()
         self._await_answer("the connection")
-        self._client.subscribe(self._subscriptions())
+        self._network.call(partial(self._client.subscribe, self._subscriptions()))
         self._await_answer("the subscription")
 
     def acknowledge(self, messages: Iterable[MqttMessage]) -> None:
         """Acknowledge messages of this session, in the order of their delivery. After a failure, none is sent."""
-        for message in messages:
-            if message.qos and self._failure is None:
-                self._client.ack(message.packet_id, message.qos)
+        packets = [(message.packet_id, message.qos) for message in messages if message.qos]
+        self._network.call(lambda: [self._client.ack(*packet) for packet in packets])
 
     def publish(self, topic: str, payload: bytes, properties: Properties) -> None:
         """Publish a message with QoS 1, and wait until the broker has taken it.
@@ -103,7 +106,7 @@ class MqttSession:
             OSError: the broker refuses it, did not answer in time, or the connection has ended.
         """
         self._answered.clear()
-        self._client.publish(topic, payload, qos=1, properties=properties)
+        self._network.call(partial(self._client.publish, topic, payload, qos=1, properties=properties))
         self._await_answer(f"a message to topic {topic!r}")
 
     def interrupt(self) -> None:
@@ -119,20 +122,34 @@ class MqttSession:
         if self._client.is_connected() and self._failure is None:
             # Closing a connection with unread messages resets it, and the broker may then not read what was sent last.
             # Its answer to a later request shows that it has read the acknowledgements.
-            self._client.unsubscribe(_NO_SUBSCRIPTION)
+            self._network.call(partial(self._client.unsubscribe, _NO_SUBSCRIPTION))
             self._has_read.wait(_CLOSE_S)
-        self._client.disconnect()
-        connection = self._client.socket()
-        # A thread that still connects cannot be interrupted. It ends by itself, at the latest after the timeout.
-        if connection is not None or self._has_ended.is_set():
-            if not self._has_ended.wait(_CLOSE_S) and connection is not None:
-                with suppress(OSError):
-                    connection.close()
-            self._client.loop_stop()
-        # Its last reference, since callbacks of the client refer to this session: the client closes its last sockets.
-        del self._client
+        self._network.call(self._client.disconnect)
+        if not self._network.finish(_CLOSE_S):
+            # It still connects, and ends by itself, at the latest after the timeout; or the broker does not read.
+            self._network.abandon()
 
-    # -- on the thread of paho-mqtt --
+    # -- on the network thread --
+
+    def _connect(self) -> None:
+        options = self._options
+        properties = None
+        if options.protocol == "5":
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+            properties.SessionExpiryInterval = int(options.session_expiry)
+            properties.ReceiveMaximum = self.window
+        clean = {"clean_start": False, "properties": properties} if properties else {}
+        try:
+            self._client.connect(options.host, options.port, options.keepalive, **clean)  # type: ignore[arg-type]
+        except OSError as error:
+            raise ConnectionError(f"{options.broker} cannot be reached: {text_of(error)}") from None
+
+    def _may_read(self) -> bool:
+        """While the buffer is full, the broker has to wait."""
+        return not self.buffer.is_full or self.buffer.await_room(0)
+
+    def _on_network_error(self, error: Exception) -> None:
+        self._fail(error if isinstance(error, OSError) else ConnectionError(text_of(error)))
 
     def _make_client(self) -> mqtt.Client:
         options = self._options
@@ -149,9 +166,9 @@ class MqttSession:
         if options.user:
             client.username_pw_set(options.user, options.password.read() if options.password else None)
         if (context := options.ssl_context()) is not None:
+            context.sslsocket_class = _TlsSocket
             client.tls_set_context(context)
         client.on_connect = self._on_connect
-        client.on_connect_fail = self._on_connect_fail
         client.on_subscribe = self._on_subscribe
         client.on_unsubscribe = lambda *_answer: self._has_read.set()
         client.on_publish = self._on_publish
@@ -197,11 +214,6 @@ class MqttSession:
             self.is_resumed = flags.session_present
             self._answered.set()
 
-    def _on_connect_fail(self, _client: mqtt.Client, _data: Any) -> None:
-        # paho-mqtt calls this while it handles the error. A variable for it would keep the client alive.
-        reason = text_of(sys.exc_info()[1])
-        self._fail(ConnectionError(f"{self._options.broker} cannot be reached: {reason}"))
-
     def _on_subscribe(self, _client: mqtt.Client, _data: Any, _id: int, reasons: list[ReasonCode], _p: Any) -> None:
         refused = [
             f"{topic!r} ({reason})"
@@ -232,7 +244,6 @@ class MqttSession:
     def _on_disconnect(
         self, _client: mqtt.Client, _data: Any, flags: mqtt.DisconnectFlags, reason: ReasonCode, _properties: Any
     ) -> None:
-        self._has_ended.set()
         if not self._is_closing:
             # Some brokers close the connection without a reason, also when another client takes the session over.
             why = f"ended the connection: {reason}" if flags.is_disconnect_packet_from_server else "is gone"
@@ -244,9 +255,6 @@ class MqttSession:
             )
 
     def _on_message(self, _client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
+        self._network.count_read()
         self.redelivered += message.dup
-        # While this waits, nothing is read and the broker has to wait. It returns in time for the next keepalive, and
-        # then exceeds the bound by one message.
-        if self.buffer.is_full:
-            self.buffer.await_room(self._options.keepalive / 2)
         self.buffer.put(message_of(message), len(message.payload))
