@@ -8,17 +8,23 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
+from confluent_kafka import schema_registry
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from plugins.kafka.tests import orders
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from plugins.kafka.tests import orders as protobuf_orders
+from plugins.kafka.tests.conftest import Topic
 
 from penstock import ConfigurationError
 from penstock_brokers import Secret
 from penstock_kafka import KafkaOptions
 from penstock_kafka.deserializers import deserializer_of
+from penstock_testing import ReceiverHarness
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Order",
     "fields": [{"name": "id", "type": "int"}, {"name": "city", "type": ["null", "string"]}],
@@ -35,7 +41,7 @@ class Registry(BaseHTTPRequestHandler):
         known = self.path.startswith("/schemas/ids/1")
         answer: dict[str, object] = {"error_code": 40403, "message": "not found"}
         if known and "format=serialized" in self.path:
-            schema = base64.b64encode(orders.FILE.SerializeToString()).decode()
+            schema = base64.b64encode(protobuf_orders.FILE.SerializeToString()).decode()
             answer = {"schemaType": "PROTOBUF", "schema": schema}
         elif known:
             answer = {"schema": json.dumps(SCHEMA)}
@@ -89,6 +95,36 @@ def test_value_that_is_no_avro_cannot_be_decoded(registry: str, value: bytes) ->
     assert deserialize is not None
     with pytest.raises(ValueError, match=r"\w"):
         deserialize("t", value)
+
+
+def test_receiver_decodes_every_version_of_a_schema_of_the_clients_own_registry(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's registry in memory, and its serializer, which registers each version of the schema."""
+    in_memory = SchemaRegistryClient.new_client({"url": "mock://"})
+    monkeypatch.setattr(schema_registry, "SchemaRegistryClient", lambda _conf: in_memory)
+    context = SerializationContext(topic.name, MessageField.VALUE)
+    later = SCHEMA | {"fields": [*SCHEMA["fields"], {"name": "express", "type": "boolean", "default": False}]}
+    orders: list[tuple[Any, dict[str, Any]]] = [
+        (SCHEMA, {"id": 1, "city": "Ulm"}),
+        (later, {"id": 2, "city": None, "express": True}),
+    ]
+    for schema, fields in orders:
+        value = AvroSerializer(in_memory, json.dumps(schema))(fields, context)
+        topic.put(value, key=str(fields["id"]), headers=[("source", b"shop")])
+    further = {
+        "value_as": "avro",
+        "schema_registry": "mock://",
+        "key_as": "text",
+        "columns": ("key", "headers", "value"),
+    }
+    with ReceiverHarness(topic.receiver(**further)) as harness:
+        harness.until_count(2)
+    rows = [
+        (row.key, [(each["key"], each["value"]) for each in row.headers], json.loads(row.value))
+        for row in harness.records
+    ]
+    assert rows == [(str(fields["id"]), [("source", b"shop")], fields) for _, fields in orders]
 
 
 def test_registry_that_is_away_is_no_fault_of_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
