@@ -38,14 +38,14 @@ def test_newest_status_of_an_idle_source_is_sent_once_per_second(
         started.report_source(SourceStatus(lag))
     clock.advance(200)
     log.await_count(AddBlocks)
-    started.report_source(SourceStatus(7, 1.5, redelivered=3))
+    started.report_source(SourceStatus(7, 1.5, redelivered=3, lag_by_partition={"orders/0": 7}))
     for _interval in range(4):
         clock.advance(200)
         clock.await_waiters(1)
     assert sources(log) == [SourceStatus(4)]
     clock.advance(200)
     log.await_count(AddBlocks, 2)
-    assert sources(log) == [SourceStatus(4), SourceStatus(7, 1.5, redelivered=3)]
+    assert sources(log) == [SourceStatus(4), SourceStatus(7, 1.5, redelivered=3, lag_by_partition={"orders/0": 7})]
     assert not any(message.blocks for message in log.of(AddBlocks))
 
 

@@ -110,8 +110,8 @@ def test_receiver_decodes_every_version_of_a_schema_of_the_clients_own_registry(
         (later, {"id": 2, "city": None, "express": True}),
     ]
     for schema, fields in orders:
-        value = AvroSerializer(in_memory, json.dumps(schema))(fields, context)
-        topic.put(value, key=str(fields["id"]), headers=[("source", b"shop")])
+        serialize: Any = AvroSerializer(in_memory, json.dumps(schema))
+        topic.put(serialize(fields, context), key=str(fields["id"]), headers=[("source", b"shop")])
     further = {
         "value_as": "avro",
         "schema_registry": "mock://",

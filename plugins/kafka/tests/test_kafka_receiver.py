@@ -271,6 +271,25 @@ def test_lag_is_the_number_of_records_behind(topic: Topic) -> None:
     with ReceiverHarness(topic.receiver()) as harness:
         harness.until_records(["a"])
         harness.until(lambda: harness.info.source is not None and harness.info.source.lag_messages == 0)
+        assert harness.info.source is not None
+        assert harness.info.source.lag_by_partition == {f"{topic.name}/0": 0}
+
+
+def test_lag_is_known_by_partition_while_the_receiver_is_held(make_topic: MakeTopic) -> None:
+    topic = make_topic(2)
+    topic.put(*map(str, range(300)))
+    topic.put(*map(str, range(200)), partition=1)
+
+    def is_known(harness: ReceiverHarness) -> bool:
+        source = harness.info.source
+        if source is None or len(source.lag_by_partition) < 2:
+            return False
+        return (
+            sum(source.lag_by_partition.values()) == source.lag_messages and max(source.lag_by_partition.values()) > 100
+        )
+
+    with ReceiverHarness(topic.receiver(), {"spark.streaming.receiver.maxRate": "10"}) as harness:
+        harness.until(lambda: is_known(harness))
 
 
 def test_rate_limit_holds(topic: Topic) -> None:

@@ -54,10 +54,17 @@ def test_unknown_values_are_absent(run: list[Any]) -> None:
 
 
 def test_source_of_a_receiver_has_the_known_values_of_its_last_report(run: list[Any]) -> None:
-    info = ReceiverInfo(0, "Receiver-0", True, "", "", source=SourceStatus(12, redelivered=1))
+    info = ReceiverInfo(
+        0, "Receiver-0", True, "", "", source=SourceStatus(12, redelivered=1, lag_by_partition={"t/0": 12})
+    )
     source = FixedSource(state_of([*run, ReceiverStarted(info)]))
     (stream,) = [stream for stream in get(source, "monitoring")["streams"] if stream["streamId"] == 0]
-    assert stream["source"] == {"lagMessages": 12, "numRedelivered": 1, "numDeadLetters": 0}
+    assert stream["source"] == {
+        "lagMessages": 12,
+        "numRedelivered": 1,
+        "numDeadLetters": 0,
+        "lagByPartition": {"t/0": 12},
+    }
 
 
 def test_values_are_those_of_the_events(run: list[Any]) -> None:

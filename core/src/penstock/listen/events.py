@@ -146,10 +146,10 @@ class SourceStatus:
     Attributes:
         lag_messages: messages in the source that the receiver has not stored; ``None`` when unknown.
         lag_s: age of the last stored message, in seconds, while there are later ones; 0 when there are none.
-        oldest_unacknowledged_s: how long the receiver has had the oldest message that it has not acknowledged, in
-            seconds; ``None`` when it has acknowledged all, or does not know.
+        oldest_unacknowledged_s: seconds since it got the oldest unacknowledged message; ``None``: none, or unknown.
         redelivered: messages that this launch got although they had been delivered before.
         dead_letters: messages that this launch gave up and sent to the source's dead-letter destination.
+        lag_by_partition: parts of ``lag_messages`` by partition, such as ``orders/0``, where the source has them.
     """
 
     lag_messages: int | None = field(default=None, converter=_not_negative)
@@ -157,6 +157,7 @@ class SourceStatus:
     oldest_unacknowledged_s: float | None = field(default=None, converter=_not_negative)
     redelivered: int = 0
     dead_letters: int = 0
+    lag_by_partition: Mapping[str, int] = field(factory=dict)
 
 
 @frozen

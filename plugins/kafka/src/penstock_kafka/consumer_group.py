@@ -103,14 +103,15 @@ class ConsumerGroup:
             self._paused = []
 
     @property
-    def lag(self) -> int | None:
-        """The number of records of all owned partitions that were not fetched, as far as the client knows."""
-        total, is_known = 0, False
-        for partition, offset in self.assignment.fetched.items():
-            _, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
-            if high >= 0:
-                total, is_known = total + max(high - offset, 0), True
-        return total if is_known else None
+    def lags(self) -> dict[Partition, int]:
+        """The number of records of each owned partition that were not fetched, as far as the client knows."""
+        ends = {
+            partition: self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)[1]
+            for partition in self.assignment.fetched
+        }
+        return {
+            partition: max(end - self.assignment.fetched[partition], 0) for partition, end in ends.items() if end >= 0
+        }
 
     # -- rebalances --
 

@@ -169,7 +169,8 @@ class PartitionReader:
         if now_s - self._status_s < _STATUS_S:
             return
         self._status_s = now_s
-        lag = self._group.lag
+        lags = self._group.lags
+        lag = sum(lags.values()) if lags else None
         behind_s = max(time.time() - self._newest_ms / 1000, 0.0) if self._newest_ms > 0 else None
         self._receiver.report_source(
             SourceStatus(
@@ -177,5 +178,6 @@ class PartitionReader:
                 lag_s=0.0 if lag == 0 else behind_s,
                 oldest_unacknowledged_s=now_s - self._batches[0].fetched_s if self._batches else 0.0,
                 dead_letters=self._dead_letters.count,
+                lag_by_partition=position_of(lags),
             )
         )

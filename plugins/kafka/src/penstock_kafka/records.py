@@ -116,7 +116,7 @@ class Offsets:
 
 
 def position_of(offsets: dict[Partition, int]) -> dict[str, int]:
-    """The position that is stored with a block: ``topic/partition`` → next offset."""
+    """Numbers by ``topic/partition``; of next offsets, this is the position that is stored with a block."""
     return {f"{topic}{_PART}{number}": offset for (topic, number), offset in offsets.items()}
 
 

@@ -263,6 +263,7 @@ def _source(source: SourceStatus) -> Json:
             "oldestUnacknowledgedSeconds": source.oldest_unacknowledged_s,
             "numRedelivered": source.redelivered,
             "numDeadLetters": source.dead_letters,
+            "lagByPartition": dict(source.lag_by_partition) or None,
         }
     )
 
