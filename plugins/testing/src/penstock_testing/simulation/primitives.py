@@ -210,9 +210,14 @@ class Twins:
                 self._condition: Any = SimulatedCondition(scheduler)
 
         class SimulatedThread(threading.Thread):
-            start = start_thread
-            join = join_thread
-            is_alive = is_thread_alive
+            def start(self) -> None:
+                start_thread(self)
+
+            def join(self, timeout: float | None = None) -> None:
+                join_thread(self, timeout)
+
+            def is_alive(self) -> bool:
+                return is_thread_alive(self)
 
         class Threading:
             current_thread = staticmethod(threading.current_thread)

@@ -76,8 +76,9 @@ class World:
         self.sources = [
             Source(stream, sorted(scheduler.random.random() * duration_s for _ in range(messages))) for stream in (0, 1)
         ]
-        #: Called before each output; may raise.
-        self.fault: Callable[[], None] = lambda: None
+        #: Called before each output, and before a receiver stores; may raise.
+        self.before_output: Callable[[], None] = lambda: None
+        self.before_store: Callable[[], None] = lambda: None
         #: What output operations wrote, by operation and batch time in ms.
         self.outputs: dict[tuple[str, int], list[Any]] = {}
         self.violations: list[str] = []
@@ -91,7 +92,7 @@ class World:
     def write(self, operation: str, time_ms: int, values: list[Any]) -> None:
         """Write the output of a batch; it must be what an earlier run of the batch has written."""
         self.scheduler.check()
-        self.fault()
+        self.before_output()
         earlier = self.outputs.setdefault((operation, time_ms), values)
         self.scheduler.note(f"output {operation} {time_ms}: {values}")
         if earlier != values:
@@ -130,6 +131,7 @@ class ReliableReceiver(ThreadReceiver[Record]):
         while not self.isStopped():
             records = connection.take(random.randint(1, 5), world.scheduler.now_s)
             if records:
+                world.before_store()
                 self.store_all(records)
                 world.acknowledge(0, records)
             if self.wait(0.05 + random.random() * 0.2):
@@ -144,6 +146,7 @@ class BufferedReceiver(ThreadReceiver[Record]):
         connection, random = Connection(world.sources[1]), world.scheduler.random
         while not self.isStopped():
             for record in connection.take(random.randint(1, 3), world.scheduler.now_s):
+                world.before_store()
                 self.store(record, partial(_settle, connection, record))
             if self.wait(0.05 + random.random() * 0.1):
                 return

@@ -89,6 +89,7 @@ class Simulation:
         self.conf = {
             **_CONF,
             "spark.penstock.writeAheadLog.durability": random.choice(("fsync", weaker)),
+            "spark.penstock.checkpoint.rebuild": random.choice(("false", "true")),
             "spark.penstock.onFailedBatch": random.choice(("continue", "retry")),
             "spark.streaming.backpressure.enabled": random.choice(("false", "true")),
             "spark.streaming.concurrentJobs": random.choice(("1", "1", "2")),
