@@ -135,6 +135,10 @@ class StatefulDStream(Node):
     def is_forgettable(self, time_ms: int) -> bool:
         return time_ms < max(self._generated)
 
+    def _is_checkpoint(self, time_ms: int) -> bool:
+        # The stream continues from the youngest recovered RDD, and then no longer knows the files of older ones.
+        return super()._is_checkpoint(time_ms) and time_ms > max(self._recovered, default=-1)
+
     @abstractmethod
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
         """Compute the state after a batch from the newest state."""

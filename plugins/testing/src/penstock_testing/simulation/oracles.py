@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
+from penstock_testing.simulation.simulated_disk import SimulatedDisk
 from penstock_testing.simulation.simulated_program import INTERVAL_S, WINDOW_S, World
+
+# The files that data is in.
+_KINDS = re.compile(r"/receivedData/|/rdd-\d+/")
 
 
 def check(world: World, *, skips_times: bool) -> None:
@@ -36,6 +41,13 @@ def check(world: World, *, skips_times: bool) -> None:
             key for time in times if time_ms - window_ms < time <= time_ms for key, _number in batches[time]
         )
         _compare(world, "window", time_ms, window)
+
+
+def check_files(world: World, disk: SimulatedDisk, before_s: float) -> None:
+    """Find the blocks and the partitions of RDD checkpoints that are older than a time, which no batch needs."""
+    old = [path for path in sorted(disk.files) if disk.changed_s[path] < before_s and _KINDS.search(path)]
+    if old:
+        world.violate(f"{len(old)} files that are no longer needed were not deleted: {', '.join(old[:4])}")
 
 
 def _compare(world: World, operation: str, time_ms: int, expected: Counter[int]) -> None:

@@ -34,6 +34,8 @@ _STOP_TIMEOUT_S = 60 + 30.0
 # Time for the receivers to come back and store everything, once there are no more faults.
 _DRAIN_S = 180.0
 _MOST_KINDS = 4
+# A program that runs for this long without faults has deleted the blocks and RDDs that are this old, in seconds.
+_QUIET_S, _UNUSED_S = 75.0, 50.0
 
 
 @frozen
@@ -135,7 +137,11 @@ class Simulation:
                 break
         # Failed batches run again after a restart.
         self.stop_driver(graceful=True)
-        scheduler.sleep(5.0)
+        quiet_s = scheduler.random.choice((5.0, 5.0, 5.0, _QUIET_S))
+        scheduler.sleep(quiet_s)
+        # What a replaced driver's jobs write when they are resumed, nobody knows.
+        if quiet_s == _QUIET_S and "suspend" not in self.faults.kinds:
+            oracles.check_files(self.world, self.disk, scheduler.now_s - _UNUSED_S)
         self._is_over = True
         self.stop_driver(graceful=True)
         scheduler.join(cluster_manager, _STOP_TIMEOUT_S)
