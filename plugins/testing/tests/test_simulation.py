@@ -112,8 +112,9 @@ def test_simulation_restores_what_it_replaces() -> None:
 # -- planted defects --
 
 
-def violations(seed: int, *faults: str) -> str:
-    return "\n".join(Simulation(seed, faults).run().violations)
+def is_found(text: str, fault: str) -> bool:
+    """Whether one of the first seeds with a fault finds a planted defect."""
+    return any(text in violation for seed in range(25) for violation in Simulation(seed, [fault]).run().violations)
 
 
 def test_acknowledgement_before_the_write_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,18 +124,18 @@ def test_acknowledgement_before_the_write_is_found(monkeypatch: pytest.MonkeyPat
         EngineThread("late write", partial(append, write_ahead_log, event)).start()
 
     monkeypatch.setattr(WriteAheadLog, "append", append_later)
-    assert "acknowledged by stream" in violations(0, "kill")
+    assert is_found("acknowledged by stream", "kill")
 
 
 def test_write_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = SimulatedAppender.commit
     monkeypatch.setattr(SimulatedAppender, "commit", lambda appender, _durability: commit(appender, Durability.FLUSH))
-    assert violations(0, "power")
+    assert is_found("", "power")
 
 
 def test_unfenced_driver_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claim, "check", lambda _claim: None)
-    assert "is now" in violations(0, "suspend")
+    assert is_found("is now", "suspend")
 
 
 def test_repeated_report_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +143,4 @@ def test_repeated_report_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPat
         return True
 
     monkeypatch.setattr(Allocations, "_is_new", is_new)
-    assert "in two batches, or twice in one" in violations(0, "wire")
+    assert is_found("in two batches, or twice in one", "wire")
