@@ -140,7 +140,7 @@ def test_killed_process_has_no_effect_any_more() -> None:
         def victim() -> None:
             try:
                 with lock:
-                    scheduler.sleep(10.0)
+                    scheduler.elapse(10.0)
                 done.append("after")
             finally:
                 done.append("unwound")
@@ -149,7 +149,7 @@ def test_killed_process_has_no_effect_any_more() -> None:
 
         process = scheduler.process("victim")
         task = process.spawn("main", victim)
-        scheduler.sleep(1.0)
+        scheduler.elapse(1.0)
         scheduler.kill(process)
         assert task.is_done
         assert process.is_dead
@@ -180,8 +180,8 @@ def test_end_of_the_first_thread_ends_a_process() -> None:
     def main(scheduler: Scheduler, _twins: Any) -> None:
         process = scheduler.process("short")
         process.on_end.append(lambda: ended.append("process"))
-        first = process.spawn("first", lambda: scheduler.sleep(1.0))
-        daemon = process.spawn("daemon", lambda: scheduler.sleep(100.0))
+        first = process.spawn("first", lambda: scheduler.elapse(1.0))
+        daemon = process.spawn("daemon", lambda: scheduler.elapse(100.0))
         scheduler.join(first)
         assert daemon.is_done
         assert scheduler.now_s < 2.0
@@ -198,13 +198,13 @@ def test_suspended_process_continues_after_resume() -> None:
 
         def tick() -> None:
             for _ in range(3):
-                scheduler.sleep(1.0)
+                scheduler.elapse(1.0)
                 ticks.append(scheduler.now_s)
 
         task = process.spawn("main", tick)
-        scheduler.sleep(1.5)
+        scheduler.elapse(1.5)
         scheduler.suspend(process)
-        scheduler.sleep(10.0)
+        scheduler.elapse(10.0)
         assert len(ticks) == 1
         scheduler.resume(process)
         scheduler.join(task)
@@ -224,7 +224,7 @@ def test_every_process_has_its_own_value_of_a_global() -> None:
         def set_and_check(number: int) -> None:
             assert Holder.value == 0
             Holder.value = number
-            scheduler.sleep(1.0)
+            scheduler.elapse(1.0)
             assert Holder.value == number
 
         tasks = [
@@ -252,7 +252,7 @@ def test_endless_loop_is_an_error() -> None:
 
     def main() -> None:
         while True:
-            scheduler.sleep(1.0)
+            scheduler.elapse(1.0)
 
     with pytest.raises(SimulationError, match=r"no end after 100 steps, \d+\.\d s of virtual time"):
         scheduler.run(main)
@@ -264,7 +264,7 @@ def test_error_of_a_thread_ends_the_simulation() -> None:
             raise ValueError("wrong")
 
         scheduler.process("other").spawn("worker", fail)
-        scheduler.sleep(1.0)
+        scheduler.elapse(1.0)
 
     with pytest.raises(SimulationError, match=r"worker of other:\n(?s:.)*ValueError: wrong"):
         run(main)

@@ -111,12 +111,12 @@ def test_killed_process_loses_what_it_has_not_committed() -> None:
             appender.commit()
             appender.write(b" and more")
             try:
-                scheduler.sleep(60.0)
+                scheduler.elapse(60.0)
             finally:
                 appender.close()
 
         process.spawn("main", write)
-        scheduler.sleep(1.0)
+        scheduler.elapse(1.0)
         scheduler.kill(process)
 
     assert on_disk(work).files[f"{HOME}/log"] == b"committed"

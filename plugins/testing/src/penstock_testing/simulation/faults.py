@@ -63,9 +63,9 @@ class Faults:
         scheduler, tasks = self._simulation.scheduler, list[Task]()
         process, end_s = scheduler.process("faults"), scheduler.now_s + duration_s
         # A process ends with its first thread.
-        tasks.append(process.spawn("storm", partial(scheduler.sleep, duration_s + _PAUSE_S + _LAST_S)))
+        tasks.append(process.spawn("storm", partial(scheduler.elapse, duration_s + _PAUSE_S + _LAST_S)))
         while self.kinds and scheduler.now_s < end_s:
-            scheduler.sleep(self._random.random() * _PAUSE_S)
+            scheduler.elapse(self._random.random() * _PAUSE_S)
             kind = self._random.choice(self.kinds)
             if kind in self._lasting:
                 continue
@@ -81,7 +81,7 @@ class Faults:
 
     def _last(self, kind: str) -> None:
         end = getattr(self, f"_{kind}")()
-        self._simulation.scheduler.sleep(self._random.random() * _LAST_S)
+        self._simulation.scheduler.elapse(self._random.random() * _LAST_S)
         self._simulation.scheduler.note(f"end of fault: {kind}")
         end()
         self._lasting.remove(kind)
@@ -157,7 +157,7 @@ class Faults:
 
     def _on_disk(self, operation: str, path: str) -> None:
         if self._disk_delay_s and operation != "write":
-            self._simulation.scheduler.sleep(self._random.random() * self._disk_delay_s)
+            self._simulation.scheduler.elapse(self._random.random() * self._disk_delay_s)
         if self._disk_failure and self._random.random() < self._disk_failure:
             number = self._random.choice(_ERRORS)
             raise OSError(number, os.strerror(number), path)

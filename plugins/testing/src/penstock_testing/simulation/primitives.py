@@ -287,7 +287,9 @@ class Twins:
             def time() -> float:
                 return (scheduler.now_ns + scheduler.wall_ns) / 1e9
 
-            sleep = staticmethod(scheduler.sleep)
+            @staticmethod
+            def sleep(seconds: float) -> None:
+                scheduler.elapse(seconds)
 
         class Randoms:
             uniform = staticmethod(scheduler.random.uniform)

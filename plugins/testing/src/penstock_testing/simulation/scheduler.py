@@ -203,7 +203,7 @@ class Scheduler:
             self._ready.append(task)
             self._switch(task)
 
-    def sleep(self, seconds: float) -> None:
+    def elapse(self, seconds: float) -> None:
         """Let virtual time pass."""
         self.wait([], max(seconds, 0.0))
 

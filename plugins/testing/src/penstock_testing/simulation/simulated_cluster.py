@@ -354,7 +354,7 @@ class SimulatedSparkContext(SparkContext):
         work = _unpickled(rdd) if is_receiver else rdd
 
         def run() -> None:
-            scheduler.sleep(scheduler.random.random() * self.cluster.task_s)
+            scheduler.elapse(scheduler.random.random() * self.cluster.task_s)
             try:
                 if not is_receiver and self.cluster.fails():
                     raise JobFailedError("simulated failure of a task")
@@ -376,7 +376,7 @@ class SimulatedSparkContext(SparkContext):
             self._kill_workers()
 
     def _end(self, worker: SimulatedProcess, after_s: float) -> None:
-        self.cluster.scheduler.sleep(after_s)
+        self.cluster.scheduler.elapse(after_s)
         self.cluster.scheduler.kill(worker)
 
     def _kill_workers(self) -> None:

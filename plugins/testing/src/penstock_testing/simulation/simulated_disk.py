@@ -41,7 +41,7 @@ class SimulatedDisk:
     def operate(self, operation: str, path: str) -> None:
         """Take the time of an operation, in which other threads run and faults happen."""
         self.scheduler.check()
-        self.scheduler.sleep(self.scheduler.random.random() * _OPERATION_S)
+        self.scheduler.elapse(self.scheduler.random.random() * _OPERATION_S)
         self.fault(operation, path)
 
     def put(self, path: str, data: bytes, *, sync: bool) -> None:

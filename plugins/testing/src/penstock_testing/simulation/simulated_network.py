@@ -66,7 +66,7 @@ class SimulatedNetwork:
         scheduler, number = self.scheduler, int(location.rpartition(":")[2])
         scheduler.check()
         deadline = scheduler.now_s + options.timeout
-        scheduler.sleep(min(scheduler.random.random() * self.delay_s, options.timeout))
+        scheduler.elapse(min(scheduler.random.random() * self.delay_s, options.timeout))
         port = self.ports.get(number)
         if port is None:
             raise flight.FlightUnavailableError(f"nothing listens at {location}")
@@ -86,7 +86,7 @@ class SimulatedNetwork:
             port.process.spawn(f"call {action.type}", serve)
         if self._loses(self.answer_loss):
             # The caller notices at once, or not before its timeout.
-            scheduler.sleep(scheduler.random.choice((0.1, deadline - scheduler.now_s)))
+            scheduler.elapse(scheduler.random.choice((0.1, deadline - scheduler.now_s)))
             raise flight.FlightUnavailableError(f"the connection to {location} broke")
         scheduler.wait(waiters, max(deadline - scheduler.now_s, 0.001))
         port.process.on_end.remove(wake)
@@ -94,7 +94,7 @@ class SimulatedNetwork:
             raise flight.FlightUnavailableError(f"the connection to {location} broke")
         if not outcome:
             raise flight.FlightTimedOutError("Deadline Exceeded")
-        scheduler.sleep(min(scheduler.random.random() * self.delay_s, max(deadline - scheduler.now_s, 0)))
+        scheduler.elapse(min(scheduler.random.random() * self.delay_s, max(deadline - scheduler.now_s, 0)))
         if isinstance(outcome[0], BaseException):
             raise outcome[0]
         return [SimpleNamespace(body=pa.py_buffer(outcome[0]))]
@@ -183,7 +183,7 @@ def endpoint_class(network: SimulatedNetwork, real: Any, token_check: Any) -> An
             network.ports.pop(self._number, None)
             deadline = scheduler.now_s + timeout_s
             while self._port.calls and scheduler.now_s < deadline:
-                scheduler.sleep(0.01)
+                scheduler.elapse(0.01)
 
     return SimulatedEndpoint
 

@@ -131,14 +131,14 @@ class Simulation:
         self.resume_all()
         deadline_s = scheduler.now_s + _DRAIN_S
         while not self.world.is_drained:
-            scheduler.sleep(0.5)
+            scheduler.elapse(0.5)
             if scheduler.now_s > deadline_s:
                 self.world.violate(f"not everything was acknowledged {_DRAIN_S:g} s after the last fault")
                 break
         # Failed batches run again after a restart.
         self.stop_driver(graceful=True)
         quiet_s = scheduler.random.choice((5.0, 5.0, 5.0, _QUIET_S))
-        scheduler.sleep(quiet_s)
+        scheduler.elapse(quiet_s)
         # What a replaced driver's jobs write when they are resumed, nobody knows.
         if quiet_s == _QUIET_S and "suspend" not in self.faults.kinds:
             oracles.check_files(self.world, self.disk, scheduler.now_s - _UNUSED_S)
@@ -158,7 +158,7 @@ class Simulation:
             while self.driver is driver and not driver.process.is_dead:
                 scheduler.join(driver.main, 0.5)
             if not self._is_over:
-                scheduler.sleep(0.1 + scheduler.random.random() * 3.0)
+                scheduler.elapse(0.1 + scheduler.random.random() * 3.0)
 
     # -- what faults do --
 
