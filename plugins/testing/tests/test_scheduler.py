@@ -280,5 +280,5 @@ def test_error_of_the_first_function_is_raised() -> None:
 
 def test_wait_outside_of_a_simulation_is_an_error() -> None:
     with pytest.raises(SimulationError, match="no thread of the simulation"):
-        Scheduler(0).sleep(1.0)
+        Scheduler(0).elapse(1.0)
     assert threading.current_thread() is threading.main_thread()
