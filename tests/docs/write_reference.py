@@ -81,7 +81,14 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
     },
     tables: {
         "Outputs": ("to_delta", "to_iceberg", "to_sql", "to_files"),
-        "Errors": ("OutputOwnedError", "UnknownBatchError", "TableSchemaError", "RowsRefusedError"),
+        "Errors": (
+            "OutputOwnedError",
+            "UnknownBatchError",
+            "TableSchemaError",
+            "RowsRefusedError",
+            "TableWriteError",
+            "CommitConflictError",
+        ),
     },
     testing: {
         "Harnesses": ("StreamHarness", "ReceiverHarness", "ManualClock"),
