@@ -18,7 +18,17 @@ from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEsti
 
 import penstock_testing as testing
 from penstock import ConfigurationError
-from penstock_testing import Capabilities, MemoryFeeder, Report, all_checks, check as registry, checks_for, run_checks
+from penstock.spi import LoadedPlugin
+from penstock_testing import (
+    Capabilities,
+    MemoryFeeder,
+    Report,
+    all_checks,
+    check as registry,
+    checks_for,
+    plugin_probe,
+    run_checks,
+)
 from penstock_testing.check import PINNED, Check, Kind
 from penstock_testing.check_report import PAGE
 from penstock_testing.checks.receiver_lifecycle import ReceiverLifecycleChecks
@@ -78,6 +88,30 @@ def test_plugin_that_changes_the_folder_is_not_charged_with_the_files_there() ->
         result = run_checks("plugin", name="kit_folder", only=["PK-06"])["PK-06"]
     assert result.seen.startswith("after the import, the working directory changed from ")
     assert result.seen.endswith(" to '/'"), result.seen
+
+
+def test_appended_folder_loads_only_its_own_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    loads: list[str] = []
+    load = plugin_probe._facts  # its calls are counted
+
+    def counted(plugin: LoadedPlugin, limit_s: float) -> plugin_probe.Facts:
+        loads.append(plugin.name)
+        return load(plugin, limit_s)
+
+    monkeypatch.setattr(plugin_probe, "_facts", counted)
+
+    def load_all() -> list[str]:
+        loads.clear()
+        assert all(plugin_probe.probe(plugin, 60).step == "" for plugin in plugin_probe.installed())
+        return loads
+
+    load_all()
+    with installed_files(distribution("kit_appended")):
+        assert load_all() == ["kit_appended"]
+    assert load_all() == []
+    # What comes first can replace the modules of any plugin.
+    monkeypatch.syspath_prepend(tmp_path)
+    assert len(load_all()) == len(plugin_probe.installed())
 
 
 class _HoldsLock(MemoryReceiver):

@@ -127,10 +127,24 @@ def installed() -> list[LoadedPlugin]:
 
 def probe(plugin: LoadedPlugin, limit_s: float, *, again: bool = False) -> Facts:
     """Load a plugin alone in a clean process. The answer is cached; ``again`` loads the plugin once more."""
-    key = (plugin.name, plugin.value, plugin.distribution, *sys.path)
+    entry = (plugin.name, plugin.value, plugin.distribution)
+    key = (*entry, *sys.path)
     if again or key not in _known:
-        _known[key] = _facts(plugin, limit_s)
+        decisive = (*entry, *_decisive_path(plugin))
+        # A plugin that did not load may lack what a later entry has now.
+        if again or decisive not in _known or _known[decisive].step:
+            _known[decisive] = _facts(plugin, limit_s)
+        _known[key] = _known[decisive]
     return _known[key]
+
+
+def _decisive_path(plugin: LoadedPlugin) -> list[str]:
+    """The search path up to the plugin's distribution: later entries cannot replace its modules."""
+    try:
+        home = str(importlib.metadata.distribution(plugin.distribution).locate_file(""))
+        return sys.path[: sys.path.index(home) + 1]
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        return sys.path
 
 
 def _facts(plugin: LoadedPlugin, limit_s: float) -> Facts:
