@@ -107,6 +107,16 @@ def sc() -> Iterator[SparkContext]:
     context.stop()
 
 
+@pytest.fixture
+def frugal_plans(sc: SparkContext) -> Iterator[None]:
+    """The plans of the test's DataFrames cost less than their few rows; ``sparks_plans`` tests Spark's own."""
+    from pyspark.sql import SparkSession
+    from tests.helpers import frame_programs
+
+    with frame_programs.frugal_plans(SparkSession(sc)):
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
     """A JVM for programs that do not need its end."""

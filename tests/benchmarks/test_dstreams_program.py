@@ -46,6 +46,7 @@ def test_program_on_lines_gives_the_right_answer(sc: SparkContext, work: str) ->
 @pytest.mark.parametrize(
     ("api", "work"), [("rows", "count"), ("rows", "grep"), ("rows", "wordcount"), ("dataframe", "wordcount")]
 )
+@pytest.mark.usefixtures("frugal_plans")
 def test_limit_processes_the_lines_of_each_interval_and_gives_the_right_answer(
     sc: SparkContext, api: str, work: str
 ) -> None:

@@ -20,7 +20,6 @@ import pytest
 from pyspark import SparkConf, SparkContext
 from tests.docs.pages import Block
 from tests.helpers import graph_of, wait_for
-from tests.helpers.frame_programs import FRUGAL
 from tests.helpers.own_conf import own_conf
 
 from penstock import DStream, StreamingContext
@@ -73,19 +72,6 @@ def line_server() -> Iterator[int]:
             server.ended.set()  # type: ignore[attr-defined]
             server.shutdown()
             thread.join()
-
-
-@contextlib.contextmanager
-def frugal_plans(sc: SparkContext) -> Iterator[None]:
-    """DataFrames of small batches: plans that are not compiled, in few partitions."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession(sc)
-    for key, value in FRUGAL.items():
-        session.conf.set(key, value)
-    yield
-    for key in FRUGAL:
-        session.conf.unset(key)
 
 
 class SparkBlocks:

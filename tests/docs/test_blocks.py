@@ -23,7 +23,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from benchmarks.__main__ import main as benchmark
 from benchmarks.engines import ENGINES
 from benchmarks.rows import make_rows
 from tests.docs.pages import PAGES, ROOT, Block, all_blocks, blocks
-from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, frugal_plans, line_server
+from tests.docs.spark_blocks import NEEDS_SPARK, SparkBlocks, line_server
 from tests.examples.test_plugin import install
 from tests.helpers.forked import run_module
 
@@ -334,11 +334,11 @@ def test_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("frugal_plans")
 @pytest.mark.parametrize("page", python_pages(with_spark=True))
 def test_python_runs_with_spark(page: str, sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [block for block in runnable("python") if block.page == page]
     run = SparkBlocks(sc, tmp_path, PRELUDES.get(page, ""), monkeypatch)
-    plans = frugal_plans(sc) if any("toDF" in block.text for block in found) else nullcontext()
-    with line_server() as port, plans:
+    with line_server() as port:
         for block in found:
             run.run(block, port)

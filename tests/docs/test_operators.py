@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from tests.docs import write_operators
-from tests.docs.spark_blocks import frugal_plans
 from tests.helpers.run_all import RunAll, RunOutputs
 
 from penstock_testing import StreamHarness
@@ -103,14 +102,14 @@ def test_every_operator_has_an_example() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("frugal_plans")
 def test_examples_that_pyspark_lacks_give_the_results_of_the_page(
     sc: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = write_operators.OWN.items()
     operations = {name: partial(write_operators.make, program, str(tmp_path)) for name, (program, _result) in own}
     run_all = RunAll(sc, RunOutputs(StreamHarness(sc, 1.0, str(tmp_path / "checkpoints"))))
-    with frugal_plans(sc):
-        found = run_all(operations, write_operators.PAIRS)
+    found = run_all(operations, write_operators.PAIRS)
     assert found == {name: result for name, (_program, result) in own}
     assert capsys.readouterr().out.count("|key|") == len(write_operators.PAIRS)  # what `df.show()` prints
     assert len(list(tmp_path.glob("out-*"))) == len(write_operators.PAIRS)

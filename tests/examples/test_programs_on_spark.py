@@ -80,6 +80,7 @@ def test_join_table_prices_orders_and_leaves_out_unknown_products(run_example: R
     run_example("join_table", *server.address, act=act)
 
 
+@pytest.mark.usefixtures("frugal_plans")
 def test_dataframe_sql_queries_each_batch_with_a_table(run_example: RunExample, server: LineServer) -> None:
     from pyspark.sql import SparkSession
 
@@ -90,21 +91,10 @@ def test_dataframe_sql_queries_each_batch_with_a_table(run_example: RunExample, 
             lines = example.lines
             assert lines.index("| coffee|   3|    9.0|") + 1 == lines.index("|    tea|   3|    7.5|")
 
-    # Compiled code and adaptive plans cost more processor time than such small batches save.
-    frugal = {
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.codegen.wholeStage": "false",
-    }
-    session = SparkSession.builder.getOrCreate()
-    for key, value in frugal.items():
-        session.conf.set(key, value)
     try:
         run_example("dataframe_sql", *server.address, act=act, interval_s=1)
     finally:
-        session.catalog.dropTempView("products")
-        for key in (*frugal, "spark.sql.shuffle.partitions"):
-            session.conf.unset(key)
+        SparkSession.builder.getOrCreate().catalog.dropTempView("products")
 
 
 def test_file_dashboard_counts_levels_and_serves_the_dashboard(run_example: RunExample, tmp_path: Path) -> None:

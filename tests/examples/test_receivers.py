@@ -128,6 +128,7 @@ def test_mqtt_messages_are_counted_on_spark(broker: int, run_example: RunExample
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("frugal_plans")
 def test_readings_of_mqtt_sensors_are_written_once(broker: int, run_example: RunExample, tmp_path: Path) -> None:
     mqtt = pytest.importorskip("paho.mqtt.client")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -37,6 +37,7 @@ def post(port: int, body: bytes) -> int:
             connection.close()
 
 
+@pytest.mark.usefixtures("frugal_plans")
 def test_requests_become_rows_of_parquet_files(
     sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

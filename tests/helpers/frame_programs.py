@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from penstock_testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 Program = Callable[..., None]
 
@@ -25,6 +27,18 @@ FRUGAL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "1",
 }
+
+
+@contextmanager
+def frugal_plans(session: SparkSession) -> Iterator[None]:
+    """DataFrames of small batches: plans that are not compiled, in few partitions."""
+    for key, value in FRUGAL.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in FRUGAL:
+            session.conf.unset(key)
 
 
 class Run:

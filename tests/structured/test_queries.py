@@ -16,6 +16,7 @@ import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.helpers import wait_for
+from tests.helpers.frame_programs import frugal_plans
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,11 +30,13 @@ LINES = [f"line {number}" for number in range(1000)]
 
 
 @pytest.fixture(scope="module")
-def spark(sc: SparkContext) -> SparkSession:
+def spark(sc: SparkContext) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     # Its views and configuration concern no other test.
-    return SparkSession.builder.getOrCreate().newSession()
+    session = SparkSession.builder.getOrCreate().newSession()
+    with frugal_plans(session):
+        yield session
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +100,6 @@ def test_the_program_of_the_page_counts_words_each_second_and_after_a_stop_nothi
     }.items():
         assert old in program
         program = program.replace(old, new)
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
     names: dict[str, Any] = {"session": spark}
     exec(program + steering, names)
     query = names["query"]

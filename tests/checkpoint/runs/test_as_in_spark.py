@@ -85,28 +85,21 @@ def build_sums(context: StreamingContext, output: Output) -> None:
     output.collect(stream.updateStateByKey(total, 1))
 
 
-@pytest.fixture
-def left(runs: Runs, output: Output, caplog: pytest.LogCaptureFixture) -> Path:
-    """What a run with a queue of RDDs has left after three batches."""
+def test_program_with_a_queue_recovers_only_when_it_is_rebuilt(
+    runs: Runs, output: Output, caplog: pytest.LogCaptureFixture
+) -> None:
     run = runs.new(lambda context: build_sums(context, output)).start()
     run.batches(3)
-    copy = runs.interrupt()
+    left = runs.interrupt()
     run.stop()
     assert output.batches[3] == [["a", 6], ["b", 3]]
     (warning,) = [
         record.getMessage() for record in caplog.records if "queueStream not recoverable" in record.getMessage()
     ]
     assert "queueStream at test_as_in_spark.py" in warning
-    return copy
-
-
-def test_recovering_a_program_with_a_queue_fails_and_names_the_stream(left: Path, runs: Runs, output: Output) -> None:
     with pytest.raises(CheckpointError, match=r"queueStream at test_as_in_spark\.py:\d+\. .*checkpoint.rebuild=true"):
         runs.new(lambda context: build_sums(context, output), left)
     assert runs.created == 1
-
-
-def test_program_with_a_queue_recovers_when_it_is_rebuilt(left: Path, runs: Runs, output: Output) -> None:
     runs.configure(checkpoint_rebuild="true")
     run = runs.new(lambda context: build_sums(context, output), left).start()
     run.batches(1)

@@ -64,8 +64,7 @@ def pending(directory: Path) -> list[int]:
     return [time_ms // INTERVAL_MS for time_ms in newest.pending]
 
 
-@pytest.mark.parametrize("graceful", [False, True], ids=["killed", "stopped"])
-def test_failed_batches_run_again_with_their_states_and_windows(runs: Runs, flaky: FlakyOutput, graceful: bool) -> None:
+def test_failed_batches_run_again_with_their_states_and_windows(runs: Runs, flaky: FlakyOutput) -> None:
     build = build_all(flaky, [operation for operation, _after in OPERATIONS])
     first = runs.new(build).start()
     first.batches(2)
@@ -77,26 +76,24 @@ def test_failed_batches_run_again_with_their_states_and_windows(runs: Runs, flak
     first.batches(1)
     flaky.set_broken(False)
     first.batches(1)
-    if graceful:
-        first.stop_gracefully()
-        left = runs.directory
-    else:
-        left = runs.interrupt()
-        first.stop()
-    last = runs.clock.now_ms() // INTERVAL_MS
-    assert {3, 14} <= set(pending(left)) <= {3, 14, 15}
+    killed = runs.interrupt(), runs.clock.now_ms()
+    first.stop_gracefully()
+    stopped = runs.directory, runs.clock.now_ms()
     assert 3 not in flaky.batches
     check(flaky, OPERATIONS, range(4, 14))
-    flaky.forget()
-    runs.clock = ManualClock(last * INTERVAL_MS)
-    second = runs.new(build, left).start()
-    second.batches(2)
-    second.stop()
-    # Neither repeats the batches between.
-    assert {3, 14} <= flaky.batches.keys() <= {3, *range(14, last + 3)}
-    check(flaky, OPERATIONS, range(3, 4))
-    check(flaky, OPERATIONS, range(14, 15))
-    check(flaky, OPERATIONS, range(last + 1, last + 3))
+    for left, ended_ms in (killed, stopped):
+        assert {3, 14} <= set(pending(left)) <= {3, 14, 15}
+        flaky.forget()
+        runs.clock = ManualClock(ended_ms)
+        second = runs.new(build, left).start()
+        second.batches(2)
+        second.stop()
+        last = ended_ms // INTERVAL_MS
+        # Neither repeats the batches between.
+        assert {3, 14} <= flaky.batches.keys() <= {3, *range(14, last + 3)}
+        check(flaky, OPERATIONS, range(3, 4))
+        check(flaky, OPERATIONS, range(14, 15))
+        check(flaky, OPERATIONS, range(last + 1, last + 3))
 
 
 def test_failed_batch_of_files_runs_again_with_its_files(runs: Runs, flaky: FlakyOutput, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,31 @@ def states(context: StreamingContext, output: Output) -> None:
     output.collect(numbered(context, numbers).updateStateByKey(total, 1))
 
 
-@pytest.fixture
-def left(runs: Runs, output: Output) -> Path:
-    """The checkpoint directory of a run that was killed after three batches."""
+@pytest.fixture(scope="module")
+def killed(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Output]:
+    """The checkpoint directory of a run that was killed after three batches, and the output of its program."""
+    folder = tmp_path_factory.mktemp("killed")
+    output = Output(folder / "output")
+    runs = Runs(sc, folder, lambda: None)
     run = runs.new(lambda context: states(context, output)).start()
     run.batches(3)
     copy = runs.interrupt()
     run.stop()
-    return copy
+    return copy, output
+
+
+@pytest.fixture
+def output(killed: tuple[Path, Output]) -> Output:
+    killed[1].forget()
+    return killed[1]
+
+
+@pytest.fixture
+def left(killed: tuple[Path, Output], runs: Runs, tmp_path: Path) -> Path:
+    """A copy of that directory. Its run is the first one of the test."""
+    runs.clock.advance(3 * INTERVAL_MS)
+    runs.created = 1
+    return Path(shutil.copytree(killed[0], tmp_path / "left"))
 
 
 def test_checkpoint_of_another_application_or_hash_seed_is_refused(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pyspark import cloudpickle
-from tests.helpers.frame_programs import FRUGAL, Run
+from tests.helpers.frame_programs import FRUGAL, Run, frugal_plans
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -29,11 +29,8 @@ def session(sc: SparkContext) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
-    for key, value in FRUGAL.items():
-        spark.conf.set(key, value)
-    yield spark
-    for key in FRUGAL:
-        spark.conf.unset(key)
+    with frugal_plans(spark):
+        yield spark
 
 
 @pytest.fixture

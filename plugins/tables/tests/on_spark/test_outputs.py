@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 DDL = "key STRING, n BIGINT"
 
 
+@pytest.mark.usefixtures("frugal_plans")
 def test_each_output_writes_records_and_dataframes(
     ssc: StreamingContext, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
