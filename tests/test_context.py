@@ -184,6 +184,23 @@ def test_job_that_the_stop_of_spark_ends_is_no_error_of_the_program(
     assert context.awaitTermination(10)
 
 
+@pytest.mark.parametrize(
+    ("how", "graceful"),
+    [
+        ({"stopGraceFully": True}, True),
+        ({"stopGracefully": True}, True),
+        ({"stopGraceFully": False, "stopGracefully": True}, True),
+        ({}, False),
+        ({"stopGraceFully": False}, False),
+        ({"stopGraceFully": True, "stopGracefully": False}, False),
+    ],
+)
+def test_a_graceful_stop_has_two_spellings(context: StreamingContext, how: dict[str, bool], graceful: bool) -> None:
+    context.stop(stopSparkContext=False, **how)
+    # A stop at once has no deadline.
+    assert [deadline is not None for deadline in engine_of(context).deadlines] == [graceful]
+
+
 def test_stop_after_a_graceful_stop_is_no_escalation(
     context: StreamingContext, caplog: pytest.LogCaptureFixture
 ) -> None:

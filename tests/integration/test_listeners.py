@@ -161,29 +161,25 @@ class Thousand(Receiver[int]):
         self.store_all(range(1000))
 
 
-@pytest.mark.parametrize(
-    "how", [{"stopGraceFully": True}, {"stopGracefully": True}, {"stopGraceFully": False, "stopGracefully": True}]
-)
-def test_a_graceful_stop_has_two_spellings(
-    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], how: dict[str, bool]
+def test_a_graceful_stop_processes_what_was_stored(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None]
 ) -> None:
     ssc = make_ssc(0.5)
     batches = collect(ssc.receiverStream(Thousand()))
     ssc.start()
     # A stop ends onStart: before the records are stored, it would end their storing.
     wait_for(lambda: engine_of(ssc).tracker.backlog.num_bytes or batches.records, "the records are stored")
-    ssc.stop(stopSparkContext=False, **how)
+    ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert len(batches.records) == 1000
 
 
-@pytest.mark.parametrize("how", [{}, {"stopGraceFully": False}, {"stopGraceFully": True, "stopGracefully": False}])
 def test_a_stop_that_is_not_graceful_waits_for_no_batch(
-    program: Program, collect: Any, wait_for: Callable[..., None], how: dict[str, bool]
+    program: Program, collect: Any, wait_for: Callable[..., None]
 ) -> None:
     batches = collect(program.ssc.receiverStream(Thousand()))
     program.start()
     wait_for(lambda: engine_of(program.ssc).tracker.receiver_infos()[1].active, "the receiver")
-    program.ssc.stop(stopSparkContext=False, **how)
+    program.ssc.stop(stopSparkContext=False)
     assert batches.all == []
 
 

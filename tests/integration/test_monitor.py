@@ -64,13 +64,15 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
         "spark.penstock.eventLog.dir": str(tmp_path / "log"),
         "spark.streaming.checkpoint.directory": str(tmp_path / "checkpoint"),
     }
-    ssc = make_ssc(0.2, conf)
+    # Shorter intervals would let batches queue up on a busy machine, and the stop waits for them.
+    ssc = make_ssc(1, conf)
     numbers, listener = ssc.receiverStream(Tens()), Completed()
     descriptions: set[str] = set()
     numbers.foreachRDD(lambda rdd: descriptions.update(rdd.map(description_of_job).collect()))
     numbers.foreachRDD(fail_with_records)
     ssc.addStreamingListener(listener)
     assert ssc.uiWebUrl is None
+    began_s = time.monotonic()
     ssc.start()
     url, _, token = str(ssc.uiWebUrl).partition("/?token=")
     bearer = {"Authorization": f"Bearer {token}"}
@@ -117,11 +119,12 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     wait_for(lambda: all(resource["jobIds"] for resource in get(f"batches/{busy}/operations")), "the batch's jobs")
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert ssc.uiWebUrl is None
+    most_ms = (time.monotonic() - began_s) * 1000
     history = read_history(str(tmp_path / "log")).snapshot()
     assert {batch.time_ms: batch.records for batch in history.completed} == {
         batch_time: info.numRecords for batch_time, info in listener.infos.items()
     }
-    assert all(0 <= batch.latency_ms < 60_000 for batch in history.completed if batch.latency_ms is not None)
+    assert all(0 <= batch.latency_ms <= most_ms for batch in history.completed if batch.latency_ms is not None)
     assert any(batch.latency_ms is not None for batch in history.completed)
     full = [batch for batch in history.completed if batch.records]
     jobs = [job for batch in full for operation in batch.operations or () for job in operation.jobs]
@@ -130,7 +133,7 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     }
     assert {(job.status, job.num_stages, job.num_succeeded_stages) for job in jobs} == {("SUCCEEDED", 1, 1)}
     assert all(job.num_succeeded_tasks == job.num_tasks >= 1 and job.num_failed_tasks == 0 for job in jobs)
-    assert all(0 <= (job.completed_ms or 0) - (job.submitted_ms or 0) < 60_000 for job in jobs)
+    assert all(0 <= (job.completed_ms or 0) - (job.submitted_ms or 0) <= most_ms for job in jobs)
     assert history.stop_phase == "listeners"
 
 
