@@ -40,6 +40,8 @@ MOMENTS = {
 LEAST_RECORDS = 20
 # Maximum time for a program to notice that its JVM is dead, and to exit.
 MOURNING_S = 60
+# The line of the log about a stop whose time was over before all batches were done.
+LEFT_BEHIND = "stopped with unprocessed input"
 
 
 class Kill(NamedTuple):
@@ -146,6 +148,8 @@ def main() -> None:
     time.sleep(5)
     source.paused.set()
     code, stopped_ms = stop(folder, process)
+    if any(LEFT_BEHIND in line and "graceful=True" in line for line in (folder / "log").read_text().splitlines()):
+        raise SystemExit(f"FAILED: batches were left when the stop timed out: set a longer --interval. See {folder}")
     results: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(kill_plan.of_jvm for kill_plan in kills)}
     results |= {f"of them after {since}": sum(kill_plan.since == since for kill_plan in kills) for since in MOMENTS}
     results["seed"] = options.seed
