@@ -162,6 +162,41 @@ def test_readings_of_mqtt_sensors_are_written_once(broker: int, run_example: Run
     assert [sensor for sensor, _ in written()].count("cellar") == 1
 
 
+# -- Kafka --
+
+
+@pytest.mark.spark
+def test_orders_of_a_topic_are_summed_over_a_window_into_a_table(run_example: RunExample, tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    from confluent_kafka import Producer
+
+    from penstock_kafka.mock_cluster import MockCluster
+
+    table = tmp_path / "sums"
+
+    def rows() -> list[dict[str, Any]]:
+        with contextlib.suppress(deltalake.exceptions.TableNotFoundError):
+            return list(deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist())
+        return []
+
+    with MockCluster() as cluster:
+        cluster.create_topic("orders")
+        cluster.create_topic("orders-dead")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        for order in ('{"product": "tea", "amount": 2}', "no JSON", '{"product": "tea", "amount": 3}'):
+            producer.produce("orders", order)
+        assert producer.flush(30) == 0
+
+        def act(_example: Running) -> None:
+            wait_for(lambda: any(row["amount"] == 5 for row in rows()), "the sum of a window is written", poll_s=0.1)
+
+        durations = {"WINDOW_S, SLIDE_S = 60, 10": "WINDOW_S, SLIDE_S = 4, 1"}
+        run_example("kafka_orders", cluster.bootstrap_servers, table, act=act, replace=durations)
+    assert {row["product"] for row in rows()} == {"tea"}
+    times = [row["until"] for row in rows()]
+    assert len(times) == len(set(times))
+
+
 # -- RabbitMQ --
 
 

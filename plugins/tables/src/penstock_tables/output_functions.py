@@ -15,6 +15,7 @@ from penstock_tables.iceberg_table import IcebergTableSettings
 from penstock_tables.sql_table import SqlTableSettings
 from penstock_tables.table import Table
 from penstock_tables.table_output import TableOutput
+from penstock_tables.table_schemas import arrow_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -216,7 +217,6 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     """Turn a schema in any of its forms into Arrow's."""
     if isinstance(schema, pa.Schema):
         return schema
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
     struct = StructType.fromDDL(schema) if isinstance(schema, str) else schema
@@ -224,8 +224,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         raise ConfigurationError(
             f"schema is DDL text such as 'id BIGINT, name STRING', a StructType or a pyarrow.Schema, not {schema!r}"
         )
-    arrow: pa.Schema = to_arrow_schema(struct)
-    return arrow
+    return arrow_schema_of(struct)
 
 
 def _require(package: str, extra: str) -> None:

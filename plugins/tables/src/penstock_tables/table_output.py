@@ -16,7 +16,7 @@ from penstock.spi import get_logger, reason, text_of
 from penstock_tables.batch_identity import BatchId, look_up, writer_number
 from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
 from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table, TableWriteError
-from penstock_tables.table_schemas import plan
+from penstock_tables.table_schemas import arrow_schema_of, plan
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -63,7 +63,6 @@ class TableOutput:
 
     def write_frame(self, frame: DataFrame, batch_time_ms: int) -> None:
         """Write a batch of DataFrames: a function for ``foreachBatch``."""
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         def run(writer: PartitionWriter) -> list[str]:
             wanted = self._partitions()
@@ -71,7 +70,7 @@ class TableOutput:
             return [row.file for row in narrowed.mapInArrow(writer.write_batches, "file string").collect()]
 
         self.write(
-            _batch_id(frame.sparkSession.sparkContext, self.output, batch_time_ms), to_arrow_schema(frame.schema), run
+            _batch_id(frame.sparkSession.sparkContext, self.output, batch_time_ms), arrow_schema_of(frame.schema), run
         )
 
     def write_records(self, batch_time: datetime, records: RDD[Any]) -> None:

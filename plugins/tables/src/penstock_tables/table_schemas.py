@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import frozen
 
 from penstock import PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 # Changes of type that keep every value.
 _WIDER = [
@@ -31,6 +36,16 @@ class SchemaPlan:
 
     schema: pa.Schema
     added: tuple[pa.Field, ...] = ()
+
+
+def arrow_schema_of(schema: StructType) -> pa.Schema:
+    """Return Arrow's form of Spark's columns; a ``TIMESTAMP`` is an instant, in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before PySpark 4.3 instants are in UTC without being asked.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    arrow: pa.Schema = to_arrow_schema(schema, **zone)
+    return arrow
 
 
 def plan(table: pa.Schema, batch: pa.Schema, name: str, *, adds_columns: bool) -> SchemaPlan:

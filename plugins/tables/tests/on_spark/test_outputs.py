@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from plugins.tables.tests.kind_of_table import Kind, ordered
 
 from penstock import ConfigurationError, StreamingContext
@@ -47,6 +49,25 @@ def test_each_output_writes_records_and_dataframes(
         return written == expected
 
     wait_for(are_written, "all rows in all tables")
+
+
+@pytest.mark.usefixtures("frugal_plans")
+def test_instants_are_written_from_records_and_dataframes(
+    ssc: StreamingContext, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    at = datetime(2026, 3, 29, 1, 30, tzinfo=timezone.utc)  # noqa: UP017  # the name that 3.11's docs use
+    records = ssc.queueStream([[("a", at)]])
+    schema = "key STRING, at TIMESTAMP"
+    folders = [str(tmp_path / name) for name in ("records", "frames")]
+    to_delta(records, folders[0], schema=schema)
+    to_delta(records.toDF(schema), folders[1])
+    ssc.start()
+
+    def rows(folder: str) -> list[dict[str, Any]]:
+        return DeltaTable(folder).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(folder) else []
+
+    wait_for(lambda: all(rows(folder) for folder in folders), "a row in both tables")
+    assert [rows(folder) for folder in folders] == [[{"key": "a", "at": at}]] * 2
 
 
 def test_mistakes_are_refused_where_the_output_is_defined(ssc: StreamingContext, tmp_path: Path) -> None:
