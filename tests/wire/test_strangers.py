@@ -44,6 +44,9 @@ def is_refused(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        # The listener was closed before it accepted this connection.
+        return False
     return False
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 # The real ones: while a simulation runs, the engine's modules use twins of them.
 _Thread, _Lock, _current = threading.Thread, threading.Lock, threading.current_thread
-_start = threading.Thread.start
+_start, _join = threading.Thread.start, threading.Thread.join
 
 _SECOND = 1_000_000_000
 # The longest virtual time that a thread runs between two points at which the baton may pass.
@@ -106,6 +106,7 @@ class Scheduler:
         self._failure: BaseException | None = None
         self._unwound = threading.Semaphore(0)
         self._by_thread: dict[threading.Thread, Task] = {}
+        self._threads: list[threading.Thread] = []
         self._owned: list[tuple[Any, str, Any]] = []
 
     # -- who runs --
@@ -148,6 +149,9 @@ class Scheduler:
         # The end of one process may start another.
         while self.processes:
             self.kill(self.processes[0])
+        # Ended threads take no more steps, but need a moment to exit.
+        for thread in self._threads:
+            _join(thread, _STUCK_S)
         if self._failure is not None:
             raise self._failure
 
@@ -176,6 +180,7 @@ class Scheduler:
         self._by_thread[thread] = task
         process.tasks.append(task)
         self._ready.append(task)
+        self._threads.append(thread)
         _start(thread)
         return task
 
