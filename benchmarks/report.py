@@ -25,7 +25,8 @@ one Python process or as bare Spark jobs.
   the median, and in brackets the least and the largest. For throughput, a ratio above 1 means that Penstock is faster;
   for time and memory, a ratio below 1 means that it needs less. Do not compare figures of different runs.
 - **An answer** is compared with that of plain Python on the same data. Only right answers have figures.
-- **An idle machine:** a round begins when less than a tenth of the processors is busy.
+- **An idle machine:** a round begins when less than a tenth of the processors is busy. That is so for figures with a
+  commit; the last table says how busy the machine was before the older ones.
 - **CPU and memory** are those of the driver, the JVM and the Python workers together. Memory is resident, without
   mapped files. The lines come from a thread of the program that runs the comparison, on the same processors.
 - **Limits** do the same work without a streaming engine:
@@ -80,6 +81,9 @@ ELSEWHERE = (
         "-",
     ),
 )
+
+# The fact of a measurement that differs from row to row.
+_COMMIT = "commit"
 
 # Batches of the long run that is a goal.
 _LONG_RUN_BATCHES = 100_000
@@ -275,16 +279,20 @@ def _machines(outcomes: Sequence[Outcome]) -> str:
         return "No row was run."
     newest = max(outcomes, key=lambda outcome: outcome.date)
     lines = [_line(["what", "which"]), _line(["---"] * 2)]
-    lines += [_line([name, value]) for name, value in newest.machine.items()]
-    lines += ["", _line(["row", "size", "ended (UTC)", "rounds", "seed", "state of the machine"]), _line(["---"] * 6)]
+    facts = {name: value for name, value in newest.machine.items() if name != _COMMIT}
+    lines += [_line([name, value]) for name, value in facts.items()]
+    head = ["row", "size", "ended (UTC)", "rounds", "seed", _COMMIT, "state of the machine"]
+    lines += ["", _line(head), _line(["---"] * len(head))]
     for outcome in outcomes:
-        note = "" if outcome.machine == newest.machine else "; another machine or other versions"
+        is_same = all(outcome.machine.get(name, value) == value for name, value in facts.items())
+        note = "" if is_same else "; another machine or other versions"
         cells = [
             outcome.row,
             f"{outcome.x:,g}" if outcome.x else "-",
             outcome.date,
             str(outcome.rounds),
             str(outcome.seed),
+            outcome.machine.get(_COMMIT, "-"),
         ]
         lines.append(_line([*cells, outcome.state + note]))
     return "\n".join(lines)

@@ -304,7 +304,7 @@ def test_page_has_what_was_run_and_names_what_was_not(
     assert "≥ 0.8 x bare Python loop | - | - | not measured | - |" in page
     assert "- Receive only: `make bench ARGS=receive`" in page
     assert "**120 batches under the manual clock, in 2 minutes: 0 failed**" in page
-    assert "| latency | 0.2 | 2026-01-02T03:04+00:00 | 1 | 7 | idle |" in page
+    assert "| latency | 0.2 | 2026-01-02T03:04+00:00 | 1 | 7 | - | idle |" in page
     assert Outcome.load(tmp_path / "benchmarks" / "count-0.json") == counts
     again = write_page(tmp_path / "again" / "benchmarks.md", ROWS, [counts], tmp_path / "benchmarks" / "long-run")
     assert "## Long runs\n" in again.read_text(encoding="utf-8")

@@ -133,7 +133,7 @@ class SimulatedDirectory(Directory):
         return self._disk.content(self.location(name))
 
     def copy_to(self, name: str, path: Path) -> None:
-        raise NotImplementedError("a simulated file has no local path")
+        path.write_bytes(self.read(name))
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
