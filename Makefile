@@ -34,7 +34,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test coverage dist-test matrix audit without-spark plugins servers commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test coverage simulate simulate-in-short dist-test matrix audit without-spark plugins servers commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -135,6 +135,15 @@ limits: $(ARCHIVE)
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY) tests/helpers/java_options.py
 	-$(BIN)/python -m tests.helpers.java_options
+
+# New seeds each time.
+simulate: $(READY)  ## run the engine in the simulator under the faults of new seeds, until Ctrl-C (ARGS="--minutes 5")
+	$(BIN)/penstock simulate --seed $$(date +%s) $(or $(ARGS),--minutes 100000)
+
+# What .ci/run has minutes for: seeds that every change must pass, and some that nobody has seen.
+simulate-in-short: $(READY)
+	$(BIN)/penstock simulate --seeds 120
+	$(MAKE) --no-print-directory simulate ARGS='--minutes 1.5'
 
 # Installed as a user does it, in environments of their own: what this folder holds is not to be found from there. The
 # programs check their results. The second environment has the core and one receiver plugin, which bring no Java.

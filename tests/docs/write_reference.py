@@ -133,7 +133,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "processed",
             "draw",
         ),
-        "The engine in a simulator": ("Simulation", "SimulationOutcome", "FAULTS"),
+        "The engine in a simulator": ("Simulation", "SimulationOutcome", "SimulatedFault", "FAULTS"),
         "Logging": ("throttle",),
     },
     spi: {

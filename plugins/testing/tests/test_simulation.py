@@ -21,22 +21,26 @@ from penstock.runtime.threads import EngineThread
 from penstock.storage.claim import Claim
 from penstock.storage.directory import Directory, Durability
 from penstock.track.allocations import Allocations
-from penstock_testing import FAULTS, Simulation
+from penstock_testing import FAULTS, SimulatedFault, Simulation
 from penstock_testing.simulation.simulated_disk import SimulatedAppender
 
 SEEDS_AND_FAULTS = [
     (0, "kill"),
     (1, "orphans"),
     (2, "power"),
+    (12, "jvm"),
+    (13, "executor"),
     (3, "worker"),
     (5, "receiver"),
     (4, "task"),
+    (14, "speculation"),
     (11, "sink"),  # RDD checkpoints of states before the youngest recovered one were never deleted
     (6, "wire"),
     (7, "disk"),
     (8, "clock"),
     (9, "suspend"),
     (10, "stop"),
+    (15, "upgrade"),
 ]
 
 
@@ -65,6 +69,43 @@ def test_seed_chooses_faults() -> None:
     assert outcome.faults
     assert outcome.steps > 100
     assert outcome.virtual_s > 5
+
+
+def test_planned_faults_happen_when_they_are_planned() -> None:
+    planned = [SimulatedFault("wire", 1.5, 2.0), SimulatedFault("kill", 2.25)]
+    outcome = Simulation(3, planned).run()
+    assert outcome.violations == ()
+    assert outcome.planned == tuple(planned)
+    assert outcome.faults == {"kill": 1, "wire": 1}
+    began = [float(line.split()[0]) for line in outcome.trace if "| fault: " in line]
+    assert began == pytest.approx([1500, 2250], abs=20)
+
+
+def test_same_seed_has_the_same_program_with_fewer_faults() -> None:
+    whole = Simulation(4)
+    assert len(whole.faults.planned) > 1
+    fewer = Simulation(4, whole.faults.planned[:1])
+    assert fewer.conf == whole.conf
+    assert [source.due_s for source in fewer.world.sources] == [source.due_s for source in whole.world.sources]
+
+
+def test_unknown_faults_are_refused() -> None:
+    with pytest.raises(ValueError, match="no fault is named 'fire'; they are: kill, "):
+        Simulation(0, ["fire"])
+    with pytest.raises(ValueError, match="no fault is named 'fire'; they are"):
+        SimulatedFault("fire", 1.0)
+    with pytest.raises(ValueError, match="either all names or all SimulatedFault"):
+        Simulation(0, ["kill", SimulatedFault("kill", 1.0)])  # type: ignore[arg-type]
+
+
+def test_next_version_of_the_program_writes_after_an_upgrade() -> None:
+    for seed in range(20):
+        simulation = Simulation(seed, [SimulatedFault("upgrade", 4.0)])
+        if simulation.conf["spark.penstock.checkpoint.rebuild"] == "true":
+            assert simulation.run().violations == ()
+            assert set(simulation.world.versions.values()) == {1, 2}
+            return
+    pytest.fail("no seed rebuilds the program")
 
 
 def test_without_faults_nothing_fails() -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import time
 from collections import Counter
-from itertools import combinations
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing, suppress
+from itertools import combinations, count, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from penstock_cli.shared import as_json_option, examples, is_live, print_json
-from penstock_testing.simulation.faults import FAULTS
+from penstock_testing.simulation.faults import FAULTS, SimulatedFault, check_names
+from penstock_testing.simulation.history_svg import draw_history
+from penstock_testing.simulation.minimize import as_test, minimized
 
 if TYPE_CHECKING:
     from penstock_testing import SimulationOutcome
@@ -49,9 +58,10 @@ def _known(_context: click.Context, _parameter: click.Parameter, value: str | No
     if value is None:
         return None
     names = tuple(filter(None, (name.strip() for name in value.split(","))))
-    for name in names:
-        if name not in FAULTS:
-            raise click.BadParameter(f"no fault is named {name!r}; they are: {', '.join(FAULTS)}")
+    try:
+        check_names(names)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
     return names
 
 
@@ -61,20 +71,35 @@ def _known(_context: click.Context, _parameter: click.Parameter, value: str | No
             "\n".join(["\b", "Faults:", *(f"  {name:<8} {what}" for name, what in FAULTS.items())]),
             examples(
                 ("simulate", f"{_SEEDS} seeds with faults of all kinds"),
-                ("simulate --seeds 100000 --minutes 60", "as many seeds as an hour allows"),
+                ("simulate --minutes 60", "as many seeds as an hour allows"),
                 ("simulate --seeds 500 --faults kill,power", "kills and power failures only"),
                 ("simulate --seed 17", "one seed with its history, the same each time"),
+                ("simulate --seed 17 --picture history.svg", "which process did what when"),
             ),
         ]
     )
 )
-@click.option("--seeds", type=click.IntRange(1), metavar="N", help=f"Number of seeds; {_SEEDS} without --seed.")
+@click.option(
+    "--seeds", type=click.IntRange(1), metavar="N", help=f"Number of seeds; {_SEEDS} without --seed and --minutes."
+)
 @click.option(
     "--seed", type=click.IntRange(0), metavar="S", help="The first seed, 0 by default. Alone: print its history."
 )
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="M", help="Begin no seed after this time.")
 @click.option(
     "--faults", metavar="NAME,...", callback=_known, help="Faults that may happen; by default each seed chooses some."
+)
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the history of a single seed as SVG.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Seeds that run at the same time; by default the number of cores.",
 )
 @as_json_option
 @click.pass_context
@@ -84,48 +109,103 @@ def simulate(
     seed: int | None,
     minutes: float | None,
     faults: tuple[str, ...] | None,
+    picture: Path | None,
+    processes: int | None,
     as_json: bool,
 ) -> None:
     """Search for orders of events that break a guarantee.
 
     Runs the engine in one process, on virtual time, beside a simulated cluster, network and disk. A seed decides in
     which order threads run, how long everything takes, and which faults happen when. A program with two receivers, a
-    window and state must lose and repeat nothing. The exit code is 1 if a seed breaks a guarantee.
+    window and state must lose and repeat nothing. If a seed breaks a guarantee, the exit code is 1, and a test with the
+    fewest faults that break it is printed. Ctrl-C ends the search with its summary.
     """
-    first = seed or 0
-    if seed is not None and seeds is None:
+    if seed is not None and seeds is None and minutes is None:
         outcome = _run(seed, faults)
+        if picture is not None:
+            picture.write_text(draw_history(outcome), encoding="utf-8")
         if as_json:
             print_json(_one(outcome))
         else:
             click.echo("\n".join([*outcome.trace, *_lines_of(outcome)]))
+            if outcome.violations:
+                _print_test(outcome)
         context.exit(1 if outcome.violations else 0)
+    if picture is not None:
+        raise click.UsageError("--picture draws one seed: name it with --seed, and leave --seeds and --minutes out")
+    first, total = seed or 0, seeds or (_SEEDS if minutes is None else None)
     summary = _Summary(first)
+    broken: list[SimulationOutcome] = []
     began_s = time.monotonic()
     end_s = None if minutes is None else began_s + 60 * minutes
-    with _progress() as progress:
-        bar = progress.add_task("seeds", total=seeds or _SEEDS)
-        for number in range(first, first + (seeds or _SEEDS)):
-            if end_s is not None and time.monotonic() >= end_s:
-                break
-            outcome = _run(number, faults)
+    outcomes = _outcomes(count(first) if total is None else range(first, first + total), faults, end_s, processes)
+    with _progress() as progress, closing(outcomes), suppress(KeyboardInterrupt):
+        bar = progress.add_task("seeds", total=total)
+        for outcome in outcomes:
             summary.add(outcome)
-            if outcome.violations and not as_json:
-                progress.console.print(f"seed {number}: {outcome.violations[0]}", markup=False, highlight=False)
-            progress.update(bar, advance=1, description=f"seeds, {len(summary.violations)} with a violation")
+            if outcome.violations:
+                broken.append(outcome)
+                if not as_json:
+                    text = f"seed {outcome.seed}: {outcome.violations[0]}"
+                    progress.console.print(text, markup=False, highlight=False)
+            progress.update(bar, advance=1, description=f"seeds, {len(broken)} with a violation")
     took_s = time.monotonic() - began_s
     if as_json:
         print_json(_all(summary, took_s))
     else:
         chosen = "" if faults is None else f" --faults {','.join(faults)}"
         click.echo("\n".join(_lines(summary, took_s, chosen)))
-    context.exit(1 if summary.violations else 0)
+        if broken:
+            _print_test(min(broken, key=lambda outcome: outcome.seed))
+    context.exit(1 if broken else 0)
 
 
-def _run(seed: int, faults: tuple[str, ...] | None) -> SimulationOutcome:
+def _run(seed: int, faults: Sequence[str] | Sequence[SimulatedFault] | None) -> SimulationOutcome:
     from penstock_testing import Simulation
 
     return Simulation(seed, faults).run()
+
+
+def _outcomes(
+    seeds: Iterable[int], faults: tuple[str, ...] | None, end_s: float | None, processes: int | None
+) -> Generator[SimulationOutcome]:
+    """Run seeds until a time of the monotonic clock, several at once, and give their outcomes as they end."""
+    chosen = iter(seeds if end_s is None else takewhile(lambda _seed: time.monotonic() < end_s, seeds))
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        yield from (_run(seed, faults) for seed in chosen)
+        return
+    # A process of its own for each: a simulation replaces modules of the engine while it runs.
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _ignore_interrupts)
+    running: set[Future[SimulationOutcome]] = set()
+    try:
+        while True:
+            while len(running) < 2 * processes and (seed := next(chosen, None)) is not None:
+                running.add(pool.submit(_run, seed, faults))
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in ended)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that prints the summary."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _print_test(outcome: SimulationOutcome) -> None:
+    """Find the fewest faults that break a guarantee, and print them as a test."""
+    simulations = count(1)
+
+    def breaks(faults: Sequence[SimulatedFault]) -> bool:
+        click.echo(f"simulation {next(simulations)} with {len(faults)} faults", err=True)
+        return bool(_run(outcome.seed, faults).violations)
+
+    fewest = minimized(outcome.planned, breaks)
+    what = f"{len(fewest)} of its {len(outcome.planned)} faults"
+    click.echo(f"\nSeed {outcome.seed} needs {what}. As a test:\n\n{as_test(outcome.seed, fewest)}", nl=False)
 
 
 def _progress() -> Progress:
@@ -149,6 +229,7 @@ def _lines(summary: _Summary, took_s: float, chosen: str) -> list[str]:
     lines = [
         f"{summary.seeds} seeds from {summary.first_seed}: {virtual} in {took_s:,.0f} s, {steps}",
         f"faults: {counts}",
+        *_lines_of_pairs(summary),
     ]
     if not summary.violations:
         return [*lines, "No guarantee was broken."]
@@ -159,6 +240,16 @@ def _lines(summary: _Summary, took_s: float, chosen: str) -> list[str]:
         f"Seeds that broke a guarantee: {seeds}",
         f"The history of one: penstock simulate --seed {first}{chosen}",
     ]
+
+
+def _lines_of_pairs(summary: _Summary) -> list[str]:
+    """How many of the pairs of faults have met in a seed, and the rarest of them."""
+    kinds = len(summary.faults)
+    if kinds < 2 or not summary.pairs:
+        return []
+    name, times = min(summary.pairs.items(), key=lambda pair: (pair[1], pair[0]))
+    met, all_pairs = len(summary.pairs), kinds * (kinds - 1) // 2
+    return [f"pairs of faults: {met} of {all_pairs} met in a seed, the rarest in {times}: {name}"]
 
 
 def _one(outcome: SimulationOutcome) -> dict[str, Any]:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from penstock_testing.memory_source import MemoryFeeder as MemoryFeeder, MemorySource as MemorySource
     from penstock_testing.receiver_harness import ReceiverHarness as ReceiverHarness
-    from penstock_testing.simulation.faults import FAULTS as FAULTS
+    from penstock_testing.simulation.faults import FAULTS as FAULTS, SimulatedFault as SimulatedFault
     from penstock_testing.simulation.simulation import Simulation as Simulation, SimulationOutcome as SimulationOutcome
     from penstock_testing.stream_harness import StreamHarness as StreamHarness
     from penstock_testing.suite_run import run_checks as run_checks, run_suite as run_suite

@@ -1,13 +1,16 @@
-"""The faults of a simulation, which happen at moments that the seed decides."""
+"""The faults of a simulation: what may happen, the plan of what happens when, and how it is carried out."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
+
+from attrs import field, frozen
 
 from penstock_testing.simulation.scheduler import Task
 
@@ -19,34 +22,82 @@ FAULTS = {
     "kill": "the driver and its workers are killed",
     "orphans": "the driver is killed, and its workers live on for some seconds",
     "power": "the power fails: the driver is killed, and the disk keeps what was synced and any part of the rest",
+    "jvm": "the driver's JVM is killed: each use of Spark fails until somebody ends the driver",
+    "executor": "an executor is killed with all its workers",
     "worker": "the worker process of a receiver is killed",
     "receiver": "the code of receivers raises errors for some seconds",
     "task": "tasks of batches fail, or take longer than the batch interval",
+    "speculation": "tasks of batches run twice at once; the first result counts",
     "sink": "output operations fail for some seconds",
     "wire": "requests and answers between driver and receivers are lost, or late",
     "disk": "operations of the disk fail, or take long",
     "clock": "the wall clock is set forward or back",
     "suspend": "the driver is suspended while another one recovers, and resumed later",
     "stop": "the program is stopped, gracefully or at once, and started again",
+    "upgrade": "the program is stopped or killed, and its next version is started",
 }
 # Times in seconds: the longest pause between two faults, and the longest duration of one that lasts.
 _PAUSE_S, _LAST_S = 6.0, 4.0
 _LONGEST_STEP_S = 8
 # Faults of a moment; all others last.
-_MOMENTARY = {"kill", "orphans", "power", "worker", "clock", "stop"}
+_MOMENTARY = {"kill", "orphans", "power", "executor", "worker", "clock", "stop", "upgrade"}
 _ERRORS = (errno.ENOSPC, errno.EIO)
 
 
-class Faults:
-    """Makes faults of some kinds happen, and counts them. Faults that last may overlap with all others."""
+def check_names(names: Collection[str]) -> None:
+    """Refuse names of faults that are unknown, with a ValueError that names the known ones."""
+    for name in names:
+        if name not in FAULTS:
+            raise ValueError(f"no fault is named {name!r}; they are: {', '.join(FAULTS)}")
 
-    def __init__(self, simulation: Simulation, kinds: Collection[str]) -> None:
+
+def _is_known(_fault: object, _attribute: object, name: str) -> None:
+    check_names([name])
+
+
+@frozen
+class SimulatedFault:
+    """A fault that happens in a simulation.
+
+    Attributes:
+        kind: a name of ``FAULTS``.
+        at_s: when it begins, in seconds of virtual time since the start.
+        lasts_s: how long it lasts; 0 for a fault of a moment.
+        details: decides what else is left to chance, such as which worker is killed.
+    """
+
+    kind: str = field(validator=_is_known)
+    at_s: float
+    lasts_s: float = 0.0
+    details: int = 0
+
+
+def plan(random: Random, kinds: Collection[str], duration_s: float) -> tuple[SimulatedFault, ...]:
+    """Faults of some kinds for a number of seconds, in the order of their beginnings; one at least."""
+    faults, at_s, lasting = list[SimulatedFault](), 0.0, dict[str, float]()
+    pause_s = min(_PAUSE_S, duration_s / 2)
+    while kinds:
+        at_s += random.random() * pause_s
+        if at_s >= duration_s:
+            break
+        kind = random.choice(sorted(kinds))
+        lasts_s = 0.0 if kind in _MOMENTARY else random.random() * _LAST_S
+        # A kind of fault that lasts does not overlap with itself.
+        if lasting.get(kind, 0.0) <= at_s:
+            lasting[kind] = at_s + lasts_s
+            faults.append(SimulatedFault(kind, round(at_s, 3), round(lasts_s, 3), random.randrange(1000)))
+    return tuple(faults)
+
+
+class Faults:
+    """Makes the faults of a plan happen, and counts them. Faults that last may overlap with all others."""
+
+    def __init__(self, simulation: Simulation, planned: Sequence[SimulatedFault]) -> None:
         self._simulation = simulation
         self._random = simulation.scheduler.random
-        self.kinds = sorted(kinds)
+        self.planned = planned
+        self.kinds = sorted({fault.kind for fault in planned})
         self.counts: Counter[str] = Counter()
-        # The faults that last now.
-        self._lasting: set[str] = set()
         # Probabilities, which are above 0 while a fault lasts.
         self._task_failure = 0.0
         self._sink_failure = 0.0
@@ -58,64 +109,89 @@ class Faults:
         simulation.world.before_output = self._on_output
         simulation.world.before_store = self._on_store
 
-    def storm(self, duration_s: float) -> None:
-        """Let faults happen for some seconds of virtual time; all that last have ended afterwards."""
+    def storm(self) -> None:
+        """Let the faults happen; all that last have ended afterwards."""
         scheduler, tasks = self._simulation.scheduler, list[Task]()
-        process, end_s = scheduler.process("faults"), scheduler.now_s + duration_s
+        process = scheduler.process("faults")
+        end_s = max((fault.at_s + fault.lasts_s for fault in self.planned), default=0.0)
         # A process ends with its first thread.
-        tasks.append(process.spawn("storm", partial(scheduler.elapse, duration_s + _PAUSE_S + _LAST_S)))
-        while self.kinds and scheduler.now_s < end_s:
-            scheduler.elapse(self._random.random() * _PAUSE_S)
-            kind = self._random.choice(self.kinds)
-            if kind in self._lasting:
-                continue
-            self.counts[kind] += 1
-            scheduler.note(f"fault: {kind}")
-            if kind in _MOMENTARY:
-                getattr(self, f"_{kind}")()
-            else:
-                self._lasting.add(kind)
-                tasks.append(process.spawn(kind, partial(self._last, kind)))
+        tasks.append(process.spawn("storm", partial(scheduler.elapse, end_s + _PAUSE_S)))
+        for fault in self.planned:
+            scheduler.elapse(fault.at_s - scheduler.now_s)
+            self.counts[fault.kind] += 1
+            scheduler.note(f"fault: {fault.kind}")
+            tasks.append(process.spawn(fault.kind, partial(self._happen, fault)))
         for task in reversed(tasks):
             scheduler.join(task)
 
-    def _last(self, kind: str) -> None:
-        end = getattr(self, f"_{kind}")()
-        self._simulation.scheduler.elapse(self._random.random() * _LAST_S)
-        self._simulation.scheduler.note(f"end of fault: {kind}")
-        end()
-        self._lasting.remove(kind)
+    def _happen(self, fault: SimulatedFault) -> None:
+        happen: Callable[[Random], Callable[[], object] | None] = getattr(self, f"_{fault.kind}")
+        end = happen(Random(fault.details))
+        if end is not None:
+            self._simulation.scheduler.elapse(fault.lasts_s)
+            self._simulation.scheduler.note(f"end of fault: {fault.kind}")
+            end()
 
     # -- faults of a moment --
 
-    def _kill(self) -> None:
-        self._simulation.kill_driver(orphans=False)
+    def _kill(self, _random: Random) -> None:
+        self._simulation.kill_driver()
 
-    def _orphans(self) -> None:
-        self._simulation.kill_driver(orphans=True)
+    def _orphans(self, random: Random) -> None:
+        self._simulation.kill_driver(orphaned_s=0.1 + random.random() * 5.0)
 
-    def _power(self) -> None:
-        self._simulation.kill_driver(orphans=False)
+    def _power(self, _random: Random) -> None:
+        self._simulation.kill_driver()
         self._simulation.disk.fail_power()
 
-    def _worker(self) -> None:
-        workers = self._simulation.receiver_workers()
-        if workers:
-            self._simulation.scheduler.kill(self._random.choice(workers))
+    def _executor(self, random: Random) -> None:
+        context = self._simulation.context
+        if context is not None:
+            context.kill_executor(random.random())
 
-    def _clock(self) -> None:
-        step_s = self._random.choice((-1, 1)) * (1 + self._random.random() * _LONGEST_STEP_S)
+    def _worker(self, random: Random) -> None:
+        workers = [] if self._simulation.context is None else self._simulation.context.receiver_workers()
+        if workers:
+            self._simulation.scheduler.kill(random.choice(workers))
+
+    def _clock(self, random: Random) -> None:
+        step_s = random.choice((-1, 1)) * (1 + random.random() * _LONGEST_STEP_S)
         self._simulation.scheduler.wall_ns += round(step_s * 1e9)
 
-    def _stop(self) -> None:
-        self._simulation.stop_driver(graceful=self._random.random() < 0.5)
+    def _stop(self, random: Random) -> None:
+        self._simulation.stop_driver(graceful=random.random() < 0.5)
+
+    def _upgrade(self, random: Random) -> None:
+        self._simulation.world.version += 1
+        how = random.choice(("kill", "graceful", "at once"))
+        if how == "kill":
+            self._simulation.kill_driver()
+        else:
+            self._simulation.stop_driver(graceful=how == "graceful")
 
     # -- faults that last; each returns the function that ends it --
 
-    def _task(self) -> Callable[[], object]:
-        cluster, is_slow = self._simulation.cluster, self._random.random() < 0.5
+    def _jvm(self, random: Random) -> Callable[[], object]:
+        driver, context = self._simulation.driver, self._simulation.context
+        if driver is None or context is None:
+            return lambda: None
+        context.kill_jvm()
+        how = random.choice(("kill", "graceful", "at once"))
+
+        def end() -> None:
+            if driver is not self._simulation.driver:
+                return
+            if how == "kill":
+                self._simulation.kill_driver()
+            else:
+                self._simulation.stop_driver(graceful=how == "graceful")
+
+        return end
+
+    def _task(self, random: Random) -> Callable[[], object]:
+        cluster, is_slow = self._simulation.cluster, random.random() < 0.5
         was_s, cluster.task_s = cluster.task_s, 1.0 if is_slow else cluster.task_s
-        self._task_failure = 0.0 if is_slow else self._random.choice((0.1, 0.5, 0.9))
+        self._task_failure = 0.0 if is_slow else random.choice((0.1, 0.5, 0.9))
 
         def end() -> None:
             cluster.task_s = was_s
@@ -123,33 +199,37 @@ class Faults:
 
         return end
 
-    def _sink(self) -> Callable[[], object]:
-        self._sink_failure = self._random.choice((0.2, 1.0))
+    def _speculation(self, _random: Random) -> Callable[[], object]:
+        self._simulation.cluster.speculates = True
+        return lambda: setattr(self._simulation.cluster, "speculates", False)
+
+    def _sink(self, random: Random) -> Callable[[], object]:
+        self._sink_failure = random.choice((0.2, 1.0))
         return lambda: setattr(self, "_sink_failure", 0.0)
 
-    def _receiver(self) -> Callable[[], object]:
-        self._receiver_failure = self._random.choice((0.1, 0.5))
+    def _receiver(self, random: Random) -> Callable[[], object]:
+        self._receiver_failure = random.choice((0.1, 0.5))
         return lambda: setattr(self, "_receiver_failure", 0.0)
 
-    def _wire(self) -> Callable[[], object]:
+    def _wire(self, random: Random) -> Callable[[], object]:
         network = self._simulation.network
-        network.request_loss = self._random.choice((0.0, 0.2, 1.0))
-        network.answer_loss = self._random.choice((0.0, 0.2, 1.0))
-        network.delay_s = self._random.choice((0.003, 0.5, 3.0))
+        network.request_loss = random.choice((0.0, 0.2, 1.0))
+        network.answer_loss = random.choice((0.0, 0.2, 1.0))
+        network.delay_s = random.choice((0.003, 0.5, 3.0))
         return network.heal
 
-    def _disk(self) -> Callable[[], object]:
-        if self._random.random() < 0.4:
-            self._disk_delay_s = self._random.choice((0.1, 1.0))
+    def _disk(self, random: Random) -> Callable[[], object]:
+        if random.random() < 0.4:
+            self._disk_delay_s = random.choice((0.1, 1.0))
         else:
-            self._disk_failure = self._random.choice((0.05, 0.5, 1.0))
+            self._disk_failure = random.choice((0.05, 0.5, 1.0))
 
         def end() -> None:
             self._disk_delay_s = self._disk_failure = 0.0
 
         return end
 
-    def _suspend(self) -> Callable[[], object]:
+    def _suspend(self, _random: Random) -> Callable[[], object]:
         self._simulation.replace_driver()
         return self._simulation.resume_all
 

@@ -14,6 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel, cloudpickle
 from pyspark.core.rdd import Partitioner, portable_hash
 from pyspark.serializers import read_long
@@ -23,6 +24,7 @@ from penstock_testing.simulation.simulated_disk import SimulatedDisk
 
 _Compute = Callable[[int], Iterable[Any]]
 _MAX_FAILURES = 4
+_EXECUTORS = 2
 # Begins the job groups of receivers.
 _RECEIVERS = "penstock-receiver-"
 
@@ -243,6 +245,7 @@ class SimulatedCluster:
     Attributes:
         task_s: the longest time of a task besides its own.
         fails: called for each attempt to run a task of a batch; whether it fails.
+        speculates: whether tasks of batches run twice at once.
     """
 
     def __init__(self, scheduler: Scheduler, disk: SimulatedDisk) -> None:
@@ -250,6 +253,7 @@ class SimulatedCluster:
         self.disk = disk
         self.task_s = 0.05
         self.fails: Callable[[], bool] = lambda: False
+        self.speculates = False
         self._applications = itertools.count(1)
 
     def context(self, conf: dict[str, str], driver: SimulatedProcess) -> SimulatedSparkContext:
@@ -275,9 +279,10 @@ class SimulatedSparkContext(SparkContext):
         self.serializer: Any = None
         self.pythonExec = ""
         self.checkpoint_directory = ""
-        #: The processes of running tasks by job group.
-        self.workers: dict[SimulatedProcess, str] = {}
+        #: The processes of running tasks: their job group, and the executor that they belong to.
+        self.workers: dict[SimulatedProcess, tuple[str, int]] = {}
         self._is_stopped = False
+        self.is_jvm_dead = False
         self._rdds = itertools.count()
         self._tasks = itertools.count()
         self._folders = itertools.count(1)
@@ -301,6 +306,8 @@ class SimulatedSparkContext(SparkContext):
         return None
 
     def isStopped(self) -> bool:
+        if self.is_jvm_dead:
+            self._use()
         return self._is_stopped
 
     # -- jobs --
@@ -310,18 +317,22 @@ class SimulatedSparkContext(SparkContext):
         return next(self._rdds)
 
     def setJobGroup(self, groupId: str, description: str, interruptOnCancel: bool = False) -> None:
+        self._use()
         self._groups[self.cluster.scheduler.current] = groupId
 
     def cancelJobGroup(self, groupId: str, reason: str | None = None) -> None:
-        for worker in [worker for worker, group in self.workers.items() if group == groupId]:
+        self._use()
+        for worker in [worker for worker, (group, _executor) in self.workers.items() if group == groupId]:
             self.cluster.scheduler.kill(worker)
 
     def cancelAllJobs(self) -> None:
+        self._use()
         self._kill_workers()
 
     def run_job(self, rdd: SimulatedRDD) -> list[list[Any]]:
         """Compute all partitions, each in a worker process."""
         scheduler = self.cluster.scheduler
+        self._use()
         group = self._groups.get(scheduler.current, "")
         results = [self._run_task(rdd, index, group) for index in range(rdd.number)]
         rdd.write_checkpoints()
@@ -336,9 +347,9 @@ class SimulatedSparkContext(SparkContext):
         is_receiver = group.startswith(_RECEIVERS)
         error = ""
         for attempt in range(1 if is_receiver else _MAX_FAILURES):
-            if self._is_stopped:
-                raise JobFailedError("Cannot call methods on a stopped SparkContext")
+            self._use()
             outcome = self._attempt(rdd, index, group, is_receiver=is_receiver)
+            self._use()
             if isinstance(outcome, list):
                 return outcome
             error = f"Task {index} failed {attempt + 1} times, most recent failure: {outcome}"
@@ -350,6 +361,7 @@ class SimulatedSparkContext(SparkContext):
         name = group.rpartition("-")[0].rpartition("-")[2] if is_receiver else ""
         worker = scheduler.process(f"receiver {name}.{group.rpartition('-')[2]}" if is_receiver else f"worker {number}")
         outcome: list[list[Any] | str] = []
+        executor = scheduler.random.randrange(_EXECUTORS)
         # A receiver's task is its only one: each launch gets a receiver of its own, as by pickling in Spark.
         work = _unpickled(rdd) if is_receiver else rdd
 
@@ -362,10 +374,17 @@ class SimulatedSparkContext(SparkContext):
             except Exception as error:
                 outcome.append(f"{type(error).__name__}: {error}")
 
-        self.workers[worker] = group
-        task = worker.spawn("task", run)
-        scheduler.join(task)
-        self.workers.pop(worker, None)
+        copies = [worker]
+        if self.cluster.speculates and not is_receiver:
+            copies.append(scheduler.process(f"worker {number} again"))
+        tasks = []
+        for copy in copies:
+            self.workers[copy] = group, executor
+            tasks.append(copy.spawn("task", run))
+        for task in tasks:
+            scheduler.join(task)
+        for copy in copies:
+            self.workers.pop(copy, None)
         return outcome[0] if outcome else "ExecutorLostFailure (Python worker exited unexpectedly)"
 
     def _orphan_workers(self) -> None:
@@ -383,26 +402,49 @@ class SimulatedSparkContext(SparkContext):
         for worker in list(self.workers):
             self.cluster.scheduler.kill(worker)
 
+    def kill_executor(self, chance: float) -> None:
+        """Kill an executor that runs tasks, with all its workers; ``chance``, from 0 to 1, decides which one."""
+        executors = sorted({executor for _group, executor in self.workers.values()})
+        if executors:
+            killed = executors[int(chance * len(executors))]
+            for worker in [worker for worker, (_group, executor) in self.workers.items() if executor == killed]:
+                self.cluster.scheduler.kill(worker)
+
+    def kill_jvm(self) -> None:
+        """Kill the JVM: workers end, and each use of Spark fails."""
+        self.is_jvm_dead = True
+        self._kill_workers()
+
+    def _use(self) -> None:
+        if self.is_jvm_dead:
+            raise Py4JNetworkError("Answer from Java side is empty")
+        if self._is_stopped:
+            raise JobFailedError("Cannot call methods on a stopped SparkContext")
+
     def receiver_workers(self) -> list[SimulatedProcess]:
         """The processes of running receivers."""
-        return [worker for worker, group in self.workers.items() if group.startswith(_RECEIVERS)]
+        return [worker for worker, (group, _executor) in self.workers.items() if group.startswith(_RECEIVERS)]
 
     # -- RDDs --
 
     def parallelize(self, c: Iterable[Any], numSlices: int | None = None) -> Any:
+        self._use()
         records, number = list(c), numSlices or self.defaultParallelism
         return collection_rdd(self, [records[index::number] for index in range(number)])
 
     def emptyRDD(self) -> Any:
+        self._use()
         return collection_rdd(self, [])
 
     def union(self, rdds: Any) -> Any:
+        self._use()
         return united(self, rdds)
 
     def accumulator(self, value: Any, accum_param: Any = None) -> Any:
         return SimulatedAccumulator(value, accum_param)
 
     def setCheckpointDir(self, dirName: str) -> None:
+        self._use()
         self.checkpoint_directory = f"{dirName}/{_folder_name(self._application_id, next(self._folders))}"
 
     def stop(self) -> None:

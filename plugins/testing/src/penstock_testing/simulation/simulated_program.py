@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 from pyspark import RDD, SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock_testing.simulation.scheduler import Scheduler
+from penstock_testing.simulation.scheduler import Scheduler, SimulatedProcess
 
 INTERVAL_S = 1.0
 WINDOW_S = 6.0
@@ -73,6 +73,9 @@ class World:
 
     def __init__(self, scheduler: Scheduler, messages: int, duration_s: float) -> None:
         self.scheduler = scheduler
+        #: The newest version of the program, and those that drivers run which rebuild the program.
+        self.version = 1
+        self.versions: dict[SimulatedProcess, int] = {}
         self.sources = [
             Source(stream, sorted(scheduler.random.random() * duration_s for _ in range(messages))) for stream in (0, 1)
         ]
@@ -89,9 +92,12 @@ class World:
         for _key, number in records:
             self.sources[stream].acknowledge(number)
 
-    def write(self, operation: str, time_ms: int, values: list[Any]) -> None:
+    def write(self, operation: str, time_ms: int, values: list[Any], version: int) -> None:
         """Write the output of a batch; it must be what an earlier run of the batch has written."""
-        self.scheduler.check()
+        task = self.scheduler.check()
+        expected = version if task is None else self.versions.get(task.process, version)
+        if version != expected:
+            self.violate(f"version {version} of the program writes, in a driver that runs version {expected}")
         self.before_output()
         earlier = self.outputs.setdefault((operation, time_ms), values)
         self.scheduler.note(f"output {operation} {time_ms}: {values}")
@@ -165,11 +171,12 @@ class Emit:
     """An output operation that writes the sorted records of each batch to the sink."""
 
     operation: str
+    version: int
 
     def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
         """Write a batch."""
         values = sorted(rdd.collect())
-        _entered[-1].write(self.operation, round(time.timestamp() * 1000), values)
+        _entered[-1].write(self.operation, round(time.timestamp() * 1000), values, self.version)
 
 
 def count(values: Sequence[int], state: int | None) -> int:
@@ -177,12 +184,12 @@ def count(values: Sequence[int], state: int | None) -> int:
     return (state or 0) + sum(values)
 
 
-def create(sc: SparkContext) -> StreamingContext:
-    """The program."""
+def create(sc: SparkContext, version: int) -> StreamingContext:
+    """A version of the program."""
     ssc = StreamingContext(sc, INTERVAL_S)
     records = ssc.union(ssc.receiverStream(ReliableReceiver()), ssc.receiverStream(BufferedReceiver()))
-    records.foreachRDD(Emit("records"))
+    records.foreachRDD(Emit("records", version))
     pairs = records.mapValues(lambda _number: 1)
-    pairs.reduceByKeyAndWindow(operator.add, operator.sub, WINDOW_S, INTERVAL_S, 2).foreachRDD(Emit("window"))
-    pairs.updateStateByKey(count, 2).foreachRDD(Emit("state"))
+    pairs.reduceByKeyAndWindow(operator.add, operator.sub, WINDOW_S, INTERVAL_S, 2).foreachRDD(Emit("window", version))
+    pairs.updateStateByKey(count, 2).foreachRDD(Emit("state", version))
     return ssc

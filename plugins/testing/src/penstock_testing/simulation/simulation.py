@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from random import Random
 
 from attrs import frozen
 from pyspark import SparkContext
@@ -11,9 +12,9 @@ from pyspark import SparkContext
 from penstock import PenstockError, StreamingContext
 from penstock.spi import throttle
 from penstock_testing.simulation import oracles
-from penstock_testing.simulation.faults import FAULTS, Faults
+from penstock_testing.simulation.faults import FAULTS, Faults, SimulatedFault, check_names, plan
 from penstock_testing.simulation.primitives import Twins
-from penstock_testing.simulation.scheduler import Scheduler, SimulatedProcess, SimulationError
+from penstock_testing.simulation.scheduler import Scheduler, SimulationError
 from penstock_testing.simulation.simulated_cluster import SimulatedCluster, SimulatedSparkContext
 from penstock_testing.simulation.simulated_disk import SimulatedDisk
 from penstock_testing.simulation.simulated_network import SimulatedNetwork
@@ -44,6 +45,7 @@ class SimulationOutcome:
 
     Attributes:
         seed: the seed; it gives the same outcome again.
+        planned: the faults that were to happen.
         faults: how often each fault happened.
         violations: what should have held and did not; empty for a correct engine.
         trace: the history, a line for each event.
@@ -52,6 +54,7 @@ class SimulationOutcome:
     """
 
     seed: int
+    planned: tuple[SimulatedFault, ...]
     faults: Mapping[str, int]
     violations: tuple[str, ...]
     trace: tuple[str, ...]
@@ -70,24 +73,29 @@ class Simulation:
     Args:
         seed: decides everything that is left to chance: the program's settings, its input, faults, delays, and the
             order in which threads run.
-        kinds: the faults that may happen, names of ``FAULTS``; by default the seed chooses some.
+        faults: what may happen, names of ``FAULTS``; or what happens, ``SimulatedFault`` objects in the order of their
+            beginnings. By default the seed chooses some kinds.
+
+    Raises:
+        ValueError: a fault is unknown.
     """
 
-    def __init__(self, seed: int, kinds: Collection[str] | None = None) -> None:
+    def __init__(self, seed: int, faults: Collection[str] | Sequence[SimulatedFault] | None = None) -> None:
         self.seed = seed
         self.scheduler = Scheduler(seed)
         random = self.scheduler.random
         # Few kinds at a time: then each of them often meets the effects of another.
-        kinds = random.sample(sorted(FAULTS), random.randint(1, _MOST_KINDS)) if kinds is None else kinds
+        some = random.sample(sorted(FAULTS), random.randint(1, _MOST_KINDS))
         self.scheduler.preemption = random.choice((0.02, 0.1, 0.5))
         self._storm_s = 5.0 + random.random() * 25.0
+        planned = _planned(seed, some if faults is None else faults, self._storm_s)
         self.disk = SimulatedDisk(self.scheduler)
         self.network = SimulatedNetwork(self.scheduler)
         self.cluster = SimulatedCluster(self.scheduler, self.disk)
         self.world = World(self.scheduler, random.randint(10, 150), self._storm_s)
-        self.faults = Faults(self, kinds)
+        self.faults = Faults(self, planned)
         # A power failure loses what was only flushed.
-        weaker = "fsync" if "power" in kinds else "flush"
+        weaker = "fsync" if "power" in self.faults.kinds else "flush"
         self.conf = {
             **_CONF,
             "spark.penstock.writeAheadLog.durability": random.choice(("fsync", weaker)),
@@ -116,6 +124,7 @@ class Simulation:
                 self.world.violate(str(error))
         return SimulationOutcome(
             self.seed,
+            tuple(self.faults.planned),
             dict(sorted(self.faults.counts.items())),
             tuple(self.world.violations),
             tuple(scheduler.trace),
@@ -126,7 +135,8 @@ class Simulation:
     def _main(self) -> None:
         scheduler = self.scheduler
         cluster_manager = scheduler.process("cluster manager").spawn("main", self._keep_running)
-        self.faults.storm(self._storm_s)
+        self.faults.storm()
+        scheduler.elapse(self._storm_s - scheduler.now_s)
         scheduler.note("no more faults")
         self.resume_all()
         deadline_s = scheduler.now_s + _DRAIN_S
@@ -162,13 +172,18 @@ class Simulation:
 
     # -- what faults do --
 
-    def kill_driver(self, *, orphans: bool) -> None:
-        """Kill the driver; with ``orphans`` its workers live on for some seconds."""
+    @property
+    def context(self) -> SimulatedSparkContext | None:
+        """The SparkContext of the driver, if it runs."""
+        return None if self.driver is None or self.driver.process.is_dead else self.driver.context
+
+    def kill_driver(self, *, orphaned_s: float = 0.0) -> None:
+        """Kill the driver; its workers live on for a number of seconds."""
         driver = self.driver
         if driver is None or driver.process.is_dead:
             return
-        if driver.context is not None and orphans:
-            driver.context.orphaned_s = self.scheduler.random.random() * 5.0
+        if driver.context is not None:
+            driver.context.orphaned_s = orphaned_s
         self.scheduler.kill(driver.process)
 
     def replace_driver(self) -> None:
@@ -187,22 +202,20 @@ class Simulation:
     def stop_driver(self, *, graceful: bool) -> None:
         """Have the program stop, and wait for the end of its driver."""
         driver = self.driver
-        if driver is None or driver.process.is_dead:
+        if driver is None or driver.process.is_dead or driver.stop:
             return
         driver.stop = "graceful" if graceful else "at once"
         self.scheduler.join(driver.main, _STOP_TIMEOUT_S)
-        if not driver.process.is_dead:
+        # A driver that was suspended meanwhile may take longer.
+        if not driver.process.is_dead and driver not in self._replaced:
             self.world.violate(f"{driver.process.name} still runs {_STOP_TIMEOUT_S:g} s after it was asked to stop")
             self.scheduler.kill(driver.process)
 
-    def receiver_workers(self) -> list[SimulatedProcess]:
-        """The processes of running receivers."""
-        context = None if self.driver is None else self.driver.context
-        return [] if context is None else context.receiver_workers()
-
     def may_end_by(self, driver: Driver, error: Exception) -> bool:
-        """Whether an error may end a driver: it was replaced, or its disk fails."""
-        return driver in self._replaced or ("disk" in self.faults.kinds and isinstance(error, PenstockError | OSError))
+        """Whether an error may end a driver: it was replaced, its JVM is dead, or its disk fails."""
+        if driver in self._replaced or (driver.context is not None and driver.context.is_jvm_dead):
+            return True
+        return "disk" in self.faults.kinds and isinstance(error, PenstockError | OSError)
 
 
 class Driver:
@@ -213,7 +226,11 @@ class Driver:
         #: How to stop, ``graceful`` or ``at once``; empty to run.
         self.stop = ""
         self.context: SimulatedSparkContext | None = None
+        #: The version of the program that it runs.
+        self.version = simulation.world.version
         self.process = simulation.scheduler.process(f"driver {number}")
+        if simulation.conf["spark.penstock.checkpoint.rebuild"] == "true":
+            simulation.world.versions[self.process] = self.version
         self.main = self.process.spawn("main", self._run)
 
     def _run(self) -> None:
@@ -221,7 +238,7 @@ class Driver:
         sc = self.context = simulation.cluster.context(simulation.conf, self.process)
         SparkContext._active_spark_context = sc
         try:
-            ssc = StreamingContext.getOrCreate(_CHECKPOINT, lambda: create(sc))
+            ssc = StreamingContext.getOrCreate(_CHECKPOINT, lambda: create(sc, self.version))
             ssc.start()
             self._await(ssc)
             ssc.stop(stopSparkContext=True, stopGracefully=self.stop == "graceful")
@@ -240,3 +257,15 @@ class Driver:
                 self._simulation.scheduler.note(f"raised by awaitTermination: {type(error).__name__}")
                 if ssc.getState().name == "STOPPED":
                     raise
+
+
+def _planned(
+    seed: int, faults: Collection[str] | Sequence[SimulatedFault], duration_s: float
+) -> tuple[SimulatedFault, ...]:
+    planned = [fault for fault in faults if isinstance(fault, SimulatedFault)]
+    kinds = [fault for fault in faults if isinstance(fault, str)]
+    check_names(kinds)
+    if planned and kinds:
+        raise ValueError("faults are either all names or all SimulatedFault")
+    # Generated apart from everything else, so that a simulation with fewer of these faults has the same program.
+    return tuple(planned) or plan(Random(f"faults of {seed}"), kinds, duration_s)
