@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from tests.checkpoint.samples import FIRST
 from tests.helpers.examples import examples
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, SavedInput, SavedState, SkippedBatches
+from penstock.checkpoint.checkpoint_format import BatchRange, Checkpoint, LateBatches, SavedInput, SavedState
 from penstock.errors import CheckpointError
 
 _text = st.text(max_size=8)
@@ -39,7 +39,7 @@ _checkpoints = st.builds(
     last_time_ms=_int,
     pending=st.dictionaries(_int, _int, max_size=3),
     late=st.lists(st.builds(LateBatches, _int, _int, _int), max_size=2),
-    skipped=st.lists(st.builds(SkippedBatches, _int, _int), max_size=2),
+    skipped=st.lists(st.builds(BatchRange, _int, _int), max_size=2),
     needed_ms=_int,
     states=st.lists(_states, max_size=2),
     inputs=st.lists(_inputs, max_size=2),

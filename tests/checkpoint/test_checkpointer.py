@@ -16,11 +16,12 @@ from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, Saved
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
+from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ClaimLostError, ConfigurationError, WriteAheadLogError
 from penstock.graph.input_dstreams import PulledInputDStream
 from penstock.listen.events import CheckpointFailed, Event
+from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock.storage.directory import Directory
 from penstock_testing import ManualClock
 
@@ -107,7 +108,6 @@ class Writing:
         run = RecoveredRun(
             cast(Any, self.directory),
             first,
-            attempts=BatchAttempts({2000: 3}),
             obsolete=obsolete,
             block_log=cast(Any, self.block_log),
             completed_outputs=cast(Any, self.outputs),
@@ -145,7 +145,8 @@ class Writing:
 
     def save(self, number: int, pending: tuple[int, ...] = ()) -> None:
         """Save batch ``number``; return when that is written or has failed."""
-        self.checkpointer.save(number * 1000, pending, number * 1000 - 1000)
+        time_ms = number * 1000
+        self.checkpointer.save(UnfinishedBatches(time_ms, pending=frozenset(pending)), time_ms - 1000)
         assert self._done.acquire(timeout=30)
 
     @property
@@ -240,7 +241,7 @@ def test_obsolete_folders_are_deleted_after_the_first_checkpoint_is_written() ->
 
 
 def test_checkpoint_contains_batches_states_and_inputs(make: Callable[..., Writing]) -> None:
-    writing = make()
+    writing = make(pending={2000: 3})
     writing.files[2000] = "file:/somewhere/now/rdd-1"
     writing.save(3, pending=(2000, 3000))
     newest = writing.newest
@@ -273,7 +274,7 @@ def test_blocks_of_a_failed_batch_are_retained_without_those_after_it(make: Call
 
 def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> None:
     writing = make()
-    writing.checkpointer.save(86_400_000, (), 0, [range(4000, 86_401_000, 1000)])
+    writing.checkpointer.save(UnfinishedBatches(86_400_000, late=(range(4000, 86_401_000, 1000),)), 0)
     writing.checkpointer.stop(10)
     assert writing.newest.late == [LateBatches(4000, 86_400_000, 1)]
     assert writing.newest.next_ms == 4000
@@ -281,8 +282,8 @@ def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> Non
 
 
 def test_single_late_batch_is_an_entry_with_its_attempts(make: Callable[..., Writing]) -> None:
-    writing = make()
-    writing.checkpointer.save(5000, (), 0, [range(2000, 2001)])
+    writing = make(pending={2000: 3})
+    writing.checkpointer.save(UnfinishedBatches(5000, late=(range(2000, 2001),)), 0)
     writing.checkpointer.stop(10)
     assert writing.newest.late == [LateBatches(2000, 2000, 3)]
     assert list(LateBatches(7, 9, 1).times(1)) == [7, 8, 9]
@@ -471,13 +472,13 @@ def test_younger_checkpoint_replaces_the_waiting_one(make: Callable[..., Writing
     writing, gate = make(), Gate()
     before = writing.disk.count("write")
     writing.disk.hook = lambda operation, _name: gate() if operation == "write" else None
-    writing.checkpointer.save(1000, (), 0)
+    writing.checkpointer.save(UnfinishedBatches(1000), 0)
     assert gate.reached.wait(30)
     for number in (2, 3, 4):
-        writing.checkpointer.save(number * 1000, (), 0)
+        writing.checkpointer.save(UnfinishedBatches(number * 1000), 0)
     # An error replaces nothing.
     writing.source.answer = lambda: 1 // 0
-    writing.checkpointer.save(5000, (), 0)
+    writing.checkpointer.save(UnfinishedBatches(5000), 0)
     assert not writing.checkpointer.stop(0.01)
     gate.open()
     assert writing.checkpointer.stop(30)

@@ -31,6 +31,7 @@ from penstock.checkpoint.restore import recovery as recovery_module
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.errors import BlockDamagedError, BlockGoneError
 from penstock.graph import stateful
+from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock_state.state_store import StateStore, StateVersion, StoredState
 
@@ -153,7 +154,7 @@ class Life:
                 self.program.clock.advance(60_000)  # type: ignore[attr-defined]
                 self.blocks.note_launches({0: epoch})
                 self.blocks.note_launches({0: epoch})
-            checkpointer.save(time_ms, [time_ms], time_ms - INTERVAL_MS)
+            checkpointer.save(UnfinishedBatches(time_ms, pending=frozenset({time_ms})), time_ms - INTERVAL_MS)
             version = self._compute(time_ms, version, state, expected)
             self._save(checkpointer, time_ms, version)
         checkpointer.stop(30)
@@ -189,7 +190,7 @@ class Life:
             files[time_ms] = str(folder)
             for old_ms in sorted(files)[:-2]:
                 checkpointer.discard_file(files.pop(old_ms))
-        checkpointer.save(time_ms, [], time_ms - INTERVAL_MS)
+        checkpointer.save(UnfinishedBatches(time_ms), time_ms - INTERVAL_MS)
 
     def _release(self, before_ms: int, retained: Sequence[range]) -> None:
         self.handler.delete([block.block_id for block in self.blocks.clean_up_batches(before_ms, retained)])

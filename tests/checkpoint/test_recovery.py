@@ -89,7 +89,7 @@ def test_first_checkpoint_of_a_recovered_run_contains_pending_batches_with_one_m
     )
     # It is still needed if the first checkpoint of this run gets damaged.
     assert recovery.directory.store.retained == [found]
-    assert [run.attempts.of(time_ms) for time_ms in (3000, 4000, 6000)] == [3, 3, 1]
+    assert [run.first.attempts(time_ms) for time_ms in (3000, 4000, 6000)] == [3, 3, 1]
 
 
 @pytest.mark.usefixtures("deleted")

@@ -9,7 +9,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FakeProgram, total
 from tests.helpers.fake_graph import FakeRDD
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, SkippedBatches
+from penstock.checkpoint.checkpoint_format import BatchRange, Checkpoint, LateBatches
 from penstock.checkpoint.restore.restore_streams import restore_sequence
 from penstock.graph import stateful
 from penstock.spi import node_of
@@ -96,7 +96,7 @@ def test_recently_added_state_does_not_cause_full_recomputation() -> None:
 def test_state_without_an_rdd_is_computed_from_before_skipped_times() -> None:
     program = FakeProgram()
     program.state("a")
-    skipped = [SkippedBatches(4_000, 7_000), SkippedBatches(12_000, 3600_000)]
+    skipped = [BatchRange(4_000, 7_000), BatchRange(12_000, 3600_000)]
     assert program.restore(with_files(program, {"a": []}, last_time_ms=3604_000, skipped=skipped)) == 0
     # Skipped times before the batches that can belong to the state change nothing.
     assert program.restore(with_files(program, {"a": []}, last_time_ms=3635_000, skipped=skipped)) == 3616_000
@@ -104,7 +104,7 @@ def test_state_without_an_rdd_is_computed_from_before_skipped_times() -> None:
 
 def test_first_rdd_after_skipped_times_is_not_the_oldest_remaining_one() -> None:
     program = chain()
-    skipped = [SkippedBatches(4_000, 3600_000)]
+    skipped = [BatchRange(4_000, 3600_000)]
     files = {"first": [3610], "second": []}
     assert program.restore(with_files(program, files, last_time_ms=3611_000, skipped=skipped)) == 0
     assert chosen(program) == {}

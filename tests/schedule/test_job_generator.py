@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.helpers import Gate
     from tests.schedule.conftest import Engine
 
+    from penstock.schedule.unfinished_batches import UnfinishedBatches
+
 MakeEngine = Callable[..., "Engine"]
 
 
@@ -291,8 +293,8 @@ def test_first_run_saves_zero_time_before_its_first_batch(engine: Engine) -> Non
         def begin(self, zero_time_ms: int) -> None:
             engine.log.add(("begin", zero_time_ms))
 
-        def save(self, last_time_ms: int, *_rest: object) -> None:
-            engine.log.add(("save", last_time_ms))
+        def save(self, batches: UnfinishedBatches, *_rest: object) -> None:
+            engine.log.add(("save", batches.generated_ms))
 
     engine.start(checkpoints=Checkpoints())
     # Without it, a recovered run would not know that a batch has these blocks.

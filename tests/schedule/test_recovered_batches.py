@@ -17,6 +17,7 @@ from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.schedule import due_batches, job_generator
 from penstock.schedule.job_generator import RecoveredBatches
+from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock_testing import ManualClock
 
 NOTHING_PENDING = RecoveredBatches(zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None)
@@ -42,17 +43,10 @@ class RecordingCheckpoints:
     def begin(self, zero_time_ms: int) -> None:
         self._log.add(("begin", zero_time_ms))
 
-    def save(
-        self,
-        last_time_ms: int,
-        pending: Sequence[int],
-        needed_ms: int,
-        late: Sequence[range],
-        failed: Sequence[int],
-        skipped: Sequence[range],
-    ) -> None:
-        self.failed = list(failed)
-        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms, tuple(late), tuple(skipped)))
+    def save(self, batches: UnfinishedBatches, needed_ms: int, skipped: Sequence[range]) -> None:
+        self.failed = sorted(batches.failed)
+        late = tuple(batches.never_begun)
+        self._log.add(Saved(batches.generated_ms, tuple(batches.to_run), needed_ms, late, tuple(skipped)))
 
 
 class Recovering:

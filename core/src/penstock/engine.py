@@ -74,7 +74,7 @@ class Engine:
         self._properties = LocalProperties(sc, launcher.run_id)
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
-            self._properties = LocalProperties(sc, self._run.first.run, self._run.attempts.of)
+            self._properties = LocalProperties(sc, self._run.first.run, self._run.first.attempts)
         self.scheduler = JobScheduler(
             settings,
             clock,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from penstock.errors import CheckpointError, other_version, summary_of
 from penstock.json_converter import structure
@@ -49,15 +50,11 @@ class SavedInput:
 
 
 @frozen
-class LateBatches:
-    """Consecutive batches that were due during a downtime, from the first to the last batch time in ms.
-
-    ``runs`` is the number of runs that may have begun each; no checkpoint mentions it as generated.
-    """
+class BatchRange:
+    """Consecutive batches, from the first to the last batch time in ms."""
 
     first_ms: int
     last_ms: int
-    runs: int
 
     def times(self, interval_ms: int) -> range:
         """The batch times."""
@@ -65,15 +62,13 @@ class LateBatches:
 
 
 @frozen
-class SkippedBatches:
-    """Consecutive batch times that were never due, from the first to the last in ms."""
+class LateBatches(BatchRange):
+    """Batches that were due during a downtime; no checkpoint mentions them as generated.
 
-    first_ms: int
-    last_ms: int
+    ``runs`` is the number of runs that may have begun each.
+    """
 
-    def times(self, interval_ms: int) -> range:
-        """The batch times."""
-        return range(self.first_ms, self.last_ms + 1, interval_ms)
+    runs: int
 
 
 @frozen(kw_only=True)
@@ -118,7 +113,7 @@ class Checkpoint:
     last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
     late: list[LateBatches] = field(factory=list)
-    skipped: list[SkippedBatches] = field(factory=list)
+    skipped: list[BatchRange] = field(factory=list)
     failed: list[int] = field(factory=list)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)
@@ -133,6 +128,30 @@ class Checkpoint:
     launched_as: str = ""
     boot: str = ""
     claim: int = 0
+
+    def recovered(self, **own: Any) -> Checkpoint:
+        """The first checkpoint of a run that recovers from this one; ``own`` are the fields that it has of its own."""
+        return evolve(
+            self,
+            pending={time_ms: runs + 1 for time_ms, runs in self.pending.items()},
+            late=[evolve(batches, runs=batches.runs + 1) for batches in self.late],
+            later_attempts=self.later_attempts + 1,
+            **own,
+        )
+
+    def attempts(self, time_ms: int) -> int:
+        """The number of runs that have begun a batch, with the one whose first checkpoint this is.
+
+        Jobs may run before a checkpoint contains their batch. So newer batches that were due when this run started also
+        count as begun. The number may be too high, never too low.
+        """
+        if time_ms in self.pending:
+            return self.pending[time_ms]
+        # With the clock set back, nothing bounds the batches of the earlier run.
+        until_ms = self.written_ms if self.written_ms > self.last_time_ms else sys.maxsize
+        if self.last_time_ms < time_ms <= until_ms:
+            return self.later_attempts
+        return next((batches.runs for batches in self.late if batches.first_ms <= time_ms <= batches.last_ms), 1)
 
     @property
     def next_ms(self) -> int:

@@ -19,11 +19,11 @@ from pyspark import SparkContext
 
 from penstock.checkpoint.checkpoint_format import (
     RECEIVED_DATA,
+    BatchRange,
     Checkpoint,
     LateBatches,
     SavedInput,
     SavedState,
-    SkippedBatches,
 )
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun
@@ -35,6 +35,7 @@ from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
+from penstock.schedule.unfinished_batches import UnfinishedBatches
 from penstock.spark import failure
 from penstock.track.receiver_tracker import ReceiverTracker
 
@@ -122,23 +123,16 @@ class Checkpointer:
 
     def begin(self, zero_time_ms: int) -> None:
         """Write a checkpoint with zero time, before the first batch is generated; on the calling thread."""
-        self._put(self._collected(zero_time_ms, zero_time_ms, (), -1))
+        self._put(self._collected(zero_time_ms, UnfinishedBatches(zero_time_ms)))
 
-    def save(
-        self,
-        last_time_ms: int,
-        pending: Sequence[int],
-        needed_ms: int,
-        late: Sequence[range] = (),
-        failed: Sequence[int] = (),
-        skipped: Sequence[range] = (),
-    ) -> None:
-        """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it."""
+    def save(self, batches: UnfinishedBatches, needed_ms: int, skipped: Sequence[range] = ()) -> None:
+        """Collect a checkpoint and queue it for writing; a failure to collect it counts as a failure to write it.
+
+        ``needed_ms`` and ``skipped`` as in ``Checkpoint``.
+        """
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
-            collected: Checkpoint | Exception = self._collected(
-                zero_time_ms, last_time_ms, pending, needed_ms, late, failed, skipped
-            )
+            collected: Checkpoint | Exception = self._collected(zero_time_ms, batches, needed_ms, skipped)
         # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
             collected = error
@@ -158,15 +152,9 @@ class Checkpointer:
     # -- collecting, on the generator's loop --
 
     def _collected(
-        self,
-        zero_time_ms: int,
-        last_time_ms: int,
-        pending: Sequence[int],
-        needed_ms: int,
-        late: Sequence[range] = (),
-        failed: Sequence[int] = (),
-        skipped: Sequence[range] = (),
+        self, zero_time_ms: int, batches: UnfinishedBatches, needed_ms: int = -1, skipped: Sequence[range] = ()
     ) -> Checkpoint:
+        attempts = self._run.first.attempts
         with self._changed:
             self._number += 1
             number = self._number
@@ -175,11 +163,11 @@ class Checkpointer:
             number=number,
             written_ms=self._clock.now_ms(),
             zero_time_ms=zero_time_ms,
-            last_time_ms=last_time_ms,
-            pending={time_ms: self._run.attempts.of(time_ms) for time_ms in pending},
-            late=[LateBatches(times[0], times[-1], self._run.attempts.of(times[0])) for times in late],
-            failed=list(failed),
-            skipped=[SkippedBatches(times[0], times[-1]) for times in skipped],
+            last_time_ms=batches.generated_ms,
+            pending={time_ms: attempts(time_ms) for time_ms in batches.to_run},
+            late=[LateBatches(times[0], times[-1], attempts(times[0])) for times in batches.never_begun],
+            failed=sorted(batches.failed),
+            skipped=[BatchRange(times[0], times[-1]) for times in skipped],
             needed_ms=needed_ms,
             states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),

@@ -378,14 +378,7 @@ class JobGenerator:
         # A recovered run recomputes no state from before the oldest checkpointed one.
         recoverable_ms = self._checkpointer.recoverable_ms
         self._due.forget_skipped(batches.generated_ms if recoverable_ms is None else recoverable_ms)
-        self._checkpointer.save(
-            batches.generated_ms,
-            batches.to_run,
-            self._needed_ms(batches),
-            batches.never_begun,
-            sorted(batches.failed),
-            self._due.skipped,
-        )
+        self._checkpointer.save(batches, self._needed_ms(batches), self._due.skipped)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

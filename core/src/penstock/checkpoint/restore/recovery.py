@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from platform import python_version
 from typing import Any
 
 import pyspark
-from attrs import evolve, field, frozen
+from attrs import frozen
 from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, require_checkpoint_directory
-from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint, LateBatches
+from penstock.checkpoint.checkpoint_format import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, Checkpoint
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.program import Program, load_program, save_program
@@ -42,45 +41,6 @@ class NotRecoverableError(CheckpointError):
 
 
 @frozen
-class BatchAttempts:
-    """The number of runs that have begun a batch, including this run.
-
-    Jobs may run before a checkpoint contains their batch. So newer batches that were due when this run started also
-    count as begun. The number may be too high, never too low.
-
-    Attributes:
-        pending: runs that have begun a pending batch, by batch time.
-        after_ms: time of the newest batch in the checkpoint; -1 if there is none.
-        until_ms: time of this run's start; a batch up to it may have been due before.
-        later: runs that may have begun a batch after ``after_ms`` and up to ``until_ms``.
-        late: batches of earlier downtimes, with the numbers of runs that may have begun them.
-    """
-
-    pending: Mapping[int, int] = field(factory=dict)
-    after_ms: int = -1
-    until_ms: int = -1
-    later: int = 1
-    late: Sequence[LateBatches] = ()
-
-    @classmethod
-    def after(cls, checkpoint: Checkpoint, now_ms: int) -> BatchAttempts:
-        """The attempts of a run that starts now and recovers from a checkpoint."""
-        pending = {time_ms: count + 1 for time_ms, count in checkpoint.pending.items()}
-        # With the clock set back, nothing bounds the batches of the earlier run.
-        until_ms = now_ms if now_ms > checkpoint.last_time_ms else sys.maxsize
-        late = [evolve(batches, runs=batches.runs + 1) for batches in checkpoint.late]
-        return cls(pending, checkpoint.last_time_ms, until_ms, checkpoint.later_attempts + 1, late)
-
-    def of(self, time_ms: int) -> int:
-        """The number of runs that have begun a batch."""
-        if time_ms in self.pending:
-            return self.pending[time_ms]
-        if self.after_ms < time_ms <= self.until_ms:
-            return self.later
-        return next((batches.runs for batches in self.late if batches.first_ms <= time_ms <= batches.last_ms), 1)
-
-
-@frozen
 class RecoveredRun:
     """The state with which a run starts; without ``checkpoint`` it starts fresh.
 
@@ -91,7 +51,6 @@ class RecoveredRun:
     directory: CheckpointDirectory
     first: Checkpoint
     checkpoint: Checkpoint | None = None
-    attempts: BatchAttempts = field(factory=BatchAttempts)
     batches: RecoveredBatches | None = None
     obsolete: Sequence[str] = ()
     block_log: WriteAheadLog | None = None
@@ -182,12 +141,11 @@ class Recovery:
         checkpoint = self.checkpoint
         replaces = checkpoint is None and self._store.last_number() > 0
         program = None if rebuilds else self._save_program()
-        attempts, batches = BatchAttempts(), None
+        batches = None
         if checkpoint is not None:
             self._check(checkpoint)
             # Retain the checkpoint to recover from, because the new run's first checkpoint may get damaged.
             self._store.retained = [checkpoint]
-            attempts = BatchAttempts.after(checkpoint, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
             points = restore_streams(self._graph, checkpoint, self.directory.folder, drops=drops)
             if not self._settings.wal_enabled:
@@ -209,12 +167,11 @@ class Recovery:
                 )
         elif replaces:
             self._log_replaced(earlier)
-        first = self._first_checkpoint(earlier, program, attempts)
+        first = self._first_checkpoint(earlier, program)
         return RecoveredRun(
             self.directory,
             first,
             checkpoint,
-            attempts,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
             block_log(self._program, self.directory, first.run, checkpoint) if self._settings.wal_enabled else None,
@@ -318,7 +275,7 @@ class Recovery:
         except OSError as error:
             raise self.directory.unusable(error) from error
 
-    def _first_checkpoint(self, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts) -> Checkpoint:
+    def _first_checkpoint(self, earlier: Checkpoint | None, program: str | None) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]
         own: dict[str, Any] = {
@@ -335,13 +292,7 @@ class Recovery:
             "claim": self.directory.files.claim_number,
         }
         if self.checkpoint is not None:
-            return evolve(
-                self.checkpoint,
-                **own,
-                pending=dict(attempts.pending),
-                late=list(attempts.late),
-                later_attempts=attempts.later,
-            )
+            return self.checkpoint.recovered(**own)
         return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 
