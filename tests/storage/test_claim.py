@@ -23,8 +23,17 @@ from penstock.conf import Settings
 from penstock.errors import CheckpointError, ClaimLostError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import SystemClock
-from penstock.storage.claim import CLAIMS, Claim, Owner, claim_name, claims_among, newer_claim, number_of
-from penstock.storage.claimed_directory import ClaimedDirectory, FileNumber
+from penstock.storage.claim import (
+    CLAIMS,
+    Claim,
+    ClaimedDirectory,
+    FileNumber,
+    Owner,
+    claim_name,
+    claims_among,
+    newer_claim,
+    number_of,
+)
 from penstock.storage.directory import Directory, LocalDirectory, RemoteDirectory
 
 Make = Callable[[Path], Directory]

@@ -36,8 +36,7 @@ from penstock.receive.messages import (
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, rdd_checkpoints
 from penstock.spark.cluster import TaskLocation
-from penstock.storage.claim import Claim
-from penstock.storage.claimed_directory import ClaimedDirectory
+from penstock.storage.claim import Claim, ClaimedDirectory
 from penstock.storage.directory import Directory
 from penstock.track import receiver_launcher
 from penstock.track.batch_partitions import Located

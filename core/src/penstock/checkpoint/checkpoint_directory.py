@@ -27,8 +27,7 @@ from penstock.spark.rdd_checkpoints import (
     unusable,
 )
 from penstock.spark.spark_conf import conf_of
-from penstock.storage.claim import Claim, Owner
-from penstock.storage.claimed_directory import ClaimedDirectory
+from penstock.storage.claim import Claim, ClaimedDirectory, Owner
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import is_remote, location_of_hadoop
 

@@ -13,8 +13,7 @@ from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.segment import MAX_FRAME_BYTES, frame, read_frames
 from penstock.runtime.log import get_logger
-from penstock.storage.claim import Claim
-from penstock.storage.claimed_directory import ClaimedDirectory, FileNumber
+from penstock.storage.claim import Claim, ClaimedDirectory, FileNumber
 from penstock.storage.directory import Directory, Durability
 
 log = get_logger("checkpoint")

@@ -23,7 +23,7 @@ from attrs import evolve, frozen
 from penstock import conf
 from penstock.errors import WriteAheadLogError, summary_of
 from penstock.journal.segment import Event, NumberedEvent, Segment, segment_numbers
-from penstock.storage.claimed_directory import FileNumber
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Directory
 
 _REMEDY = f"Restore the file, or continue without the lost records: {conf.key('on_damage')}=skip"

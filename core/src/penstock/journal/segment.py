@@ -18,7 +18,7 @@ from typing import Any
 from attrs import field, frozen
 
 from penstock.errors import WriteAheadLogError, other_version
-from penstock.storage.claimed_directory import FileNumber
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Directory
 
 # The first byte occurs in no UTF-8 text, so JSON cannot contain the magic.

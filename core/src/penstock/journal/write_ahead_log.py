@@ -35,7 +35,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
-from penstock.storage.claimed_directory import FileNumber
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Appender, Directory, Durability
 
 log = get_logger("write_ahead_log")
