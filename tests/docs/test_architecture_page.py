@@ -63,7 +63,7 @@ def thread_names() -> set[str]:
         calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
         for call in calls:
             kind = ast.unparse(call.func)
-            if kind in ("EngineThread", "EventLoop", "RecurringTimer", "events.OnThread"):
+            if kind in ("EngineThread", "EventLoop", "RecurringTimer", "lifecycle.OnThread"):
                 name = call.args[3 if kind == "RecurringTimer" else 0]
                 # A bare variable: what starts the thread of a loop or a timer, whose name is given elsewhere.
                 if not isinstance(name, ast.Name):

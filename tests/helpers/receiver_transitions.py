@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from attrs import evolve
 
 from penstock.conf import Settings
-from penstock.receive import lifecycle_events as events
+from penstock.receive import running_receiver as events
 from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import RunningReceiver, new_receiver

@@ -14,9 +14,9 @@ from penstock.blocks import arrow_form
 from penstock.conf import Settings
 from penstock.errors import StoreError
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.lifecycle_events import BlocksAccepted, Event, StopRequested, Tick
 from penstock.receive.messages import AddBlocks, RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.running_receiver import BlocksAccepted, Event, StopRequested, Tick
 from penstock.wire.json_codec import Reply
 from penstock_testing import ManualClock
 

@@ -10,8 +10,7 @@ from attrs import evolve
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
-from penstock.receive import lifecycle_events as events
-from penstock.receive.lifecycle_events import Effect, Event
+from penstock.receive import running_receiver as events
 from penstock.receive.messages import UpdateRateLimit
 from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import (
@@ -19,6 +18,8 @@ from penstock.receive.running_receiver import (
     Created,
     Deregistering,
     Draining,
+    Effect,
+    Event,
     Flushing,
     Intake,
     Interrupted,

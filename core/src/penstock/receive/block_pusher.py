@@ -24,9 +24,9 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import PenstockError, ReceiverStoppedError, StoreError, WireError, shown, summary_of, text_of
 from penstock.receive.block_generator import BlockGenerator, BlockGeneratorListener, GeneratedBlock
-from penstock.receive.lifecycle_events import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.running_receiver import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
 from penstock.receive.sized_tables import sized_tables
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
-from penstock.receive import lifecycle_events as events
+from penstock.receive import running_receiver as lifecycle
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.lifecycle_events import Effect, Event
 from penstock.receive.messages import (
     DeregisterReceiver,
     ReceiverDriver,
@@ -29,7 +28,7 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_lifecycle import step, with_error
 from penstock.receive.receiver_threads import ThreadErrors, WaitingStores
 from penstock.receive.recent_lines import recent_lines
-from penstock.receive.running_receiver import Intake, RunningReceiver, Terminated, new_receiver
+from penstock.receive.running_receiver import Effect, Event, Intake, RunningReceiver, Terminated, new_receiver
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -73,7 +72,7 @@ class ReceiverSupervisor:
         self._ending = threading.Event()
         self._terminated = threading.Event()
         self._thread_errors = ThreadErrors(
-            receiver, lambda thread, error: self.take(events.ThreadFailed(thread, error))
+            receiver, lambda thread, error: self.take(lifecycle.ThreadFailed(thread, error))
         )
         self._waiting_stores = WaitingStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._waiting_stores.waiting)
@@ -112,7 +111,7 @@ class ReceiverSupervisor:
 
     def start(self) -> None:
         """Register and start the receiver; return when ``onStart`` has. ``await_termination`` raises its errors."""
-        self.take(events.StartRequested())
+        self.take(lifecycle.StartRequested())
 
     def start_soon(self) -> None:
         """Start on another thread, so that the receiver's code cannot block the caller."""
@@ -120,15 +119,15 @@ class ReceiverSupervisor:
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
-        self.take(events.Report(message, error))
+        self.take(lifecycle.Report(message, error))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Call ``onStop``, and after a delay ``onStart``. Returns at once; ignored while a restart is under way."""
-        self.take(events.RestartRequested(message, error, delay_ms))
+        self.take(lifecycle.RestartRequested(message, error, delay_ms))
 
     def stop_soon(self, message: str, error: BaseException | None = None) -> None:
         """Stop as ``stop`` does, on another thread: for callers that the stop itself waits for."""
-        self.take(events.StopRequested(message, error))
+        self.take(lifecycle.StopRequested(message, error))
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
@@ -139,7 +138,7 @@ class ReceiverSupervisor:
 
     def take(self, event: Event) -> None:
         """Apply an event to the life cycle of the receiver and carry out the effects."""
-        if isinstance(event, events.Tick):
+        if isinstance(event, lifecycle.Tick):
             self._waiting_stores.check()
         with self._lock:
             before = self.state
@@ -169,27 +168,27 @@ class ReceiverSupervisor:
         """Carry out effects that may take time; most end with an event, which has further effects."""
         for effect in effects:
             match effect:
-                case events.Log():
+                case lifecycle.Log():
                     getattr(self._log, effect.level)(effect.event, **effect.context)
-                case events.Register():
+                case lifecycle.Register():
                     self.take(self._register())
-                case events.Call():
+                case lifecycle.Call():
                     self.take(self._call(effect.method))
-                case events.Flush():
+                case lifecycle.Flush():
                     self.take(self._flush(is_final=effect.is_final))
-                case events.Deregister():
+                case lifecycle.Deregister():
                     self.take(self._deregister(effect))
-                case events.AwaitRestart():
+                case lifecycle.AwaitRestart():
                     self._clock.wait_for(effect.delay_ms, self._ending)
-                    self.take(events.RestartDelayOver())
-                case events.AwaitDeadline():
+                    self.take(lifecycle.RestartDelayOver())
+                case lifecycle.AwaitDeadline():
                     self._clock.wait_for(effect.delay_ms, self._terminated)
-                    self.take(events.Tick())
-                case events.NotifyRate():
+                    self.take(lifecycle.Tick())
+                case lifecycle.NotifyRate():
                     self._notify_rate()
-                case events.Report():
+                case lifecycle.Report():
                     self._report(effect)
-                case events.OnThread():
+                case lifecycle.OnThread():
                     name = effect.name
                     EngineThread(name, partial(self._carry_out, effect.effects)).start()
 
@@ -201,9 +200,9 @@ class ReceiverSupervisor:
             if not answer.accepted:
                 raise ReceiverRefusedError(f"the driver refused to start receiver {self.stream_id}: {answer.reason}")
         except BaseException as error:
-            return events.RegistrationAnswered(error)
+            return lifecycle.RegistrationAnswered(error)
         self.position = answer.position or {}
-        return events.RegistrationAnswered(desired=answer.desired)
+        return lifecycle.RegistrationAnswered(desired=answer.desired)
 
     def _call(self, name: str) -> Event:
         """Call a method: ``onStart`` here, others on a thread of their own, awaited until the stop timeout."""
@@ -228,25 +227,25 @@ class ReceiverSupervisor:
                 self._clock.wait_for(self._stop_timeout_ms, over)
             else:
                 over.wait()
-        return events.CallReturned(next(iter(raised), None), in_time=over.is_set())
+        return lifecycle.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _flush(self, *, is_final: bool) -> Event:
         generator = self._pusher.generator
         if not is_final:
             generator.flush()
-            return events.Flushed()
+            return lifecycle.Flushed()
         self._pusher.stop()
-        return events.Flushed(generator.flushed_records, generator.dropped_records)
+        return lifecycle.Flushed(generator.flushed_records, generator.dropped_records)
 
     # -- messages to the driver --
 
-    def _report(self, effect: events.Report) -> None:
+    def _report(self, effect: lifecycle.Report) -> None:
         message = with_error(effect.message, effect.error)
         # The driver logs it as a warning.
         self._log.info("receiver error reported", message=message)
         self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(effect.error)))
 
-    def _deregister(self, effect: events.Deregister) -> Event:
+    def _deregister(self, effect: lifecycle.Deregister) -> Event:
         message = DeregisterReceiver(
             self.stream_id,
             self._launch.epoch,
@@ -258,7 +257,7 @@ class ReceiverSupervisor:
             effect.restart_delay_ms,
         )
         # A driver that never answered would cost another timeout.
-        return events.Deregistered(self._notify(message))
+        return lifecycle.Deregistered(self._notify(message))
 
     def _notify_rate(self) -> None:
         rate = self.state.rate
