@@ -14,10 +14,10 @@ from hypothesis import given, settings, strategies as st
 from tests.helpers.examples import examples
 
 from penstock.blocks import arrow_form
+from penstock.blocks.arrow_form import sized_tables
 from penstock.receive.messages import AddBlocks
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.sized_tables import sized_tables
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

@@ -27,7 +27,6 @@ from penstock.receive.block_generator import BlockGenerator, BlockGeneratorListe
 from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.running_receiver import BlocksAccepted, DiskWait, Event, Report, StopRequested, Tick
-from penstock.receive.sized_tables import sized_tables
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
@@ -141,7 +140,8 @@ class BlockPusher(BlockGeneratorListener):
             )
         _check_json(metadata)
         marks_last, arrival_ms = metadata is not None, self._clock.now_ms()
-        for table, count, is_last in sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last):
+        tables = arrow_form.sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last)
+        for table, count, is_last in tables:
             part, values = table, list[Any]()
             for start, stop in self._permits(count):
                 if stop - start < count:
@@ -264,7 +264,11 @@ class BlockPusher(BlockGeneratorListener):
     def _report_all(self, waiting: list[_PushedBlock]) -> None:
         try:
             if self._report_failure is not None:
-                self._withdraw([pushed for pushed in waiting if pushed.is_generated and pushed.failure is None])
+                # These were stored before an earlier one turned out to be lost.
+                lost = [pushed for pushed in waiting if pushed.is_generated and pushed.failure is None]
+                for pushed in lost:
+                    pushed.failure = self._report_failure
+                self._blocks.delete([pushed.stored.block_id for pushed in lost if pushed.stored is not None])
             self._report([pushed.stored for pushed in waiting if pushed.stored is not None and pushed.failure is None])
         except BaseException as error:
             for pushed in waiting:
@@ -276,12 +280,6 @@ class BlockPusher(BlockGeneratorListener):
                 self.on_error("Error storing a block", pushed.failure, is_final=True)
             pushed.on_done(pushed.failure)
 
-    def _withdraw(self, lost: list[_PushedBlock]) -> None:
-        """Delete generated blocks that were stored before an earlier one turned out to be lost."""
-        for pushed in lost:
-            pushed.failure = self._report_failure
-        self._blocks.delete([pushed.stored.block_id for pushed in lost if pushed.stored is not None])
-
     def _report(self, blocks: list[StoredBlock]) -> None:
         """Report blocks in one message: the driver accepts all of them or none. Refused blocks are deleted."""
         launch, source = self._launch, None
@@ -290,36 +288,22 @@ class BlockPusher(BlockGeneratorListener):
             self._source_sent_ms = self._clock.monotonic_ms()
         message = AddBlocks(launch.stream_id, launch.epoch, blocks, self.generator.pending_bytes, source)
         if not blocks:
-            self._report_idle(message)
+            # The status of the source alone. After a failure, the newest one is due again a second later.
+            if source is not None:
+                try:
+                    self._driver.ask(message, Reply)
+                except PenstockError:
+                    self._sent_source = None
             return
         # A group may have thousands of blocks.
-        others = len(blocks) - 1
-        named = f"block {blocks[0].block_id}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
-
-        def on_retry(error: BaseException, delay_ms: float) -> None:
-            self._log.warning(
-                "block not reported, retrying",
-                block_id=blocks[0].block_id,
-                blocks=len(blocks),
-                reason=text_of(error),
-                delay_ms=round(delay_ms),
-                throttle_s=10,
-            )
-
+        first, others = blocks[0].block_id, len(blocks) - 1
+        named = f"block {first}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
         what = f"{named} could not be reported to the driver"
-        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", on_retry)
+        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", first, len(blocks))
         if not reply.accepted:
             self._blocks.delete([block.block_id for block in blocks])
             raise StoreError(f"the driver did not accept {named}: {reply.reason}")
         self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
-
-    def _report_idle(self, message: AddBlocks) -> None:
-        """Report the status of the source alone; after a failure, the newest one is due again a second later."""
-        if message.source is not None:
-            try:
-                self._driver.ask(message, Reply)
-            except PenstockError:
-                self._sent_source = None
 
     @property
     def _is_source_due(self) -> bool:
@@ -333,17 +317,8 @@ class BlockPusher(BlockGeneratorListener):
         block_id = f"input-{stream_id}-{self._launch.epoch}-{next(self._block_numbers)}"
         block = Block(block_id, stream_id, count, table, metadata)
 
-        def on_retry(error: BaseException, delay_ms: float) -> None:
-            self._log.warning(
-                "block not stored, retrying",
-                block_id=block_id,
-                reason=text_of(error),
-                delay_ms=round(delay_ms),
-                throttle_s=10,
-            )
-
         what = f"block {block_id} ({count} records) could not be stored"
-        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by, on_retry)
+        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._set_by, block_id)
         return evolve(stored, arrival_ms=arrival_ms)
 
     def _store(self, block: Block) -> StoredBlock:
@@ -391,9 +366,19 @@ class BlockPusher(BlockGeneratorListener):
             if waits:
                 self._take(DiskWait())
 
-    def _retried(
-        self, action: Callable[[], R], what: str, set_by: str, on_retry: Callable[[BaseException, float], None]
-    ) -> R:
+    def _retried(self, action: Callable[[], R], what: str, set_by: str, block_id: str, reported: int = 0) -> R:
+        """Retry to store a block, or to report a number of blocks of which this is the first."""
+
+        def on_retry(error: BaseException, delay_ms: float) -> None:
+            self._log.warning(
+                "block not reported, retrying" if reported else "block not stored, retrying",
+                block_id=block_id,
+                blocks=reported or 1,
+                reason=text_of(error),
+                delay_ms=round(delay_ms),
+                throttle_s=10,
+            )
+
         try:
             return retry(
                 action,
