@@ -26,11 +26,8 @@ T = TypeVar("T")
 class GuardedEstimator(RateEstimator):
     """A rate estimator that never raises and answers with a finite rate above zero, or ``None``.
 
-    ``compute`` runs on the caller's thread, ``saved_state`` on any.
-
-    Args:
-        estimator: the wrapped one.
-        on_fault: called with a description of each error and each rejected rate.
+    ``compute`` runs on the caller's thread, ``saved_state`` on any. ``on_fault`` gets a description of each error and
+    each rejected rate.
 
     Attributes:
         estimator: the wrapped one.
@@ -58,15 +55,10 @@ class GuardedEstimator(RateEstimator):
         plugins: Plugins | None = None,
         **options: Any,
     ) -> GuardedEstimator:
-        """Create the rate estimator that an installed plugin offers under a name, guarded.
+        """Create the rate estimator that an installed plugin offers under a name, guarded, for a batch interval.
 
-        Args:
-            name: the estimator's.
-            interval_ms: the batch interval.
-            conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
-                not, ``spark.streaming.backpressure.initialRate`` the first rate.
-            plugins: the loaded plugins; by default all that are installed are loaded.
-            options: the estimator's, by name.
+        Configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does not, and
+        ``spark.streaming.backpressure.initialRate`` the first rate. Without ``plugins``, all installed ones are loaded.
 
         Raises:
             UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
@@ -89,10 +81,9 @@ class GuardedEstimator(RateEstimator):
         return self._saved
 
     def restore(self, saved: Any) -> bool:
-        """Give the estimator the state that an earlier run saved; before the first batch.
+        """Give the estimator the state that an earlier run saved, before the first batch; return whether it accepts it.
 
-        Returns:
-            Whether it was accepted: an estimator without a state, or with another kind, starts afresh.
+        An estimator without a state, or with one of another kind, starts afresh.
         """
         return saved is not None and self._guarded(lambda: self._restore(saved), False)
 

@@ -71,10 +71,9 @@ class Receiver(Generic[T]):
         return None
 
     def on_rate_change(self, rate: float | None) -> None:
-        """Called when the rate limit changes. Override it to pull less from the source instead of waiting in ``store``.
+        """Called when the rate limit changes: records/s, ``None`` for no limit.
 
-        Args:
-            rate: records/s, ``None`` for no limit.
+        Override it to pull less from the source instead of waiting in ``store``.
         """
 
     def store(self, record: T, on_stored: Callable[[BaseException | None], object] | None = None) -> None:
@@ -131,12 +130,9 @@ class Receiver(Generic[T]):
         self.__running().store_arrow(batch, metadata)
 
     def fetch_hint(self, most: int) -> int:
-        """Return how many records to fetch next: what the rate limit lets through in a block interval, at least 1.
+        """Return how many records to fetch next, 1 to ``most``: what the rate limit lets through in a block interval.
 
         A receiver that fetches more holds them until they may be stored, and meanwhile their lease may expire.
-
-        Args:
-            most: the largest number to return.
         """
         state = self.__running().state
         if state.is_paused:
@@ -152,33 +148,21 @@ class Receiver(Generic[T]):
         self.__running().report_source(status)
 
     def reportError(self, message: str, error: BaseException | None = None) -> None:
-        """Report an error to the driver, which posts ``onReceiverError``; the receiver continues.
-
-        Args:
-            message: one line.
-            error: the cause.
-        """
+        """Report an error, as one line, to the driver, which posts ``onReceiverError``; the receiver continues."""
         self.__running().report_error(message, error)
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Stop the receiver and, after a delay, start it again in the same process. Returns at once.
 
-        Use it when the source is unreachable: the order is ``onStop``, ``on_drained``, the delay, ``onStart``.
-
-        Args:
-            message: why.
-            error: the cause.
-            delay_ms: between stop and start; by default ``spark.streaming.receiverRestartDelay``, doubling with each
-                restart until a block is stored.
+        Use it when the source is unreachable: the order is ``onStop``, ``on_drained``, the delay, ``onStart``. The
+        default delay is ``spark.streaming.receiverRestartDelay``, doubling with each restart until a block is stored.
         """
         self.__running().restart(message, error, delay_ms)
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
         """Stop the receiver and its task. Returns at once. The driver relaunches the receiver, possibly elsewhere.
 
-        Args:
-            message: why.
-            error: the cause; it counts against the failure budget.
+        With an error, the stop counts against the failure budget.
         """
         self.__running().stop_soon(message, error)
 
@@ -235,14 +219,9 @@ class Receiver(Generic[T]):
 
 
 def check_picklable(receiver: Receiver[Any], owner: str = "") -> bytes:
-    """Pickle a receiver as Spark does.
+    """Pickle a receiver as Spark does; raises ``ConfigurationError``, which names the attribute at fault.
 
-    Args:
-        receiver: the program's instance.
-        owner: which one it is, for the message, such as `` of stream 3``.
-
-    Raises:
-        ConfigurationError: it cannot be sent to an executor; the message names the attribute.
+    ``owner`` says in the message which receiver it is, such as `` of stream 3``.
     """
     # Imports all of PySpark.
     from pyspark import cloudpickle

@@ -95,12 +95,11 @@ class ReceiverHost(Generic[T]):
         #: The number of starts, those of restarts included.
         self.starts = 0
         self._source: SourceStatus | None = None
-        registration = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
-        self._name = f"{registration.receiver_type}-{stream_id}"
+        launch = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
+        self._name = f"{launch.receiver_type}-{stream_id}"
+        driver = _OwnDriver(self._reply_to)
         #: The supervisor of the receiver.
-        self.supervisor = ReceiverSupervisor(
-            receiver, registration, settings, _OwnDriver(self._reply_to), self._sink, self._clock
-        )
+        self.supervisor = ReceiverSupervisor(receiver, launch, settings, driver, self._sink, self._clock)
         # Guards the desired state, and whether the receiver has asked for it.
         self._lock = threading.Lock()
         self._pauses = set[str]()
@@ -118,25 +117,18 @@ class ReceiverHost(Generic[T]):
         self.supervisor.start()
 
     def stop(self, message: str = "stopped by its host", timeout_s: float | None = None) -> bool:
-        """Stop the receiver, hand what is buffered to the sink and return then. Idempotent.
+        """Stop the receiver, hand what is buffered to the sink, and return whether the receiver has ended. Idempotent.
 
         Args:
             message: the reason, for logs and ``ends``.
             timeout_s: how long to wait beyond ``spark.penstock.receiver.stopTimeout``, the timeout of ``onStop``;
                 ``None`` for no limit.
-
-        Returns:
-            Whether the receiver has ended.
         """
         self.supervisor.stop_soon(message)
         return self.supervisor.await_end(None if timeout_s is None else timeout_s + self._stop_timeout_ms / 1000)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the receiver has ended, by ``stop`` or by itself; return whether it has.
-
-        Raises:
-            BaseException: the error that ended it.
-        """
+        """Wait until the receiver has ended, by ``stop`` or by itself; return whether it has, or raise its error."""
         return self.supervisor.await_termination(timeout_s)
 
     def update_rate(self, rate: float | None) -> None:

@@ -16,13 +16,7 @@ from attrs import evolve
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import running_receiver as lifecycle
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import (
-    DeregisterReceiver,
-    ReceiverDriver,
-    Registered,
-    RegisterReceiver,
-    ReportError,
-)
+from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_lifecycle import step, with_error
@@ -71,9 +65,7 @@ class ReceiverSupervisor:
         # Set to wake the threads that wait for a restart, or for the end.
         self._ending = threading.Event()
         self._terminated = threading.Event()
-        self._thread_errors = ThreadErrors(
-            receiver, lambda thread, error: self.take(lifecycle.ThreadFailed(thread, error))
-        )
+        self._thread_errors = ThreadErrors(receiver, lambda *failed: self.take(lifecycle.ThreadFailed(*failed)))
         self._waiting_stores = WaitingStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._waiting_stores.waiting)
         self._pusher = BlockPusher(launch, settings, blocks, driver, self._limiter, self.take)
@@ -174,8 +166,13 @@ class ReceiverSupervisor:
                     self.take(self._register())
                 case lifecycle.Call():
                     self.take(self._call(effect.method))
+                case lifecycle.Flush(is_final=True):
+                    self._pusher.stop()
+                    generator = self._pusher.generator
+                    self.take(lifecycle.Flushed(generator.flushed_records, generator.dropped_records))
                 case lifecycle.Flush():
-                    self.take(self._flush(is_final=effect.is_final))
+                    self._pusher.generator.flush()
+                    self.take(lifecycle.Flushed())
                 case lifecycle.Deregister():
                     self.take(self._deregister(effect))
                 case lifecycle.AwaitRestart():
@@ -187,7 +184,10 @@ class ReceiverSupervisor:
                 case lifecycle.NotifyRate():
                     self._notify_rate()
                 case lifecycle.Report():
-                    self._report(effect)
+                    message = with_error(effect.message, effect.error)
+                    # The driver logs it as a warning.
+                    self._log.info("receiver error reported", message=message)
+                    self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(effect.error)))
                 case lifecycle.OnThread():
                     name = effect.name
                     EngineThread(name, partial(self._carry_out, effect.effects)).start()
@@ -229,22 +229,6 @@ class ReceiverSupervisor:
                 over.wait()
         return lifecycle.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
-    def _flush(self, *, is_final: bool) -> Event:
-        generator = self._pusher.generator
-        if not is_final:
-            generator.flush()
-            return lifecycle.Flushed()
-        self._pusher.stop()
-        return lifecycle.Flushed(generator.flushed_records, generator.dropped_records)
-
-    # -- messages to the driver --
-
-    def _report(self, effect: lifecycle.Report) -> None:
-        message = with_error(effect.message, effect.error)
-        # The driver logs it as a warning.
-        self._log.info("receiver error reported", message=message)
-        self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(effect.error)))
-
     def _deregister(self, effect: lifecycle.Deregister) -> Event:
         message = DeregisterReceiver(
             self.stream_id,
@@ -279,6 +263,5 @@ class ReceiverSupervisor:
 
 def _trace(error: object) -> str:
     """The traceback of an exception, or the text of any other value passed as an error."""
-    if isinstance(error, BaseException):
-        return traceback_of(error)
-    return "" if error is None else text_of(error)
+    text = "" if error is None else text_of(error)
+    return traceback_of(error) if isinstance(error, BaseException) else text

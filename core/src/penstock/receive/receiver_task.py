@@ -88,9 +88,8 @@ class ReceiverTask:
         """
         from pyspark import TaskContext
 
-        context = TaskContext.get()
+        context, settings = TaskContext.get(), self.settings
         if context is None or context.attemptNumber() == 0:
-            settings = self.settings
             configure(
                 settings.log_level,
                 settings.log_format,
@@ -128,7 +127,13 @@ class _Launch:
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
         ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
-        self._endpoint = Endpoint(host, token, self._handlers(), open_stream, ports, readers=task.driver.readers)
+        handlers: dict[type, Handler] = {
+            StopReceiver: self._on_stop,
+            ReleaseReceiver: lambda _message: self._released.set(),
+            UpdateRateLimit: lambda message: self._supervisor.take(message),
+            CleanUpBlocks: self._on_clean_up,
+        }
+        self._endpoint = Endpoint(host, token, handlers, open_stream, ports, readers=task.driver.readers)
         advice = _DRIVER_ADVICE.format(socket.gethostname()) + _TLS_ADVICE * (token.tls is not None)
         self._client = Client(task.driver.location, token, task.settings.wire_timeout_ms, advice=advice)
         registration = RegisterReceiver(
@@ -164,33 +169,22 @@ class _Launch:
                     raise
                 log.info("receiver not started", stream_id=supervisor.stream_id, reason=summary_of(error))
             finally:
-                # A driver that was not notified of the end waits for the end of the task.
+                # A driver that was not notified of the end waits for the end of the task. A second StopReceiver may
+                # extend the time meanwhile.
                 if supervisor.is_deregistered:
-                    self._serve()
+                    while (left_s := self._serves_until - time.monotonic()) > 0 and not self._released.wait(left_s):
+                        pass
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
             self._endpoint.stop()
             self._client.close()
 
-    def _serve(self) -> None:
-        # A second StopReceiver may extend the time meanwhile.
-        while (left_s := self._serves_until - time.monotonic()) > 0 and not self._released.wait(left_s):
-            pass
+    def _on_stop(self, message: StopReceiver) -> None:
+        self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
+        self._supervisor.stop_soon(message.message)
 
-    def _handlers(self) -> dict[type, Handler]:
-        def on_stop(message: StopReceiver) -> None:
-            self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
-            self._supervisor.stop_soon(message.message)
-
-        def on_clean_up(message: CleanUpBlocks) -> None:
-            self._blocks.delete(message.block_ids)
-
-        return {
-            StopReceiver: on_stop,
-            ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: lambda message: self._supervisor.take(message),
-            CleanUpBlocks: on_clean_up,
-        }
+    def _on_clean_up(self, message: CleanUpBlocks) -> None:
+        self._blocks.delete(message.block_ids)
 
 
 def _has_left_threads(before: Collection[threading.Thread]) -> bool:

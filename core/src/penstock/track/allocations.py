@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import NOTHING, fields
+from attrs import NOTHING, Attribute, asdict
 
 from penstock.blocks.block import StoredBlock
 
@@ -24,7 +24,6 @@ Event = dict[str, Any]
 _LAUNCHES_REMEMBERED = 100
 # Maximum number of blocks in one event.
 _BLOCKS_PER_EVENT = 1000
-_FIELDS = [(attribute.name, attribute.default) for attribute in fields(StoredBlock)]
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-(\d+)")
 
 
@@ -86,7 +85,10 @@ class Allocations:
                 case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
                     self._allocate(time_ms, _by_number(block_ids))
                 case {"what": "batches cleaned", "before": before_ms, **rest}:
-                    self._clean(before_ms, [range(*ends) for ends in rest.get("retained", ())])
+                    retained = [range(*ends) for ends in rest.get("retained", ())]
+                    for time_ms in old_batches(self._allocated, before_ms, retained):
+                        for cleaned in self._allocated.pop(time_ms).values():
+                            self._count_out(cleaned)
                 case {"what": "receivers launched", "epochs": epochs}:
                     self._note_epochs(_by_number(epochs))
                 case {"what": "streams forgotten", "streams": stream_ids}:
@@ -150,11 +152,6 @@ class Allocations:
                 first_ms, {stream_id: list(self._unallocated.get(stream_id, ())) for stream_id in stream_ids}
             )
 
-    def _clean(self, before_ms: int, retained: Sequence[range]) -> None:
-        for time_ms in old_batches(self._allocated, before_ms, retained):
-            for blocks in self._allocated.pop(time_ms).values():
-                self._count_out(blocks)
-
     def _count_out(self, blocks: Collection[StoredBlock]) -> None:
         self._foreign_ids.difference_update(block.block_id for block in blocks)
         self.num_known -= len(blocks)
@@ -188,13 +185,18 @@ class Allocations:
             if self.positions:
                 summary["positions"] = _by_text(self.positions)
         events: list[Event] = []
+
+        def add(blocks: list[StoredBlock]) -> None:
+            starts = range(0, len(blocks), _BLOCKS_PER_EVENT)
+            events.extend(blocks_added(blocks[first : first + _BLOCKS_PER_EVENT]) for first in starts)
+
         for time_ms, batch in batches.items():
             for blocks in batch.values():
-                events += _additions(blocks)
+                add(blocks)
             ids = {stream_id: [block.block_id for block in blocks] for stream_id, blocks in batch.items()}
             events.append(batch_allocated(time_ms, ids))
         for blocks in queues:
-            events += _additions(blocks)
+            add(blocks)
         # The blocks come before the summary: it names them as accepted, so they would not be added after it.
         return [*events, summary]
 
@@ -243,11 +245,6 @@ class Allocations:
         return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
 
 
-def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
-    for first in range(0, len(blocks), _BLOCKS_PER_EVENT):
-        yield blocks_added(blocks[first : first + _BLOCKS_PER_EVENT])
-
-
 def old_batches(times_ms: Iterable[int], before_ms: int, retained: Sequence[range]) -> list[int]:
     """The batches that are strictly older than a time and in none of the retained ranges.
 
@@ -267,7 +264,11 @@ def old_batches(times_ms: Iterable[int], before_ms: int, retained: Sequence[rang
 
 def blocks_added(blocks: Iterable[StoredBlock]) -> Event:
     """Blocks were accepted."""
-    return {"what": "blocks added", "blocks": [_from_block(block) for block in blocks]}
+
+    def is_set(attribute: Attribute[Any], value: Any) -> bool:
+        return attribute.default is NOTHING or value != attribute.default
+
+    return {"what": "blocks added", "blocks": [asdict(block, recurse=False, filter=is_set) for block in blocks]}
 
 
 def batch_allocated(time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> Event:
@@ -305,8 +306,3 @@ def _by_text(values: Mapping[int, Any]) -> dict[str, Any]:
 
 def _by_number(values: Mapping[str, Any]) -> dict[int, Any]:
     return {int(key): value for key, value in values.items()}
-
-
-def _from_block(block: StoredBlock) -> dict[str, Any]:
-    values = ((name, getattr(block, name), default) for name, default in _FIELDS)
-    return {name: value for name, value, default in values if default is NOTHING or value != default}

@@ -17,14 +17,13 @@ from penstock.conf_values import SizeLimit
 _LOW = 0.8
 
 
-#: Called with a host, its backlog and limit in bytes, and whether the backlog exceeds the limit.
-OnChange = Callable[[str, int, int, bool], None]
-
-
 class Backlog:
-    """Counts the stored bytes that no batch has processed, per host. The receiver write-ahead log counts as a host."""
+    """Counts the stored bytes that no batch has processed, per host. The receiver write-ahead log counts as a host.
 
-    def __init__(self, limit: SizeLimit, on_change: OnChange) -> None:
+    ``on_change`` gets a host, its backlog and limit in bytes, and whether the backlog exceeds the limit.
+    """
+
+    def __init__(self, limit: SizeLimit, on_change: Callable[[str, int, int, bool], None]) -> None:
         self._limit = limit
         self._on_change = on_change
         # Host, size and executor of each block, by id.

@@ -65,12 +65,12 @@ class BlockLocations:
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
             connection = connections.get(location)
-            source = "" if connection is None else connection.source
+            source, host = ("", "") if connection is None else (connection.source, connection.location.host)
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
             # Spark may have reported the host of only one of two launches at this location.
-            host = location.host or ("" if connection is None else connection.location.host)
+            host = location.host or host
             # A remote file has no preferred host.
             located.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
         return located
@@ -78,12 +78,12 @@ class BlockLocations:
     def find(self, asked: FindBlock) -> BlockSource:
         """The current location of a block; it is gone when no launch serves its host and no executor is left there."""
         location = self._locations.get(asked.block_id)
-        connection = self._server(location)
-        if connection is not None:
+        if location is None:
+            return BlockSource("", is_gone=True)
+        if (connection := self.connections.by_location.get(location)) is not None:
             return BlockSource(connection.source)
         # A task on the block's own host would have found the file; on another host a launch may still register.
-        is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
-        return BlockSource("", is_gone)
+        return BlockSource("", location.address == asked.address or not self._may_be_there(location))
 
     def needs(self, connection: ReceiverConnection) -> bool:
         """Whether blocks are needed that are available through this connection alone."""
@@ -92,7 +92,7 @@ class BlockLocations:
 
     def awaits(self, location: BlockLocation) -> bool:
         """Whether blocks are needed from a location that no launch serves."""
-        return self._is_needed(location) and self._server(location) is None
+        return self._is_needed(location) and location not in self.connections.by_location
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Forget blocks and delete their files where they are, or as soon as a launch serves that location again."""
@@ -112,8 +112,8 @@ class BlockLocations:
     def not_deleted(self, unreachable: ReceiverConnection, block_ids: Sequence[str]) -> None:
         """Have the current or next launch at that location delete blocks that could not be deleted."""
         location = unreachable.location
-        self._undeleted[location] = self._undeleted.get(location, []) + list(block_ids)
-        connection = self._server(location)
+        self._undeleted.setdefault(location, []).extend(block_ids)
+        connection = self.connections.by_location.get(location)
         if connection is not None and connection.source != unreachable.source:
             self._delete_at(location, [])
 
@@ -142,12 +142,9 @@ class BlockLocations:
         """Whether files may still exist: an executor is on the host, or Spark has not reported the host."""
         return not location.host or self._launcher.placement.has_executor(location.host)
 
-    def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
-        return None if location is None else self.connections.by_location.get(location)
-
     def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
-        connection, block_ids = self._server(location), self._undeleted.pop(location, []) + block_ids
-        if connection is not None:
+        block_ids = self._undeleted.pop(location, []) + block_ids
+        if (connection := self.connections.by_location.get(location)) is not None:
             connection.send(CleanUpBlocks(block_ids))
         elif self._may_be_there(location):
             self._undeleted[location] = block_ids

@@ -66,10 +66,6 @@ class BlockLogs:
         if self._claim is not None and self._claim.lost is not None:
             raise self._claim.lost
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._loop.start()
-
     def directory(self, stream_id: int) -> str:
         """The directory of a stream's log: a path, or a URI."""
         return self._logs[stream_id].directory
@@ -80,9 +76,21 @@ class BlockLogs:
         for block_log in self._logs.values():
             block_log.remove_unknown(names, aside)
 
+    def start(self) -> None:
+        """Start the thread that deletes."""
+        self._loop.start()
+
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs; returns at once. A failure is logged and leaves the file."""
-        self._loop.post(partial(self._delete, list(blocks)))
+        by_stream: dict[int, list[str]] = defaultdict(list)
+        for block in blocks:
+            by_stream[block.stream_id].append(block.block_id)
+
+        def delete() -> None:
+            for stream_id, block_ids in by_stream.items():
+                self._logs[stream_id].delete(block_ids)
+
+        self._loop.post(delete)
 
     def remove_unreported(self, stream_id: int, epoch: int, known: Callable[[], Set[str]]) -> None:
         """Delete what launches before ``epoch`` stored and the driver did not accept; returns at once.
@@ -94,13 +102,6 @@ class BlockLogs:
     def stop(self, timeout_s: float) -> None:
         """Complete the requested deletions, then end the thread. May be called again."""
         self._loop.stop(timeout_s, drain=True)
-
-    def _delete(self, blocks: list[StoredBlock]) -> None:
-        by_stream: dict[int, list[str]] = defaultdict(list)
-        for block in blocks:
-            by_stream[block.stream_id].append(block.block_id)
-        for stream_id, block_ids in by_stream.items():
-            self._logs[stream_id].delete(block_ids)
 
     def _on_error(self, error: BaseException) -> None:
         # The claim itself reports its loss.

@@ -108,7 +108,7 @@ class ReceiverTracker:
             self._launcher.token,
             {
                 AddBlocks: self._on_add_blocks,
-                BlocksLost: self._on_blocks_lost,
+                BlocksLost: lambda message: self._tracked.loop.post(lambda: self._report_lost_blocks(message)),
                 FindBlock: lambda message: self._on_loop(lambda: self._locations.find(message)),
                 RegisterReceiver: self._on_register,
                 ReportError: self._on_message,
@@ -188,10 +188,7 @@ class ReceiverTracker:
         self._tracked.stop()
 
     def close(self) -> None:
-        """Close the write-ahead log, after the last batch was allocated or cleaned up. Can be repeated.
-
-        Blocks that are still being added fail.
-        """
+        """Close the write-ahead log, after the last batch was allocated; blocks still being added fail. Idempotent."""
         self.blocks.close()
 
     def delete_files(self) -> None:
@@ -356,9 +353,6 @@ class ReceiverTracker:
             self.backlog.processed(new)
             raise
         return Reply()
-
-    def _on_blocks_lost(self, message: BlocksLost) -> None:
-        self._tracked.loop.post(lambda: self._report_lost_blocks(message))
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Run a handler on the tracker's loop and return its result."""

@@ -28,13 +28,7 @@ from penstock.track.placement import schedule_receivers
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
-from penstock.track.receiver_tracking_info import (
-    BackingOff,
-    GivenUp,
-    ReceiverTrackingInfo,
-    Scheduled,
-    Waiting,
-)
+from penstock.track.receiver_tracking_info import BackingOff, GivenUp, ReceiverTrackingInfo, Scheduled, Waiting
 from penstock.track.relaunch_lifecycle import step
 
 log = get_logger("receiver_tracker")
@@ -83,7 +77,10 @@ class TrackedReceivers:
         self._post = post
         self._fail_application = fail_application
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
-            "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
+            "ReceiverTracker",
+            lambda action: action(),
+            lambda error: log.error("tracker event failed", exc_info=error),
+            clock,
         )
         #: Changed on the loop only.
         self.rate_limits = RateLimits(launcher.settings, launcher.receivers)
@@ -113,7 +110,13 @@ class TrackedReceivers:
 
     def stop(self) -> None:
         """Stop the loop and close the connections; report receivers that are still active as stopped."""
-        self.loop.post(self._end_all)
+
+        def end_all() -> None:
+            for stream_id, record in self.records.items():
+                if record.is_active:
+                    self.step(stream_id, lifecycle.JobEnded(record.epoch))
+
+        self.loop.post(end_all)
         self.loop.stop(5.0, drain=True)
         self._connections.close()
 
@@ -124,9 +127,6 @@ class TrackedReceivers:
         """
         with self._stepped:
             return self._stepped.wait_for(lambda: self.records[stream_id].launch is None, timeout_s)
-
-    def _on_loop_error(self, error: BaseException) -> None:
-        log.error("tracker event failed", exc_info=error)
 
     # -- the life cycle and its effects; on the loop --
 
@@ -182,11 +182,6 @@ class TrackedReceivers:
         """Apply an event to every record."""
         for stream_id in self.records:
             self.step(stream_id, event)
-
-    def _end_all(self) -> None:
-        for stream_id, record in self.records.items():
-            if record.is_active:
-                self.step(stream_id, lifecycle.JobEnded(record.epoch))
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
         """Called on the job's thread."""
@@ -269,7 +264,10 @@ class TrackedReceivers:
                     self._send(stream_id, lifecycle.Send(epoch, longer, urgent=True))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalanced_ms = now_ms
-            self._rebalance()
+            if (moved := self._launcher.placement.to_move(self.records)) is not None:
+                connection = self._connections.get(moved, self.records[moved].epoch)
+                serves = connection is not None and self.locations.needs(connection)
+                self.step(moved, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def tick_all(self) -> None:
         """Send every record a tick that names its draining launches whose blocks are still needed."""
@@ -277,13 +275,6 @@ class TrackedReceivers:
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
             needed = [epoch for epoch, to in connections.items() if to is not None and self.locations.needs(to)]
             self.step(stream_id, lifecycle.Tick(frozenset(needed)))
-
-    def _rebalance(self) -> None:
-        stream_id = self._launcher.placement.to_move(self.records)
-        if stream_id is not None:
-            connection = self._connections.get(stream_id, self.records[stream_id].epoch)
-            serves = connection is not None and self.locations.needs(connection)
-            self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def estimate_rate(self, stream_id: int, rate: float) -> None:
         """Use an estimated rate, records/s, for a receiver."""
