@@ -12,10 +12,9 @@ import pytest
 from attrs import define
 
 from penstock import RateEstimator, RateEstimatorSpec
-from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError
 from penstock.plugins.discovery import Plugins
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
+from penstock.rate.guarded_estimator import GuardedEstimator
 
 
 @define
@@ -203,4 +202,4 @@ def test_factory_that_fails_or_returns_no_rate_estimator_is_an_error(
     factory: Any, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        configured_estimator("odd", 1000, Settings.parse({}), Only(RateEstimatorSpec("odd", factory)), {})
+        GuardedEstimator.installed("odd", 1000, plugins=Only(RateEstimatorSpec("odd", factory)))

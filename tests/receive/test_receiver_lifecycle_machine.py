@@ -13,9 +13,9 @@ from tests.helpers.receiver_transitions import receiver_transitions
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStuckError
-from penstock.rate.rate_limits import lowest
 from penstock.receive import running_receiver as events
 from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.rate_limiter import lowest
 from penstock.receive.receiver_lifecycle import step
 from penstock.receive.running_receiver import (
     Effect,

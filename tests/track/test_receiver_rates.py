@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from penstock import Receiver
-from penstock.rate.rate_limits import shares
 from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.rate_limiter import shares
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -19,7 +19,7 @@ from penstock.listen.registered_listener import ListenerCounts
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, JobInfo, ListenerContext, ReceiverStreamInfo, StorageInfo
 from penstock.plugins.specs import RateEstimator, structure_options
-from penstock.rate.guarded_estimator import GuardedEstimator, configured_estimator
+from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
@@ -188,20 +188,21 @@ class EngineListenerContext(ListenerContext):
         if all(stream.stream_id != stream_id for stream in self.receiver_streams):
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         name = self._settings.rate_estimator
-        on_fault = partial(_log_fault, name, stream_id)
-        estimator = configured_estimator(name, self.batch_interval_ms, self._settings, self._plugins, {}, on_fault)
+        estimator = GuardedEstimator.installed(
+            name,
+            self.batch_interval_ms,
+            self._settings,
+            plugins=self._plugins,
+            on_fault=partial(_log_fault, name, stream_id),
+        )
         saved = self.save(f"rate {name} {stream_id}", estimator.saved_state)
-        if estimator.restore(saved):
-            return estimator
-        if saved is not None:
+        if not estimator.restore(saved) and saved is not None:
             log.warning(
                 "saved state of rate estimator rejected",
                 estimator=name,
                 stream_id=stream_id,
                 effect="it starts without the experience of the earlier run",
             )
-        if self._settings.first_rate_per_s is not None:
-            estimator.begin_with(self._settings.first_rate_per_s)
         return estimator
 
 

@@ -17,8 +17,6 @@ class Block:
 
     Attributes:
         block_id: unique in the application, ``input-<stream>-<epoch>-<number>``.
-        stream_id: id of the receiver's input stream.
-        num_records: number of records.
         table: the records in their Arrow form.
         metadata: JSON values that the receiver passed with the records.
     """
@@ -45,9 +43,6 @@ class StoredBlock:
     """A block in a file.
 
     Attributes:
-        block_id: unique in the application.
-        stream_id: id of the receiver's input stream.
-        num_records: number of records.
         num_bytes: size of the file.
         path: the file's path on the host that stored it, or its URI if all hosts can read it.
         metadata: JSON values that the receiver passed with the records.

@@ -109,14 +109,12 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
             log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
         self._apply("delete", filter(is_partial, all_names), self._files.delete)
-        names = [name for name in all_names if not name.startswith(".")]
-        blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
+        blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in all_names if name.endswith(_SUFFIX)}
         unknown = [
             name for name, match in blocks.items() if match and match[1] == stream_id and name not in known_names
         ]
         if not aside:
-            removed = self._apply("delete", unknown, self._files.delete)
-            if removed:
+            if removed := self._apply("delete", unknown, self._files.delete):
                 log.info("unknown blocks deleted", directory=self.directory, files=len(removed))
             return removed
         removed = self._apply("set aside", unknown, partial(self._files.move, folder=aside))
@@ -150,9 +148,8 @@ class WriteAheadLogBlockHandler(ReceivedBlockHandler):
                 except OSError as error:
                     errors.append(error)
         if errors:
-            reason = text_of(errors[0])
-            where = self.directory
-            log.warning("block files left in place", action=action, directory=where, files=len(errors), reason=reason)
+            fields = {"action": action, "directory": self.directory, "files": len(errors), "reason": text_of(errors[0])}
+            log.warning("block files left in place", **fields)
         return done
 
 

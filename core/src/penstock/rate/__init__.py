@@ -1,1 +1,1 @@
-"""Rate estimators: guarded calls, attribution of processing time, and simulated workloads."""
+"""Rate estimators: plugins' estimators with their errors contained."""

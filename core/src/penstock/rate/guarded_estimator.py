@@ -50,9 +50,10 @@ class GuardedEstimator(RateEstimator):
         cls,
         name: str,
         interval_ms: int,
-        conf: Mapping[str, str] | None = None,
+        conf: Mapping[str, str] | Settings | None = None,
         *,
         plugins: Plugins | None = None,
+        on_fault: Callable[[str], object] = lambda _fault: None,
         **options: Any,
     ) -> GuardedEstimator:
         """Create the rate estimator that an installed plugin offers under a name, guarded, for a batch interval.
@@ -65,12 +66,25 @@ class GuardedEstimator(RateEstimator):
             ConfigurationError: an option is missing or its value is invalid.
             PluginError: the estimator cannot be created.
         """
-        settings = Settings.parse(conf or {})
+        settings = conf if isinstance(conf, Settings) else Settings.parse(conf or {})
         plugins = plugins or Plugins(settings.plugins_disable, prefer=settings.plugins_prefer)
-        estimator = configured_estimator(name, interval_ms, settings, plugins, options)
+        spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
+        values = spec.read_options(options, settings)
+        try:
+            estimator = spec.factory(values, interval_ms)
+        except ValueError as error:
+            raise ConfigurationError(f"rate estimator {name!r}: {text_of(error)}") from error
+        except Exception as error:
+            raise PluginError(f"rate estimator {name!r} cannot be created: {summary_of(error)}") from error
+        if not isinstance(estimator, RateEstimator):
+            raise PluginError(
+                f"rate estimator {name!r}: its factory returned an instance of {type(estimator).__qualname__}, which "
+                "does not derive from penstock.RateEstimator: derive the class from it"
+            )
+        guarded = cls(estimator, on_fault)
         if settings.first_rate_per_s is not None:
-            estimator.begin_with(settings.first_rate_per_s)
-        return estimator
+            guarded.begin_with(settings.first_rate_per_s)
+        return guarded
 
     def begin_with(self, rate: float) -> None:
         self.initial_rate = rate
@@ -126,31 +140,6 @@ class GuardedEstimator(RateEstimator):
             self.failed += 1
             self._on_fault(f"{summary_of(error)} ({raised_at(error)})")
             return otherwise
-
-
-def configured_estimator(
-    name: str,
-    interval_ms: int,
-    settings: Settings,
-    plugins: Plugins,
-    options: Mapping[str, Any],
-    on_fault: Callable[[str], object] = lambda _fault: None,
-) -> GuardedEstimator:
-    """Create and guard an installed estimator as ``GuardedEstimator.installed`` does, but without the first rate."""
-    spec: RateEstimatorSpec = plugins.spec("rate_estimators", name)
-    values = spec.read_options(options, settings)
-    try:
-        estimator = spec.factory(values, interval_ms)
-    except ValueError as error:
-        raise ConfigurationError(f"rate estimator {name!r}: {text_of(error)}") from error
-    except Exception as error:
-        raise PluginError(f"rate estimator {name!r} cannot be created: {summary_of(error)}") from error
-    if not isinstance(estimator, RateEstimator):
-        raise PluginError(
-            f"rate estimator {name!r}: its factory returned an instance of {type(estimator).__qualname__}, which does "
-            "not derive from penstock.RateEstimator: derive the class from it"
-        )
-    return GuardedEstimator(estimator, on_fault)
 
 
 def _rate(answer: object) -> float | None:

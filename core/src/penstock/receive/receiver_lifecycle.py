@@ -13,9 +13,9 @@ from attrs import evolve
 
 from penstock import conf
 from penstock.errors import PenstockError, ReceiverStoppedError, ReceiverStuckError, summary_of, text_of
-from penstock.rate.rate_limits import lowest
 from penstock.receive import running_receiver as lifecycle
 from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.rate_limiter import lowest
 from penstock.receive.running_receiver import Effect, Event, Restart, RunningReceiver, State, Stop
 from penstock.runtime.retry import LONGEST_DELAY_MS, delay_ms_after
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from penstock.errors import PenstockError, ReceiverRefusedError, text_of
 from penstock.receive import running_receiver as lifecycle
@@ -230,18 +230,9 @@ class ReceiverSupervisor:
         return lifecycle.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _deregister(self, effect: lifecycle.Deregister) -> Event:
-        message = DeregisterReceiver(
-            self.stream_id,
-            self._launch.epoch,
-            effect.message,
-            _trace(effect.error),
-            effect.flushed,
-            effect.dropped,
-            effect.ended,
-            effect.restart_delay_ms,
-        )
+        values = asdict(effect, recurse=False) | {"error": _trace(effect.error)}
         # A driver that never answered would cost another timeout.
-        return lifecycle.Deregistered(self._notify(message))
+        return lifecycle.Deregistered(self._notify(DeregisterReceiver(self.stream_id, self._launch.epoch, **values)))
 
     def _notify_rate(self) -> None:
         rate = self.state.rate

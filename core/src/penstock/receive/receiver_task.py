@@ -123,7 +123,8 @@ class _Launch:
         # Monotonic time in seconds until which blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until = 0.0
         self._released = threading.Event()
-        host = address_towards(task.driver.location, _DRIVER_ADVICE.format(socket.gethostname()))
+        advice = _DRIVER_ADVICE.format(socket.gethostname())
+        host = address_towards(task.driver.location, advice)
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
         ports = Ports(task.settings.receiver_port, task.settings.port_max_retries, _PORT_ADVICE)
@@ -134,7 +135,7 @@ class _Launch:
             CleanUpBlocks: self._on_clean_up,
         }
         self._endpoint = Endpoint(host, token, handlers, open_stream, ports, readers=task.driver.readers)
-        advice = _DRIVER_ADVICE.format(socket.gethostname()) + _TLS_ADVICE * (token.tls is not None)
+        advice += _TLS_ADVICE * (token.tls is not None)
         self._client = Client(task.driver.location, token, task.settings.wire_timeout_ms, advice=advice)
         registration = RegisterReceiver(
             task.stream_id,

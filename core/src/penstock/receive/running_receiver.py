@@ -1,13 +1,7 @@
 """The record that a receiver's task keeps of the receiver: its states, and the events and effects of its runs.
 
-Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. The states::
-
-    Created ──> Registering ──> Starting ──> Receiving ──> Stopping ──> Flushing ──> Draining ──> Deregistering
-                     ^              └──> Interrupted ─────────^                                     │     │
-                     └─────────────────────────────── AwaitingRestart <──── restart ────────────────┘     │
-                                                      Terminated <───────── stop ─────────────────────────┘
-
-A relaunch is a new task: the driver decides on it (``track.relaunch_lifecycle``), and this record never sees it.
+Values only; ``receiver_lifecycle.step`` alone derives a new record from an old one. docs/architecture.md has a diagram
+of the states. A relaunch is a new task: the driver decides on it (``track.relaunch_lifecycle``).
 """
 
 from __future__ import annotations
@@ -19,8 +13,8 @@ from typing import Any, Literal
 from attrs import frozen
 
 from penstock.conf import Settings
-from penstock.rate.rate_limits import lowest
 from penstock.receive.messages import UpdateRateLimit
+from penstock.receive.rate_limiter import lowest
 
 # -- reasons for the end of a run --
 

@@ -1,11 +1,8 @@
 """The record of a receiver on the driver: its states, and the events and effects of its life cycle.
 
-Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. The diagram of the states is in
-docs/architecture.md.
-
-The receiver is registered and receives in the states Active, Moving and Stopping, and in no other. A launch that has
-stopped receiving and still serves its blocks is one of the record's ``draining`` launches. The receiver may already run
-elsewhere then.
+Values only; ``relaunch_lifecycle.step`` alone derives a new record from an old one. docs/architecture.md has a diagram
+of the states. A launch that has stopped receiving and still serves its blocks is one of the record's ``draining``
+launches; the receiver may already run elsewhere then.
 """
 
 from __future__ import annotations
@@ -354,8 +351,8 @@ class Stop:
     serve_ms: int = 0
 
 
-LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = LaunchEvent | SourceReported | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
+_LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
+LifecycleEvent = _LaunchEvent | SourceReported | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
 
 # -- effects, carried out in their order by the tracker --
 

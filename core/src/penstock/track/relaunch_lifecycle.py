@@ -64,13 +64,13 @@ class _Transition:
         self.effects: list[lifecycle.Effect] = []
 
     def take(self, event: lifecycle.LifecycleEvent) -> None:
+        state, launch = self.record.state, self.record.launch
         match event:
             case lifecycle.LaunchDue() | lifecycle.LaunchFailed():
                 self._launch(event)
             case lifecycle.Registration():
                 self._register(event.message, event.location)
             case DeregisterReceiver() | ReportError():
-                launch = self.record.launch
                 if launch is None or event.epoch != launch.epoch:
                     self._do(lifecycle.Answer(Reply(accepted=False, reason=no_launch(event))))
                 elif isinstance(event, ReportError):
@@ -84,8 +84,10 @@ class _Transition:
                 self._job_ended(event)
             case lifecycle.Undelivered():
                 self._undelivered(event)
-            case lifecycle.Move():
-                self._move(event.serve_ms)
+            case lifecycle.Move() if isinstance(state, lifecycle.Active):
+                self._set(state=lifecycle.Moving(evolve(state.launch, serve_ms=event.serve_ms)))
+                self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
+                self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", event.serve_ms)))
             case lifecycle.RateLimit():
                 self._set_desired(event.rate)
             case lifecycle.Pause():
@@ -153,8 +155,18 @@ class _Transition:
         launch, refusal = self.record.launch, self._refusal(message, location)
         if refusal or launch is None:
             self._do(lifecycle.Answer(Registered(accepted=False, reason=refusal)))
-        else:
-            self._accept(message, location, evolve(launch, survived_error=""))
+            return
+        host, desired = location.host if location else "", self.record.desired
+        state = lifecycle.Moving if isinstance(self.record.state, lifecycle.Moving) else lifecycle.Active
+        self._set(
+            state=state(evolve(launch, survived_error="")),
+            location=location,
+            block_location=lifecycle.BlockLocation(host, message.host, message.directory),
+            sent=desired.number,
+            refusals=0,
+        )
+        self._log("info", "receiver registered", **self.record.executor)
+        self._do(lifecycle.Connect(message), lifecycle.Answer(Registered(accepted=True, desired=desired)))
 
     def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
         state, launch = self.record.state, self.record.launch
@@ -182,17 +194,6 @@ class _Transition:
         self._log("warning", "receiver accepted on another executor than scheduled", refusals=_MAX_REFUSALS)
         return True
 
-    def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: lifecycle.Launch) -> None:
-        host, desired = location.host if location else "", self.record.desired
-        block_location = lifecycle.BlockLocation(host, message.host, message.directory)
-        state = lifecycle.Moving if isinstance(self.record.state, lifecycle.Moving) else lifecycle.Active
-        self._set(
-            state=state(launch), location=location, block_location=block_location, sent=desired.number, refusals=0
-        )
-        self._log("info", "receiver registered", **self.record.executor)
-        self._do(lifecycle.Connect(message))
-        self._do(lifecycle.Answer(Registered(accepted=True, desired=desired)))
-
     def _deregister(self, message: DeregisterReceiver, launch: lifecycle.Launch) -> None:
         was_active, stops = self.record.is_active, isinstance(self.record.state, lifecycle.Stopping | lifecycle.Ending)
         if was_active:
@@ -206,13 +207,12 @@ class _Transition:
             elif not stops:
                 self._set(last_end=evolve(self.record.last_end, message=message.message, error=""))
         accepted, state = was_active or message.ended, self.record.state
-        if message.ended and (stops or launch.serve_ms or isinstance(state, lifecycle.GivenUp)):
+        gave_up = isinstance(state, lifecycle.GivenUp)
+        if message.ended and (stops or launch.serve_ms or gave_up):
             self._set(draining=self.record.draining | {launch.epoch})
             self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
-            if isinstance(state, lifecycle.GivenUp):
-                self._set(state=lifecycle.GivenUp())
-            elif stops:
-                self._set(state=lifecycle.Stopped())
+            if stops or gave_up:
+                self._set(state=lifecycle.Stopped() if stops else lifecycle.GivenUp())
             else:
                 self._schedule_relaunch(launch)
         elif isinstance(state, lifecycle.Stopping):
@@ -220,7 +220,7 @@ class _Transition:
         elif isinstance(state, lifecycle.Active | lifecycle.Moving):
             deadline_ms = self._now_ms + message.restart_delay_ms + _RESTART_TIMEOUT_MS
             self._set(state=lifecycle.Restarting(launch, message.error, deadline_ms))
-        elif isinstance(state, lifecycle.GivenUp) and was_active:
+        elif gave_up and was_active:
             # Its supervisor may be about to restart it.
             self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
@@ -249,13 +249,6 @@ class _Transition:
         if isinstance(state, lifecycle.Active | lifecycle.Moving) and self.record.sent != desired.number:
             self._set(sent=desired.number)
             self._do(lifecycle.Send(state.launch.epoch, desired))
-
-    def _move(self, serve_ms: int) -> None:
-        state = self.record.state
-        if isinstance(state, lifecycle.Active):
-            self._set(state=lifecycle.Moving(evolve(state.launch, serve_ms=serve_ms)))
-            self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
-            self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
 
     def _stop(self, serve_ms: int) -> None:
         stop, state = StopReceiver(_APPLICATION_STOPS, serve_ms), self.record.state
@@ -288,10 +281,10 @@ class _Transition:
         elif isinstance(message, StopReceiver) and isinstance(state, lifecycle.Stopping | lifecycle.Ending):
             if message.message == _APPLICATION_STOPS:
                 self._set(state=evolve(state, undelivered=message))
-        elif isinstance(message, StopReceiver) and isinstance(state, lifecycle.Active | lifecycle.Moving):
-            self._set(state=lifecycle.Active(evolve(launch, serve_ms=0)))
         elif isinstance(message, StopReceiver):
             self._set_launch(serve_ms=0)
+            if isinstance(self.record.state, lifecycle.Moving):
+                self._set(state=lifecycle.Active(self.record.state.launch))
 
     def _tick(self, needed: frozenset[int]) -> None:
         self._send_desired()
@@ -342,8 +335,8 @@ class _Transition:
         place = f"{location.executor_id} on {location.host}" if location else "of the receiver"
         message = f"the executor {place} is lost"
         self._log("warning", "executor lost, receiver job cancelled", reason=message)
-        self._set_launch(executor_lost=True)
         launch = evolve(state.launch, executor_lost=True)
+        self._set(state=evolve(state, launch=launch))
         if isinstance(state, lifecycle.Active | lifecycle.Moving):
             self._set(state=lifecycle.Restarting(launch, message))
             self._fail(launch, message)
@@ -393,8 +386,8 @@ class _Transition:
         if launch is not None and not isinstance(state, lifecycle.Waiting | lifecycle.BackingOff | lifecycle.Stopped):
             self._set(state=evolve(state, launch=evolve(launch, **changes)))
 
-    def _do(self, effect: lifecycle.Effect) -> None:
-        self.effects.append(effect)
+    def _do(self, *effects: lifecycle.Effect) -> None:
+        self.effects += effects
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))

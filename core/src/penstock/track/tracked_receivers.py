@@ -13,8 +13,8 @@ from typing import Any
 
 from penstock.errors import ReceiverFailedError, text_of
 from penstock.listen.events import Event
-from penstock.rate.rate_limits import RateLimits
 from penstock.receive.messages import CleanUpBlocks, StopReceiver
+from penstock.receive.rate_limiter import RateLimits
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop

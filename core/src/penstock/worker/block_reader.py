@@ -24,7 +24,6 @@ from penstock.storage.uri import is_remote
 if TYPE_CHECKING:
     import structlog
 
-    from penstock.blocks.block_transfer import BlockSource
     from penstock.wire.token import Token
 
 _ASK_TIMEOUT_MS = 5000
@@ -83,13 +82,18 @@ class ReadBlocks:
 
         Only a block that no host serves is lost. After a timeout the task fails, so that Spark retries it.
         """
-        from penstock.blocks.block_transfer import fetch_block
+        from penstock.blocks.block_transfer import BlockSource, FindBlock, fetch_block
+        from penstock.wire.client import address_towards
 
         asked = reference.source
 
         def attempt() -> Iterator[pa.RecordBatch]:
             nonlocal asked, error
-            answer = self._locate(reference, error)
+            try:
+                here = address_towards(self.driver_location)
+                answer = self._ask(FindBlock(reference.block_id, here), BlockSource)
+            except WireError as unknown:
+                raise BlockUnreachableError(f"{error}; the driver does not say where it is: {unknown}") from None
             # The right endpoint is up and does not have the block.
             if answer.source == asked and asked and isinstance(error, BlockGoneError):
                 raise error
@@ -109,15 +113,6 @@ class ReadBlocks:
             timeout_ms=_SEARCH_S * 1000,
             retry_if=lambda failure: isinstance(failure, BlockUnreachableError),
         )
-
-    def _locate(self, reference: BlockReference, error: Exception) -> BlockSource:
-        from penstock.blocks.block_transfer import BlockSource, FindBlock
-        from penstock.wire.client import address_towards
-
-        try:
-            return self._ask(FindBlock(reference.block_id, address_towards(self.driver_location)), BlockSource)
-        except WireError as unknown:
-            raise BlockUnreachableError(f"{error}; the driver does not say where it is: {unknown}") from None
 
     def _report_lost(self, reference: BlockReference, error: BlockGoneError) -> None:
         from penstock.blocks.block_transfer import BlocksLost, LostBlock
