@@ -13,14 +13,7 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.received_block_handler import ReceivedBlockHandler
 from penstock.conf import Settings
 from penstock.listen.events import PastError, ReceiverInfo, SourceStatus
-from penstock.receive.messages import (
-    AddBlocks,
-    DeregisterReceiver,
-    Registered,
-    RegisterReceiver,
-    ReportError,
-    UpdateRateLimit,
-)
+from penstock.receive import messages
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, SystemClock
@@ -95,7 +88,7 @@ class ReceiverHost(Generic[T]):
         #: The number of starts, those of restarts included.
         self.starts = 0
         self._source: SourceStatus | None = None
-        launch = RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
+        launch = messages.RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
         self._name = f"{launch.receiver_type}-{stream_id}"
         driver = _OwnDriver(self._reply_to)
         #: The supervisor of the receiver.
@@ -103,7 +96,7 @@ class ReceiverHost(Generic[T]):
         # Guards the desired state, and whether the receiver has asked for it.
         self._lock = threading.Lock()
         self._pauses = set[str]()
-        self._desired = UpdateRateLimit(self.supervisor.state.rate, 0)
+        self._desired = messages.UpdateRateLimit(self.supervisor.state.rate, 0)
 
     def __enter__(self) -> Self:
         self.start()
@@ -206,20 +199,20 @@ class ReceiverHost(Generic[T]):
     def _reply_to(self, message: object) -> Reply:
         """Answer the receiver, and note what it reports."""
         match message:
-            case RegisterReceiver():
+            case messages.RegisterReceiver():
                 with self._lock:
                     self.starts += 1
                     desired = self._desired if self._desired.number else None
-                    return Registered(desired=desired, position=self.position)
-            case AddBlocks():
+                    return messages.Registered(desired=desired, position=self.position)
+            case messages.AddBlocks():
                 self._source = message.source or self._source
                 if message.blocks:
                     self._sink.accept(message.blocks)
                     for block in message.blocks:
                         self.position |= block.metadata or {}
-            case ReportError():
+            case messages.ReportError():
                 self._errors.append(PastError(self._clock.now_ms(), message.message, message.error))
-            case DeregisterReceiver():
+            case messages.DeregisterReceiver():
                 self._ends.append(message.message)
                 # A restart has reported its error before.
                 if message.error and message.ended:

@@ -230,7 +230,7 @@ class ReceiverSupervisor:
         return lifecycle.CallReturned(next(iter(raised), None), in_time=over.is_set())
 
     def _deregister(self, effect: lifecycle.Deregister) -> Event:
-        values = asdict(effect, recurse=False) | {"error": _trace(effect.error)}
+        values: dict[str, Any] = asdict(effect, recurse=False) | {"error": _trace(effect.error)}
         # A driver that never answered would cost another timeout.
         return lifecycle.Deregistered(self._notify(DeregisterReceiver(self.stream_id, self._launch.epoch, **values)))
 

@@ -22,15 +22,7 @@ from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_transfer import BlocksLost, FindBlock
 from penstock.errors import WriteAheadLogError
 from penstock.listen.events import Event, ReceiverInfo
-from penstock.receive.messages import (
-    AddBlocks,
-    DeregisterReceiver,
-    Registered,
-    RegisterReceiver,
-    ReleaseReceiver,
-    ReportError,
-    launch_name,
-)
+from penstock.receive import messages
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
@@ -107,12 +99,12 @@ class ReceiverTracker:
             "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._launcher.sc),
             self._launcher.token,
             {
-                AddBlocks: self._on_add_blocks,
+                messages.AddBlocks: self._on_add_blocks,
                 BlocksLost: lambda message: self._tracked.loop.post(lambda: self._report_lost_blocks(message)),
                 FindBlock: lambda message: self._on_loop(lambda: self._locations.find(message)),
-                RegisterReceiver: self._on_register,
-                ReportError: self._on_message,
-                DeregisterReceiver: self._on_message,
+                messages.RegisterReceiver: self._on_register,
+                messages.ReportError: self._on_message,
+                messages.DeregisterReceiver: self._on_message,
             },
             ports=Ports(self._settings.driver_port, self._settings.port_max_retries, _PORT_ADVICE),
             permits=_permits,
@@ -176,7 +168,7 @@ class ReceiverTracker:
             return
         jobs = list(self._tracked.jobs.values())
         for connection in self._locations.connections.serving():
-            connection.send(ReleaseReceiver(), urgent=True)
+            connection.send(messages.ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
         for job in jobs:
             if not job.finish(max(deadline - time.monotonic(), 0.01)):
@@ -299,29 +291,29 @@ class ReceiverTracker:
 
     # -- messages; on the endpoint's threads --
 
-    def _on_message(self, message: DeregisterReceiver | ReportError) -> Reply:
+    def _on_message(self, message: messages.DeregisterReceiver | messages.ReportError) -> Reply:
         if message.stream_id not in self._tracked.records:
             return Reply(accepted=False, reason=no_launch(message))
         reply: Reply = self._on_loop(lambda: self._tracked.step(message.stream_id, message))
         return reply
 
-    def _on_register(self, message: RegisterReceiver) -> Registered:
+    def _on_register(self, message: messages.RegisterReceiver) -> messages.Registered:
         stream_id, epoch = message.stream_id, message.epoch
         if stream_id not in self._tracked.records:
-            return Registered(accepted=False, reason=no_launch(message))
+            return messages.Registered(accepted=False, reason=no_launch(message))
         if refusal := self._launcher.refusal(message):
             log.error("receiver refused", stream_id=stream_id, reason=refusal)
-            return Registered(accepted=False, reason=refusal)
+            return messages.Registered(accepted=False, reason=refusal)
         job = self._tracked.jobs.get((stream_id, epoch))
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._stopping)
         event = lifecycle.Registration(message, location)
         self.backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
-        registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
+        registered: messages.Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
         # Read after the step: from then on, no block of an earlier launch is accepted.
         return evolve(registered, position=self.blocks.state.positions.get(stream_id))
 
-    def _on_add_blocks(self, message: AddBlocks) -> Reply:
+    def _on_add_blocks(self, message: messages.AddBlocks) -> Reply:
         if message.source is not None and message.stream_id in self._tracked.records:
             reported = lifecycle.SourceReported(message.epoch, message.source)
             self._tracked.loop.post(lambda: self._tracked.step(message.stream_id, reported))
@@ -329,7 +321,7 @@ class ReceiverTracker:
             # Blocks that were accepted before are accepted from any launch, because a receiver deletes refused blocks.
             return self._add(message, new) if new else Reply()
 
-    def _add(self, message: AddBlocks, new: Sequence[StoredBlock]) -> Reply:
+    def _add(self, message: messages.AddBlocks, new: Sequence[StoredBlock]) -> Reply:
         # This is an error, not a refusal: a refused receiver would delete blocks that the new owner may know.
         if self._logs is not None:
             self._logs.require_claim()
@@ -397,8 +389,8 @@ class ReceiverTracker:
                 self._tracked.step(stream_id, lifecycle.ProblemFound(text, count, records))
 
 
-def _permits(caller: str, message: BlocksLost | FindBlock | AddBlocks | RegisterReceiver) -> bool:
+def _permits(caller: str, message: BlocksLost | FindBlock | messages.AddBlocks | messages.RegisterReceiver) -> bool:
     """Whether the caller may send a message: a launch for itself, a task for blocks."""
     if isinstance(message, BlocksLost | FindBlock):
         return caller == READERS
-    return caller == launch_name(message.stream_id, message.epoch)
+    return caller == messages.launch_name(message.stream_id, message.epoch)

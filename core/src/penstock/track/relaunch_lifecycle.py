@@ -14,16 +14,7 @@ from attrs import evolve
 
 from penstock import conf
 from penstock.listen.events import PastError, ReceiverError, ReceiverStarted, ReceiverStopped
-from penstock.receive.messages import (
-    AddBlocks,
-    DeregisterReceiver,
-    Registered,
-    RegisterReceiver,
-    ReleaseReceiver,
-    ReportError,
-    StopReceiver,
-    UpdateRateLimit,
-)
+from penstock.receive import messages
 from penstock.receive.recent_lines import MAX_LINES
 from penstock.spark.cluster import TaskLocation
 from penstock.track import receiver_tracking_info as lifecycle
@@ -70,10 +61,10 @@ class _Transition:
                 self._launch(event)
             case lifecycle.Registration():
                 self._register(event.message, event.location)
-            case DeregisterReceiver() | ReportError():
+            case messages.DeregisterReceiver() | messages.ReportError():
                 if launch is None or event.epoch != launch.epoch:
                     self._do(lifecycle.Answer(Reply(accepted=False, reason=no_launch(event))))
-                elif isinstance(event, ReportError):
+                elif isinstance(event, messages.ReportError):
                     self._report_error(event)
                 else:
                     self._deregister(event, launch)
@@ -87,7 +78,8 @@ class _Transition:
             case lifecycle.Move() if isinstance(state, lifecycle.Active):
                 self._set(state=lifecycle.Moving(evolve(state.launch, serve_ms=event.serve_ms)))
                 self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
-                self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", event.serve_ms)))
+                stop = messages.StopReceiver("moves to another executor", event.serve_ms)
+                self._do(lifecycle.Send(state.launch.epoch, stop))
             case lifecycle.RateLimit():
                 self._set_desired(event.rate)
             case lifecycle.Pause():
@@ -151,10 +143,10 @@ class _Transition:
 
     # -- messages of the receiver --
 
-    def _register(self, message: RegisterReceiver, location: TaskLocation | None) -> None:
+    def _register(self, message: messages.RegisterReceiver, location: TaskLocation | None) -> None:
         launch, refusal = self.record.launch, self._refusal(message, location)
         if refusal or launch is None:
-            self._do(lifecycle.Answer(Registered(accepted=False, reason=refusal)))
+            self._do(lifecycle.Answer(messages.Registered(accepted=False, reason=refusal)))
             return
         host, desired = location.host if location else "", self.record.desired
         state = lifecycle.Moving if isinstance(self.record.state, lifecycle.Moving) else lifecycle.Active
@@ -166,9 +158,9 @@ class _Transition:
             refusals=0,
         )
         self._log("info", "receiver registered", **self.record.executor)
-        self._do(lifecycle.Connect(message), lifecycle.Answer(Registered(accepted=True, desired=desired)))
+        self._do(lifecycle.Connect(message), lifecycle.Answer(messages.Registered(accepted=True, desired=desired)))
 
-    def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
+    def _refusal(self, message: messages.RegisterReceiver, location: TaskLocation | None) -> str:
         state, launch = self.record.state, self.record.launch
         stops = isinstance(state, lifecycle.Stopping | lifecycle.Ending | lifecycle.Stopped)
         if stops and message.epoch == self.record.epoch:
@@ -194,7 +186,7 @@ class _Transition:
         self._log("warning", "receiver accepted on another executor than scheduled", refusals=_MAX_REFUSALS)
         return True
 
-    def _deregister(self, message: DeregisterReceiver, launch: lifecycle.Launch) -> None:
+    def _deregister(self, message: messages.DeregisterReceiver, launch: lifecycle.Launch) -> None:
         was_active, stops = self.record.is_active, isinstance(self.record.state, lifecycle.Stopping | lifecycle.Ending)
         if was_active:
             counts = {"flushed": message.flushed, "dropped": message.dropped}
@@ -222,11 +214,11 @@ class _Transition:
             self._set(state=lifecycle.Restarting(launch, message.error, deadline_ms))
         elif gave_up and was_active:
             # Its supervisor may be about to restart it.
-            self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
+            self._do(lifecycle.Send(launch.epoch, messages.StopReceiver("given up"), urgent=True))
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
         self._do(lifecycle.Answer(Reply(accepted, reason)))
 
-    def _report_error(self, message: ReportError) -> None:
+    def _report_error(self, message: messages.ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
         self._log("warning", "receiver error", message=message.message, reason=last_line, **self.record.executor)
         self._set_log_lines(message)
@@ -240,7 +232,7 @@ class _Transition:
     def _set_desired(self, rate: float | None) -> None:
         desired, paused = self.record.desired, bool(self.record.pause_reasons)
         if (rate, paused) != (desired.rate, desired.paused):
-            self._set(desired=UpdateRateLimit(rate, desired.number + 1, paused))
+            self._set(desired=messages.UpdateRateLimit(rate, desired.number + 1, paused))
             self._send_desired()
 
     def _send_desired(self) -> None:
@@ -251,7 +243,7 @@ class _Transition:
             self._do(lifecycle.Send(state.launch.epoch, desired))
 
     def _stop(self, serve_ms: int) -> None:
-        stop, state = StopReceiver(_APPLICATION_STOPS, serve_ms), self.record.state
+        stop, state = messages.StopReceiver(_APPLICATION_STOPS, serve_ms), self.record.state
         match state:
             case lifecycle.Waiting() | lifecycle.BackingOff():
                 self._set(state=lifecycle.Stopped())
@@ -271,17 +263,17 @@ class _Transition:
 
     def _undelivered(self, event: lifecycle.Undelivered) -> None:
         message, state, launch = event.message, self.record.state, self.record.launch
-        if isinstance(message, ReleaseReceiver) and event.epoch in self.record.released:
+        if isinstance(message, messages.ReleaseReceiver) and event.epoch in self.record.released:
             epochs = {event.epoch}
             self._set(draining=self.record.draining | epochs, released=self.record.released - epochs)
         if launch is None or launch.epoch != event.epoch:
             return
-        if isinstance(message, UpdateRateLimit) and message.number == self.record.sent:
+        if isinstance(message, messages.UpdateRateLimit) and message.number == self.record.sent:
             self._set(sent=0)
-        elif isinstance(message, StopReceiver) and isinstance(state, lifecycle.Stopping | lifecycle.Ending):
+        elif isinstance(message, messages.StopReceiver) and isinstance(state, lifecycle.Stopping | lifecycle.Ending):
             if message.message == _APPLICATION_STOPS:
                 self._set(state=evolve(state, undelivered=message))
-        elif isinstance(message, StopReceiver):
+        elif isinstance(message, messages.StopReceiver):
             self._set_launch(serve_ms=0)
             if isinstance(self.record.state, lifecycle.Moving):
                 self._set(state=lifecycle.Active(self.record.state.launch))
@@ -297,7 +289,7 @@ class _Transition:
         unneeded = self.record.draining - needed
         for epoch in sorted(unneeded):
             # Not urgent: it must not overtake deletions.
-            self._do(lifecycle.Send(epoch, ReleaseReceiver()))
+            self._do(lifecycle.Send(epoch, messages.ReleaseReceiver()))
         self._set(draining=self.record.draining - unneeded, released=self.record.released | unneeded)
         if self.record.unhealthy and not self.record.policy.is_exceeded(self.record.failures_ms, self._now_ms):
             self._set(unhealthy=False)
@@ -377,7 +369,7 @@ class _Transition:
     def _set(self, **changes: Any) -> None:
         self.record = evolve(self.record, **changes)
 
-    def _set_log_lines(self, message: ReportError | DeregisterReceiver) -> None:
+    def _set_log_lines(self, message: messages.ReportError | messages.DeregisterReceiver) -> None:
         if message.log_lines:
             self._set(last_log_lines=tuple(message.log_lines[-MAX_LINES:]))
 
@@ -393,6 +385,8 @@ class _Transition:
         self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))
 
 
-def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError | AddBlocks) -> str:
+def no_launch(
+    message: messages.RegisterReceiver | messages.DeregisterReceiver | messages.ReportError | messages.AddBlocks,
+) -> str:
     """Message for a launch that is not the current one."""
     return f"launch {message.epoch} of stream {message.stream_id} was replaced, or has ended"
