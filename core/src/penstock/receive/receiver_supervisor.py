@@ -25,7 +25,7 @@ from penstock.receive.recent_lines import recent_lines
 from penstock.receive.running_receiver import Effect, Event, Intake, RunningReceiver, Terminated, new_receiver
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
-from penstock.runtime.threads import EngineThread
+from penstock.runtime.threads import EngineThread, contain_errors
 from penstock.runtime.tracebacks import traceback_of
 from penstock.wire.json_codec import Reply
 
@@ -210,14 +210,10 @@ class ReceiverSupervisor:
         raised = list[BaseException]()
 
         def call() -> None:
-            try:
-                getattr(self._receiver, name)()
             # The author's code may raise anything: that ends this receiver and nothing else.
-            except BaseException as error:
-                raised.append(error)
-            finally:
-                over.set()
-                self._clock.wake()
+            contain_errors(lambda: getattr(self._receiver, name)(), raised.append)
+            over.set()
+            self._clock.wake()
 
         if name == "onStart":
             call()
@@ -237,10 +233,8 @@ class ReceiverSupervisor:
     def _notify_rate(self) -> None:
         rate = self.state.rate
         self._log.debug("rate limit changed", rate=rate)
-        try:
-            self._receiver.on_rate_change(rate)
-        except Exception as error:
-            self.report_error("on_rate_change failed", error)
+        on_error = partial(self.report_error, "on_rate_change failed")
+        contain_errors(partial(self._receiver.on_rate_change, rate), on_error)
 
     def _notify(self, message: ReportError | DeregisterReceiver) -> bool:
         """Notify the driver and return whether it was reached; otherwise the end of the task notifies it."""

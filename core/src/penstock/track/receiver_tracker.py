@@ -25,6 +25,7 @@ from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive import messages
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
+from penstock.runtime.threads import contain_errors
 from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
 from penstock.track import receiver_tracking_info as lifecycle
@@ -349,14 +350,8 @@ class ReceiverTracker:
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Run a handler on the tracker's loop and return its result."""
         future: Future[Any] = Future()
-
-        def handle() -> None:
-            try:
-                future.set_result(handler())
-            except Exception as error:
-                future.set_exception(error)
-
-        self._tracked.loop.post(handle)
+        action = partial(contain_errors, lambda: future.set_result(handler()), future.set_exception)
+        self._tracked.loop.post(action)
         return future.result(timeout_s or self._settings.wire_timeout_ms / 1000)
 
     # -- reports; on the tracker's loop --
