@@ -34,6 +34,8 @@ def test_messages_are_stored_in_order_with_their_columns(
     columns = "topic,value,qos,retain,properties,timestamp"
     before = time.time()
     harness = receive(options(topics=f"{topic}/+/t,{topic}/other/#", columns=columns, value_as="text"))
+    # The broker sends messages of QoS 0 to a client that is there, only.
+    harness.until(lambda: harness.source_reports > 0)
     publisher.publish(f"{topic}/a/t", [b"1"], user_properties={"unit": "K"})
     publisher.publish(f"{topic}/a/ignored", [b"2"])
     publisher.publish(f"{topic}/other/b/c", [b"3"], qos=0)
@@ -125,6 +127,45 @@ def test_a_pause_longer_than_the_keepalive_keeps_the_session_and_repeats_nothing
         harness.until(lambda: traffic.heartbeats >= pings + 2)
         assert traffic.acknowledged() == []
         harness.accept()
+        harness.until_records(numbered(100))
+        assert proxy.accepted == sessions + 1
+
+
+def test_a_full_buffer_keeps_the_session_and_repeats_nothing(
+    broker: MosquittoServer, options: Options, receive: Receive, publisher: Publisher, topic: str
+) -> None:
+    """The answers to keepalives wait behind messages for which there is no room."""
+    traffic = MqttTraffic()
+    with TcpProxy("127.0.0.1", broker.port, traffic.wiretap) as proxy:
+        made = options(port=proxy.port, keepalive=2, receive_maximum=20)
+        sessions = proxy.accepted
+        publisher.publish(topic, numbered(2000))
+        harness = receive(made)
+        # For each acknowledgement, Mosquitto 2.0.11 sends up to Receive Maximum further messages.
+        harness.until(lambda: traffic.acknowledged())
+        harness.hold()
+        pings = traffic.heartbeats
+        harness.until(lambda: traffic.heartbeats >= pings + 4)
+        harness.accept()
+        harness.until_records(numbered(2000))
+        assert (proxy.accepted, harness.errors) == (sessions + 1, [])
+
+
+def test_a_pause_keeps_the_connection(
+    broker: MosquittoServer, options: Options, receive: Receive, publisher: Publisher, topic: str
+) -> None:
+    with TcpProxy("127.0.0.1", broker.port) as proxy:
+        made = options(port=proxy.port)
+        sessions = proxy.accepted
+        harness = receive(made)
+        harness.until(lambda: harness.source_reports > 0)
+        harness.pause()
+        # An idle receiver, then one that waits for the end of the pause.
+        before = harness.source_reports
+        harness.until(lambda: harness.source_reports >= before + 2)
+        publisher.publish(topic, numbered(100))
+        harness.until(lambda: harness.source_status and harness.source_status.oldest_unacknowledged_s is not None)
+        harness.resume()
         harness.until_records(numbered(100))
         assert proxy.accepted == sessions + 1
 

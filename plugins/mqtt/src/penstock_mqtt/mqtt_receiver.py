@@ -76,9 +76,10 @@ class MqttReceiver(ThreadReceiver[Any]):
                 left = self._give_up(session, deliveries, undecodable)
                 session.acknowledge(each.message for index, each in enumerate(deliveries) if index not in left)
                 self._report_status(session, [])
-            # The acknowledgements go out before the connection ends: nothing that is stored is delivered again.
-            if is_far_from(session.window, self._window()):
-                return
+                # A pause is over when something is stored; its window is none to connect again for. The acknowledgements
+                # go out before the connection ends: nothing that is stored is delivered again.
+                if is_far_from(session.window, self._window()):
+                    return
 
     def _report_lost_session(self, session: MqttSession) -> None:
         """Report that the broker has no session from which it had sent messages to this launch."""

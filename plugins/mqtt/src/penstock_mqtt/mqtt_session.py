@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -21,6 +22,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from penstock.spi import text_of
 from penstock_brokers import DeliveryBuffer
+from penstock_mqtt.keepalive import Keepalive
 from penstock_mqtt.message_columns import MqttMessage, message_of
 from penstock_mqtt.network_thread import NetworkThread
 
@@ -75,7 +77,8 @@ class MqttSession:
         self._is_closing = False
         self._failure: OSError | None = None
         self._client = self._make_client()
-        self._network = NetworkThread(self._client, self._connect, self._may_read, self._on_network_error)
+        keepalive = Keepalive(options.broker, options.keepalive, time.monotonic())
+        self._network = NetworkThread(self._client, self._connect, self._may_read, keepalive, self._on_network_error)
 
     def __enter__(self) -> Self:
         return self

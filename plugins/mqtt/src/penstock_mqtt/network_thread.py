@@ -12,11 +12,13 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import paho.mqtt.client as mqtt
 
 from penstock.spi import EngineThread
+from penstock_mqtt.keepalive import Keepalive
 
 # Keepalives are due by the second.
 _CHECK_MS = 500
@@ -32,7 +34,8 @@ class NetworkThread:
         client: without a thread of its own.
         connect: connects it.
         may_read: whether the client may read; called again after each call that was handed over.
-        on_error: called with the error of ``connect`` or of a callback, which ends the connection.
+        keepalive: that of the connection.
+        on_error: called with the error of ``connect``, of a callback or of the keepalive; it ends the connection.
     """
 
     def __init__(
@@ -40,11 +43,13 @@ class NetworkThread:
         client: mqtt.Client,
         connect: Callable[[], object],
         may_read: Callable[[], bool],
+        keepalive: Keepalive,
         on_error: Callable[[Exception], object],
     ) -> None:
         self._client = client
         self._connect = connect
         self._may_read = may_read
+        self._keepalive = keepalive
         self._on_error = on_error
         self._calls: deque[Callable[[], object]] = deque()
         self._wakes: tuple[socket.socket, socket.socket] | None = None
@@ -112,13 +117,18 @@ class NetworkThread:
             with suppress(BlockingIOError):
                 wakes.recv(_WAKES)
         # A connection that has ended is ready, too: paho-mqtt notices when it reads.
-        if is_pending or ready.get(connection.fileno(), 0) & ~select.POLLOUT:
+        is_readable = is_pending or ready.get(connection.fileno(), 0) & ~select.POLLOUT
+        if is_readable:
             self._read()
+        if is_readable or not may_read:
+            self._keepalive.hear()
         while self._calls:
             self._calls.popleft()()
+        if client.is_connected() and self._keepalive.is_due(monotonic()):
+            # paho-mqtt has no public call for it.
+            client._send_pingreq()
         if client.want_write():
             client.loop_write()
-        client.loop_misc()
 
     def _read(self) -> None:
         for _ in range(_READS):
