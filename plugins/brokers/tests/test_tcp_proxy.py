@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -97,6 +98,27 @@ def test_a_cut_breaks_connections_and_refuses_new_ones_until_it_heals(echo_port:
         proxy.heal()
         with connect(proxy) as connection:
             assert (ask(connection, b"again"), proxy.port) == (b"again", port)
+
+
+def test_a_server_reads_what_a_client_has_sent_before_it_was_killed() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        TcpProxy("127.0.0.1", listener.getsockname()[1]) as proxy,
+    ):
+        client = connect(proxy)
+        server, _ = listener.accept()
+        with server:
+            # As many answers, which the client does not read, as find room on the way.
+            server.setblocking(False)
+            while select.select([], [server], [], 0.1)[1]:
+                server.send(bytes(100_000))
+            server.settimeout(LONG_S)
+            client.sendall(b"last")
+            client.close()
+            received = b""
+            while data := server.recv(1000):
+                received += data
+            assert received == b"last"
 
 
 def test_a_server_that_is_away_ends_the_connection() -> None:

@@ -65,6 +65,12 @@ class TcpProxy:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
+    @property
+    def connections(self) -> int:
+        """The number of connections that neither side has ended, or whose server has not read all of it."""
+        with self._lock:
+            return len(self._sockets) // 2
+
     def pause(self) -> None:
         """Forward nothing until ``heal``; connections stay open, and new ones are accepted."""
         self._running.clear()
@@ -127,26 +133,33 @@ class TcpProxy:
             _end(server)
             return
         tap = _Deaf() if self._tap is None else self._tap()
-        self._start("client", lambda: self._forward(client, server, tap.from_client, tap.closed))
-        self._start("server", lambda: self._forward(server, client, tap.from_server, tap.closed))
+        self._start("client", lambda: self._forward_requests(client, server, tap))
+        self._start("server", lambda: self._forward_answers(server, client, tap))
 
-    def _forward(
-        self,
-        source: socket.socket,
-        target: socket.socket,
-        show: Callable[[bytes], None],
-        closed: Callable[[], None],
-    ) -> None:
+    def _forward_requests(self, client: socket.socket, server: socket.socket, tap: Wiretap) -> None:
         with suppress(OSError):
-            while data := source.recv(_CHUNK_BYTES):
+            while data := client.recv(_CHUNK_BYTES):
                 self._running.wait()
-                show(data)
-                target.sendall(data)
+                tap.from_client(data)
+                server.sendall(data)
+        tap.closed()
+        # The server reads what a client has sent before it was killed. A close would discard that together with the
+        # answers that nobody reads.
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_WR)
+
+    def _forward_answers(self, server: socket.socket, client: socket.socket, tap: Wiretap) -> None:
+        with suppress(OSError):
+            while data := server.recv(_CHUNK_BYTES):
+                self._running.wait()
+                tap.from_server(data)
+                with suppress(OSError):
+                    client.sendall(data)
         with self._lock:
-            self._sockets -= {source, target}
-        _end(source)
-        _end(target)
-        closed()
+            self._sockets -= {client, server}
+        _end(client)
+        _end(server)
+        tap.closed()
 
 
 class _Deaf(Wiretap):

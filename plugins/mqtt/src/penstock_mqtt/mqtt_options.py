@@ -88,7 +88,10 @@ class MqttOptions(TlsOptions):
     keepalive: int = field(
         default=60,
         validator=and_(ge(2), le(65_535)),
-        metadata={"help": "seconds of silence after which a keepalive is due"},
+        metadata={
+            "help": "the broker may expel a client that is silent for one and a half times these seconds; the receiver "
+            "sends a keepalive every half of them"
+        },
     )
     connect_timeout: float = field(
         default=10.0,

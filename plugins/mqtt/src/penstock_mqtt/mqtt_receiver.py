@@ -76,8 +76,8 @@ class MqttReceiver(ThreadReceiver[Any]):
                 left = self._give_up(session, deliveries, undecodable)
                 session.acknowledge(each.message for index, each in enumerate(deliveries) if index not in left)
                 self._report_status(session, [])
-                # A pause is over when something is stored; its window is none to connect again for. The acknowledgements
-                # go out before the connection ends: nothing that is stored is delivered again.
+                # What is stored shows that no pause is in force, for which a new connection would not be worth it. The
+                # acknowledgements go out before the connection ends: nothing that is stored is delivered again.
                 if is_far_from(session.window, self._window()):
                     return
 
