@@ -70,13 +70,13 @@ STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testin
 without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(patsubst %,--ignore=%,tests/faults $(STARTING))
 
-# Plugins whose tests mostly wait for a server: minutes, which `make test` does not have.
-SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis tables/tests/with_servers)
+# Tests that mostly wait for a server: minutes, which `make test` does not have.
+SERVERS := $(patsubst %,plugins/%,http kafka mqtt nats rabbitmq redis tables/tests/with_servers) tests/examples/with_servers
 
 plugins: $(READY)
 	$(PYTEST) -m 'not spark' plugins $(patsubst %,--ignore=%,$(STARTING) $(SERVERS))
 
-servers: $(ARCHIVE)  ## the tests of receivers and tables with a server of their own
+servers: $(ARCHIVE)  ## the tests of receivers, tables and an example with a server of their own
 	$(PYTEST) -m 'not spark' $(SERVERS)
 	$(PYTEST) -m spark $(call marked,spark,$(SERVERS))
 
@@ -91,7 +91,8 @@ marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$
 STREAMS := tests/integration tests/operators
 on-spark: $(ARCHIVE)
 	$(PYTEST) -m 'spark and not programs' \
-		$(call marked,spark,$(filter-out $(patsubst %,%/,tests/faults $(STREAMS) $(SERVERS)),$(wildcard tests/*/ plugins/*/)))
+		$(call marked,spark,--exclude-dir=with_servers \
+			$(filter-out $(patsubst %,%/,tests/faults $(STREAMS) $(SERVERS)),$(wildcard tests/*/ plugins/*/)))
 
 streams-on-spark: $(ARCHIVE)
 	PENSTOCK_TEST_WORKERS=sparks-defaults $(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))

@@ -7,17 +7,13 @@ import math
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from plugins.rate.tests.write_rate_control import ESTIMATORS, simulated_run
 from tests.helpers.examples import examples
 
 from penstock import RateEstimator
-from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
-from penstock_testing import WORKLOADS, MakeEstimator, Workload, WorkloadReport, report, simulate
+from penstock_testing import WORKLOADS, Workload, WorkloadReport, report, simulate
 
 SEEDS = (1, 2, 3)
-MAKE: dict[str, MakeEstimator] = {
-    "pid": lambda interval_ms: PIDRateEstimator(PIDOptions(), interval_ms),
-    "model": lambda interval_ms: ModelRateEstimator(ModelOptions(), interval_ms),
-}
 # One batch in twenty takes 4 s: nobody settles, and how long the rest waits is chance.
 CALM = sorted(set(WORKLOADS) - {"pauses"})
 
@@ -34,7 +30,7 @@ class KnowsTheCapacity(RateEstimator):
 
 @functools.cache
 def reported(workload: str, estimator: str, seed: int) -> WorkloadReport:
-    return report(simulate(WORKLOADS[workload], MAKE[estimator], seed))
+    return report(simulated_run(workload, estimator, seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -99,7 +95,7 @@ def test_model_is_ahead_of_pid_on_most_of_the_workloads(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("workload", ["two-streams", "uneven-streams"])
 def test_streams_share_fairly(workload: str, seed: int) -> None:
-    batches = simulate(WORKLOADS[workload], MAKE["model"], seed).batches[50:]
+    batches = simulated_run(workload, "model", seed).batches[50:]
     one, other = (sum(batch.records[stream] for batch in batches) / len(batches) for stream in (0, 1))
     if workload == "two-streams":
         assert one == pytest.approx(other, rel=0.05)
@@ -110,7 +106,7 @@ def test_streams_share_fairly(workload: str, seed: int) -> None:
 
 def stable(workload: Workload, estimator: str, seed: int) -> bool:
     """Of most runs: a pause shortly before the end of one is chance."""
-    return sum(report(simulate(workload, MAKE[estimator], seed + run)).stable for run in range(3)) >= 2
+    return sum(report(simulate(workload, ESTIMATORS[estimator], seed + run)).stable for run in range(3)) >= 2
 
 
 @st.composite
@@ -139,7 +135,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 @settings(derandomize=True, deadline=None, max_examples=examples(6))
 @given(workloads(), st.integers(1, 1000))
 def test_model_is_unstable_on_no_workload_where_pid_is_stable(workload: Workload, seed: int) -> None:
-    assert simulate(workload, MAKE["model"], seed).refused == 0
+    assert simulate(workload, ESTIMATORS["model"], seed).refused == 0
     assert stable(workload, "model", seed) or not stable(workload, "pid", seed)
 
 
@@ -148,7 +144,7 @@ def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
     # What the fixed cost leaves is little, and the noise hides how little.
     sources = (((0, 20_000.0),),)
     workload = Workload("", "", ((0, 10_000), (60, 1_700)), sources, 650, 0.5, 0.02, 5, batches=400)
-    run = simulate(workload, MAKE["model"], seed)
+    run = simulate(workload, ESTIMATORS["model"], seed)
     assert report(run).stable
     assert max(batch.rates[0] for batch in run.batches[150:]) < 8 * workload.sustained(399)
 

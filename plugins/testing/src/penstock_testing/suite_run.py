@@ -25,7 +25,9 @@ _OPTIONS = (
     "--config-file=/dev/null",
     "--import-mode=importlib",
     *("-ppytest_timeout", "-ppenstock_testing.pytest_plugin"),
-    *(f"-pno:{name}" for name in ("terminal", "cacheprovider", "faulthandler", "doctest", "junitxml")),
+    # unraisableexception searches for garbage at the end of each run, to warn on the terminal, which is off.
+    *(f"-pno:{name}" for name in ("terminal", "unraisableexception")),
+    *(f"-pno:{name}" for name in ("cacheprovider", "faulthandler", "doctest", "junitxml")),
 )
 
 
