@@ -27,7 +27,8 @@ def test_every_name_of_the_spi_has_a_first_party_user() -> None:
 
 
 def test_every_hook_and_every_field_has_a_meaning() -> None:
-    assert set(hook_functions()) == {name for name, value in vars(hookspecs).items() if hasattr(value, "penstock_spec")}
+    members = {**vars(hookspecs), **vars(hookspecs.StreamingListener)}
+    assert set(hook_functions()) == {name for name, value in members.items() if hasattr(value, "penstock_spec")}
     assert set(HOOK_OF.values()) <= set(hook_functions())
     for page in PAGES.values():
         assert "` | |\n" not in page

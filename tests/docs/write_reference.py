@@ -350,7 +350,8 @@ def _hooks() -> Iterator[str]:
                 "`listeners(context)` may return any number of objects with methods of these names. "
                 "[Events](events.md) lists the fields."
             )
-            yield table(("hook", "when"), [(f"`{found[name]}`", summary(getattr(hookspecs, name))) for name in group])
+            callbacks = vars(hookspecs.StreamingListener)
+            yield table(("hook", "when"), [(f"`{found[name]}`", summary(callbacks[name])) for name in group])
             continue
         for name in group:
             function = getattr(hookspecs, name)
@@ -363,11 +364,16 @@ def _hooks() -> Iterator[str]:
 def hook_functions() -> dict[str, str]:
     """Every hook with its signature, in the order of the file."""
     tree = ast.parse(inspect.getsource(hookspecs))
+    functions = [*tree.body, *(node for part in tree.body if isinstance(part, ast.ClassDef) for node in part.body)]
     return {
-        node.name: f"{node.name}({ast.unparse(node.args).replace('events.', '')}) -> {ast.unparse(node.returns)}"
-        for node in tree.body
+        node.name: f"{node.name}({_arguments(node)}) -> {ast.unparse(node.returns)}"
+        for node in functions
         if isinstance(node, ast.FunctionDef) and node.returns is not None
     }
+
+
+def _arguments(hook: ast.FunctionDef) -> str:
+    return ast.unparse(hook.args).removeprefix("self, ").replace("events.", "")
 
 
 def _events() -> Iterator[str]:

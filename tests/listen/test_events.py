@@ -13,7 +13,7 @@ from penstock import (
     StreamInputInfo,
 )
 from penstock.listen.events import HOOK_OF
-from penstock.listen.streaming_listener import EventView
+from penstock.listen.registered_listener import EventView
 
 
 def batch(start: int | None, end: int | None) -> BatchInfo:

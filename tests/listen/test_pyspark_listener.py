@@ -27,7 +27,7 @@ from penstock import (
     StreamInputInfo,
 )
 from penstock.listen.listener_bus import ListenerBus
-from penstock.listen.streaming_listener import is_streaming_listener
+from penstock.listen.registered_listener import is_streaming_listener
 
 OPERATION = OutputOperationInfo(1000, 0, "n", "d", 1050, 1350)
 BATCH = BatchInfo(1000, {0: StreamInputInfo(0, 3)}, 1010, 1050, 1350, {0: OPERATION})

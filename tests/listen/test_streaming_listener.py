@@ -20,7 +20,7 @@ from penstock import (
     StreamInputInfo,
 )
 from penstock.listen.events import HOOK_OF
-from penstock.listen.streaming_listener import EventView
+from penstock.listen.registered_listener import EventView
 
 OPERATION = OutputOperationInfo(1000, 0, "pprint at app.py:3", "pprint at /app.py:3", 1050, 1350, "Traceback …")
 COMPLETED = BatchInfo(1000, {0: StreamInputInfo(0, 3, {"files": ["a"]})}, 1010, 1050, 1350, {0: OPERATION})

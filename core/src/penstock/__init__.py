@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.state_spec import StateSpec as StateSpec
-    from penstock.hookspecs import hookimpl as hookimpl
+    from penstock.hookspecs import StreamingListener as StreamingListener, hookimpl as hookimpl
     from penstock.listen.events import (
         BatchCompleted as BatchCompleted,
         BatchInfo as BatchInfo,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
         StreamInputInfo as StreamInputInfo,
     )
     from penstock.listen.registered_listener import ListenerCounts as ListenerCounts
-    from penstock.listen.streaming_listener import StreamingListener as StreamingListener
     from penstock.plugins.listener_context import (
         DStreamInfo as DStreamInfo,
         JobInfo as JobInfo,

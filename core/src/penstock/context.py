@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.checkpoint.checkpoint_format import Checkpoint
-    from penstock.listen.streaming_listener import StreamingListener
+    from penstock.hookspecs import StreamingListener
 
 log = get_logger("context")
 

@@ -1,4 +1,4 @@
-"""Every hook: the whole plugin contract on one page.
+"""Every hook: the whole plugin contract on one page. The callbacks of ``StreamingListener`` are hooks as well.
 
 A plugin is a module, class or object named by an entry point of the group ``penstock``. It implements any of these
 hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record. Two attributes
@@ -85,56 +85,60 @@ def state(stream: DStream[Any], operator: str, options: StateOptions) -> DStream
     """
 
 
-@hookspec
-def onStreamingStarted(streamingStarted: events.StreamingStarted) -> None:
-    """The context has started. This hook and those below are called on the driver, on the plugin's own thread."""
+class StreamingListener:
+    """Derive from it, override callbacks, and pass an instance to ``StreamingContext.addStreamingListener``.
 
+    There are Spark's nine callbacks, ``onCheckpointFailed`` and ``onStopProgress``. They run on the driver, on the
+    listener's own thread, one at a time. Each gets a view of its event: attributes as annotated, and PySpark's methods.
+    ``pyspark.streaming.StreamingListener`` subclasses get the same view. As a hook, each runs on the plugin's thread.
 
-@hookspec
-def onReceiverStarted(receiverStarted: events.ReceiverStarted) -> None:
-    """A receiver registered: for the first time, after a restart or after a relaunch."""
+    Attributes:
+        never_drop: whether the queue of its events is unbounded. Otherwise events are dropped, counted and logged while
+            ``spark.penstock.listener.queueSize`` of them wait.
+    """
 
+    never_drop = False
 
-@hookspec
-def onReceiverError(receiverError: events.ReceiverError) -> None:
-    """A receiver reported an error, or its process died."""
+    @hookspec
+    def onStreamingStarted(self, streamingStarted: events.StreamingStarted) -> None:
+        """The context has started."""
 
+    @hookspec
+    def onReceiverStarted(self, receiverStarted: events.ReceiverStarted) -> None:
+        """A receiver registered: for the first time, after a restart or after a relaunch."""
 
-@hookspec
-def onReceiverStopped(receiverStopped: events.ReceiverStopped) -> None:
-    """A receiver stopped; it may be relaunched."""
+    @hookspec
+    def onReceiverError(self, receiverError: events.ReceiverError) -> None:
+        """A receiver reported an error, or its process died."""
 
+    @hookspec
+    def onReceiverStopped(self, receiverStopped: events.ReceiverStopped) -> None:
+        """A receiver stopped; it may be relaunched."""
 
-@hookspec
-def onBatchSubmitted(batchSubmitted: events.BatchSubmitted) -> None:
-    """A batch's jobs were submitted and wait to run."""
+    @hookspec
+    def onBatchSubmitted(self, batchSubmitted: events.BatchSubmitted) -> None:
+        """A batch's jobs were submitted and wait to run."""
 
+    @hookspec
+    def onBatchStarted(self, batchStarted: events.BatchStarted) -> None:
+        """The first job of a batch started."""
 
-@hookspec
-def onBatchStarted(batchStarted: events.BatchStarted) -> None:
-    """The first job of a batch started."""
+    @hookspec
+    def onBatchCompleted(self, batchCompleted: events.BatchCompleted) -> None:
+        """The last job of a batch ended, successfully or not."""
 
+    @hookspec
+    def onCheckpointFailed(self, checkpointFailed: events.CheckpointFailed) -> None:
+        """Three consecutive checkpoints could not be written."""
 
-@hookspec
-def onBatchCompleted(batchCompleted: events.BatchCompleted) -> None:
-    """The last job of a batch ended, successfully or not."""
+    @hookspec
+    def onStopProgress(self, stopProgress: events.StopProgress) -> None:
+        """The context entered a phase of stopping, or one of the remaining batches completed."""
 
+    @hookspec
+    def onOutputOperationStarted(self, outputOperationStarted: events.OutputOperationStarted) -> None:
+        """The job of an output operation started."""
 
-@hookspec
-def onCheckpointFailed(checkpointFailed: events.CheckpointFailed) -> None:
-    """Three consecutive checkpoints could not be written."""
-
-
-@hookspec
-def onStopProgress(stopProgress: events.StopProgress) -> None:
-    """The context entered a phase of stopping, or one of the remaining batches completed."""
-
-
-@hookspec
-def onOutputOperationStarted(outputOperationStarted: events.OutputOperationStarted) -> None:
-    """The job of an output operation started."""
-
-
-@hookspec
-def onOutputOperationCompleted(outputOperationCompleted: events.OutputOperationCompleted) -> None:
-    """The job of an output operation ended, successfully or not."""
+    @hookspec
+    def onOutputOperationCompleted(self, outputOperationCompleted: events.OutputOperationCompleted) -> None:
+        """The job of an output operation ended, successfully or not."""

@@ -152,6 +152,7 @@ class Plugins:
     ) -> None:
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
+        self.manager.add_hookspecs(hookspecs.StreamingListener)
         self.loaded: list[LoadedPlugin] = []
         self._prefer = prefer
         skip = set(disable)
@@ -406,7 +407,7 @@ class Plugins:
         for caller in self.manager.get_hookcallers(plugin) or ():
             own = [impl for impl in caller.get_hookimpls() if impl.plugin is plugin]
             if not caller.has_spec() and not all(impl.optionalhook for impl in own):
-                hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
+                hooks = [name for name, known in vars(self.manager.hook).items() if known.has_spec()]
                 raise UnknownNameError("hook", caller.name, hooks)
 
 
