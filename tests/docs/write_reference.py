@@ -157,6 +157,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "Operations on streams": (
             "Node",
             "ForEachDStream",
+            "MapPartitionsDStream",
+            "ShuffledDStream",
             "DStreamGraph",
             "InputDStream",
             "node_of",
@@ -167,13 +169,11 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         ),
         "State": (
             "StatefulDStream",
-            "StateView",
             "StateOptions",
+            "WindowOptions",
             "MapWithStateDStream",
-            "StatePairs",
-            "to_state_pairs",
-            "from_state_pairs",
             "merge_by_key",
+            "MISSING",
         ),
         "Sources": ("split_lines", "LineRules", "ErrorCounts"),
         "Files": (
@@ -249,7 +249,7 @@ _SPI_TOPICS = {
     "Rate control": "Create an installed estimator whose errors are contained.",
     "Blocks": "Write, read and serve the Arrow files that hold records, and pack them into partitions.",
     "Operations on streams": "The nodes of the graph, and the input of a batch before it becomes an RDD.",
-    "State": "A stream that computes an RDD from the previous one, its view, and the form of its pairs.",
+    "State": "A stream that computes an RDD from the previous one, and the options of its operators.",
     "Sources": "Lines of text, and a queue between a client's callbacks and a receiver.",
     "Files": "Directories of every file system that Arrow knows, and atomic writes.",
     "Options, logs and errors": "Option types, structured options and JSON values, loggers and the texts of messages.",
@@ -290,6 +290,7 @@ _VALUES = {
     "Event": "Type of every event that a listener may get",
     "HOOK_OF": "Class of an event → name of its callback",
     "GROUP": "The entry-point group of plugins",
+    "MISSING": "Stands for a value that does not exist, where `None` may be one; the same object after pickling",
     "KEYS": "The keys of the core, by the attribute of `Settings` that holds the value",
 }
 

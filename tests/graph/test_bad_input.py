@@ -10,7 +10,7 @@ import pytest
 from pyspark import RDD
 
 from penstock import StateSpec
-from penstock.graph import reduce_by_key_and_window, stateful
+from penstock.graph import stateful, windows
 from penstock.spi import node_of
 from penstock_state.partition_errors import StateUpdateError
 
@@ -44,7 +44,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
             shuffled[function(key) % number].append((key, value))
         return type(rdd)(shuffled)
 
-    for module in (reduce_by_key_and_window, stateful):
+    for module in (stateful, windows):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.graph.node import Node
-from penstock.graph.reduce_by_key_and_window import TreeWindowDStream
+from penstock.graph.windows import TreeWindowDStream
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from pyspark import RDD, StorageLevel
 from tests.helpers.fake_graph import clear_metadata
 
-from penstock.graph import reduce_by_key_and_window, stateful
+from penstock.graph import stateful, windows
 from penstock.graph.dstream import DStream
-from penstock.graph.reduce_by_key_and_window import cover
-from penstock.graph.window import WindowedDStream
+from penstock.graph.windows import WindowedDStream, cover
 from penstock.spi import node_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
         # Records are pickled on their way: what a function does to its arguments stays in the task.
         return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
 
-    for module in (reduce_by_key_and_window, stateful):
+    for module in (stateful, windows):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)

@@ -13,7 +13,7 @@ from penstock.graph.input_dstreams import (
     ReceiverInputDStream as ReceiverInputDStream,
 )
 from penstock.graph.outputs import Job as Job
-from penstock.graph.window import WindowedDStream as WindowedDStream
+from penstock.graph.windows import WindowedDStream as WindowedDStream
 from penstock.spark.cluster import SparkJobs as SparkJobs
 from penstock.spark.rdds import BlocksRDD as BlocksRDD, LocatedPartition as LocatedPartition
 from penstock.track.batch_partitions import PartitionBounds as PartitionBounds, partitions_of as partitions_of

@@ -12,7 +12,7 @@ import pytest
 from pyspark import RDD
 from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuffle
 
-from penstock.graph import per_batch, reduce_by_key_and_window, stateful
+from penstock.graph import per_batch, stateful, windows
 from penstock.graph.dstream import DStream
 from penstock.spi import node_of
 from penstock_state.state_store import StateStore
@@ -61,7 +61,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         united = zip(*(rdd.partitions for rdd in rdds), strict=True)
         return FakeRDD([list(itertools.chain(*partitions)) for partitions in united])
 
-    for module in (reduce_by_key_and_window, stateful):
+    for module in (stateful, windows):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from tests.helpers.examples import examples
 from tests.helpers.spilling import into_few_files
 
-from penstock.worker import combine, state_elements
+from penstock.worker import combine
+from penstock_state import state_pairs
 
 Pairs = list[tuple[Any, Any]]
 
@@ -39,7 +40,7 @@ def small_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
     into_few_files(monkeypatch)
-    monkeypatch.setattr(state_elements, "_PARTS", (1, 1))
+    monkeypatch.setattr(state_pairs, "_PARTS", (1, 1))
 
 
 def moved(elements: Iterable[Any]) -> list[Any]:

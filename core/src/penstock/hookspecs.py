@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import Block, StoredBlock
     from penstock.graph.dataframe_stream import DataFrameStream
     from penstock.graph.dstream import DStream
-    from penstock.graph.state_spec import StateOptions
+    from penstock.graph.state_spec import StateOptions, WindowOptions
     from penstock.listen import events
     from penstock.plugins.listener_context import ListenerContext
     from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
@@ -76,12 +76,13 @@ def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrame
 
 
 @hookspec(firstresult=True)
-def state(stream: DStream[Any], operator: str, options: StateOptions) -> DStream[Any] | None:
+def state(stream: DStream[Any], operator: str, options: StateOptions | WindowOptions) -> DStream[Any] | None:
     """Return a stream of states per key. Called on the driver, once per call of a stateful operator of ``DStream``.
 
-    The operator is ``updateStateByKey``, or ``mapWithState``, whose stream is a ``penstock.spi.MapWithStateDStream``.
-    The implementation adds nodes to the stream's graph: classes derived from ``penstock.spi.StatefulDStream``. If two
-    plugins have one, ``spark.penstock.plugins.prefer`` decides.
+    The operator is ``updateStateByKey``; ``mapWithState``, whose stream is a ``penstock.spi.MapWithStateDStream``; or
+    ``reduceByKeyAndWindow``, of a stream whose node is a ``penstock.spi.ShuffledDStream``. The implementation adds
+    nodes to the stream's graph: classes derived from ``penstock.spi.StatefulDStream``. If two plugins have one,
+    ``spark.penstock.plugins.prefer`` decides.
     """
 
 

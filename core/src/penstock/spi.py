@@ -5,7 +5,7 @@ or shares what the first-party plugins use. A name here changes only with a new 
 changelog. Nothing in the core imports this module.
 
 A plugin that carries state from batch to batch derives a node from ``StatefulDStream``, which checkpoints and recovers
-it, and shows it through a ``StateView``. ``StatePairs`` are pairs of state in an RDD, as distinct from new records.
+it.
 """
 
 from typing import TYPE_CHECKING
@@ -67,8 +67,12 @@ if TYPE_CHECKING:
     from penstock.graph.input_dstreams import InputDStream as InputDStream
     from penstock.graph.node import Node as Node
     from penstock.graph.outputs import ForEachDStream as ForEachDStream
-    from penstock.graph.state_spec import StateOptions as StateOptions
-    from penstock.graph.stateful import StatefulDStream as StatefulDStream, StateView as StateView
+    from penstock.graph.per_batch import (
+        MapPartitionsDStream as MapPartitionsDStream,
+        ShuffledDStream as ShuffledDStream,
+    )
+    from penstock.graph.state_spec import StateOptions as StateOptions, WindowOptions as WindowOptions
+    from penstock.graph.stateful import StatefulDStream as StatefulDStream
     from penstock.hookspecs import (
         API_VERSION as API_VERSION,
         GROUP as GROUP,
@@ -119,9 +123,4 @@ if TYPE_CHECKING:
     from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
     from penstock.worker.block_reader import read_block as read_block
-    from penstock.worker.combine import merge_by_key as merge_by_key
-    from penstock.worker.state_elements import (
-        StatePairs as StatePairs,
-        from_state_pairs as from_state_pairs,
-        to_state_pairs as to_state_pairs,
-    )
+    from penstock.worker.combine import MISSING as MISSING, merge_by_key as merge_by_key

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import DStream, StateSpec
-from penstock.spi import StateView, node_of
+from penstock.spi import node_of
 from penstock_state.partition_errors import StateUpdateError
+from penstock_state.state_view import StateView
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput

@@ -16,9 +16,9 @@ from hypothesis import given, strategies as st
 from tests.helpers.state_partitions import AMPLE, Pairs, by_key, distinct, moved, settled, small_worker  # noqa: F401
 
 from penstock import State
-from penstock.spi import StatePairs, to_state_pairs
 from penstock_state import state_tasks
 from penstock_state.partition_errors import PartitionErrors, Reported, StateUpdateError
+from penstock_state.state_pairs import StatePairs, to_state_pairs
 from penstock_state.state_tasks import (
     MappedRecords,
     MapWithState,

@@ -22,8 +22,8 @@ from penstock.graph.node import Node, OnDriver
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
-from penstock.graph.state_spec import StateOptions, StateSpec
-from penstock.graph.window import WindowedDStream, window_durations
+from penstock.graph.state_spec import StateOptions, StateSpec, WindowOptions
+from penstock.graph.windows import WindowedDStream, window_durations
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
@@ -388,7 +388,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
 
-    def _state(self, operator: str, options: StateOptions) -> Any:
+    def _state(self, operator: str, options: StateOptions | WindowOptions) -> Any:
         return self._ssc._plugins.first_answer("state", stream=self, operator=operator, options=options)
 
 

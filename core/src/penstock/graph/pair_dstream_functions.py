@@ -14,13 +14,11 @@ from pyspark.resultiterable import ResultIterable
 from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
-from penstock.graph.reduce_by_key_and_window import ReducedWindowedDStream, TreeWindowDStream
-from penstock.graph.stateful import StateView
-from penstock.graph.window import window_durations
+from penstock.graph.state_spec import WindowOptions
+from penstock.graph.windows import TreeWindowDStream, window_durations
 from penstock.worker import functions
 from penstock.worker.combine import Combiner
 from penstock.worker.fused import CHECK_PAIRS, Kind, Step
-from penstock.worker.state_elements import from_state_pairs
 
 if TYPE_CHECKING:
     from penstock.graph.dstream import DStream
@@ -146,8 +144,8 @@ class PairDStreamFunctions(Generic[T]):
         Args:
             func: associative; gets the values in the order of time.
             invFunc: the inverse, ``invFunc(func(a, b), a) == b``. Every window is then computed from the previous one:
-                this needs a checkpoint directory, and keys stay until the filter drops them. With ``None`` windows are
-                reduced from panes, and their keys are those of their batches.
+                this needs a checkpoint directory and the plugin for state, and keys stay until the filter drops them.
+                With ``None`` windows are reduced from panes, and their keys are those of their batches.
             windowDuration: seconds.
             slideDuration: seconds; by default the stream's slide duration.
             numPartitions: by default the number of task slots without receivers.
@@ -160,8 +158,9 @@ class PairDStreamFunctions(Generic[T]):
                 require_callable(name, function)
         panes = ShuffledDStream(self._node, combiner, numPartitions)
         if invFunc is not None:
-            window = ReducedWindowedDStream(panes, invFunc, *durations, filterFunc)
-            return self._derive(StateView(window, from_state_pairs))
+            options = WindowOptions(*durations, invFunc, filterFunc)
+            windows: DStream[tuple[K, V]] = self._derive(panes)._state("reduceByKeyAndWindow", options)
+            return windows
         reduced = self._derive(TreeWindowDStream(panes, *durations))
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 

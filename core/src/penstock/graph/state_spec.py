@@ -1,4 +1,4 @@
-"""``StateSpec``, the argument of ``mapWithState``, and ``StateOptions``, the options that the state plugin receives."""
+"""``StateSpec``, the argument of ``mapWithState``, and the options that the plugin for state receives."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ class StateOptions:
     num_partitions: int | None = None
     partition_function: Callable[[Any], int] = portable_hash
     timeout_ms: int | None = None
+
+
+@frozen
+class WindowOptions:
+    """Options of ``reduceByKeyAndWindow`` with an inverse function; the filter selects the pairs to keep."""
+
+    window_ms: int
+    slide_ms: int
+    inverse: Callable[[Any, Any], Any]
+    keep_pair: Callable[[tuple[Any, Any]], Any] | None
 
 
 class StateSpec(Generic[K, V, S, M]):

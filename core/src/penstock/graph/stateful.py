@@ -1,7 +1,7 @@
-"""The common parts of nodes that carry pairs from batch to batch, and ``StateView``, the program's view of them.
+"""The common parts of nodes that carry pairs from batch to batch, for the plugin that offers such streams.
 
 The last RDD and the new input are co-partitioned by key, so that state is never shuffled. The RDDs contain the pairs in
-an internal form, which a ``StateView`` converts to the program's records.
+an internal form, which another node converts to the program's records.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from pyspark import RDD, StorageLevel
+from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
-from penstock.graph.per_batch import MapPartitionsDStream
 from penstock.spark.rdd_checkpoints import checkpoint_file
 from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
@@ -142,23 +141,3 @@ class StatefulDStream(Node):
     @abstractmethod
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
         """Compute the state after a batch from the newest state."""
-
-
-class StateView(MapPartitionsDStream):
-    """The program's view of a stateful stream. Names, persists and checkpoints the stateful stream itself."""
-
-    def __init__(
-        self, state: StatefulDStream, function: PartitionFunction, preserves_partitioning: bool = True
-    ) -> None:
-        super().__init__(state, function, preserves_partitioning)
-        self.state = state
-
-    def set_name(self, name: str) -> None:
-        self.state.set_name(name)
-        super().set_name(name)
-
-    def persist(self, level: StorageLevel) -> None:
-        self.state.persist(level)
-
-    def set_checkpoint_interval(self, interval_ms: int) -> None:
-        self.state.set_checkpoint_interval(interval_ms)

@@ -11,8 +11,9 @@ from attrs import evolve
 from pyspark import RDD, Accumulator, SparkContext
 
 from penstock import DStream
-from penstock.spi import MapWithStateDStream, Node, StatefulDStream, StateOptions, StateView, node_of, to_state_pairs
+from penstock.spi import MapWithStateDStream, Node, StatefulDStream, StateOptions, node_of
 from penstock_state.partition_errors import MergeReported, PartitionErrors, Reported
+from penstock_state.state_pairs import to_state_pairs
 from penstock_state.state_tasks import (
     MapWithState,
     UpdateState,
@@ -21,6 +22,7 @@ from penstock_state.state_tasks import (
     select_states,
     select_updated,
 )
+from penstock_state.state_view import StateView
 
 K = TypeVar("K")
 S = TypeVar("S")

@@ -14,9 +14,10 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 from pyspark import Accumulator
 
-from penstock.spi import StatePairs, from_state_pairs, merge_by_key, pickle_value, to_state_pairs
+from penstock.spi import merge_by_key, pickle_value
 from penstock_state.key_state import MISSING, KeyState
 from penstock_state.partition_errors import PartitionErrors, Reported, raising_errors
+from penstock_state.state_pairs import StatePairs, from_state_pairs, to_state_pairs
 from penstock_state.state_store import StateStore, StateVersion, StoredState
 
 # Indices into a key's list of state and new values.

@@ -34,8 +34,8 @@ _START_LIMIT_S = 60.0
 _NEEDS_SPARK = {
     *("DStream", "DataFrameStream", "GroupedDataFrameStream", "StateSpec", "StorageLevel"),
     *("StreamingContext", "BatchInput", "BlocksInput", "DStreamGraph", "ForEachDStream", "InputDStream", "Node"),
-    *("known_partitions", "node_of", "reason", "MapWithStateDStream", "StateOptions", "StateView", "StatefulDStream"),
-    *("StatePairs", "from_state_pairs", "merge_by_key", "to_state_pairs"),
+    *("known_partitions", "node_of", "reason", "MapWithStateDStream", "StateOptions", "StatefulDStream"),
+    *("MapPartitionsDStream", "ShuffledDStream", "WindowOptions", "MISSING", "merge_by_key"),
 }
 
 

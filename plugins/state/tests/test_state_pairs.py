@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.worker.state_elements import to_state_pairs
+from penstock_state.state_pairs import to_state_pairs
 
 
 @pytest.mark.parametrize(("num_bytes", "largest"), [(10, 1_024), (10_000, 32), (1 << 20, 1)])

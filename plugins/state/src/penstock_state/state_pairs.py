@@ -11,8 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.runtime.pickle_value import pickle_value
-from penstock.worker.combine import MISSING, Combiner, merge_by_key
+from penstock.spi import MISSING, merge_by_key, pickle_value
 
 # A group is one pickle, which the JVM holds as one array: far below Spark's limit of 2 GB, and small enough that Java's
 # garbage collector does not give it memory regions of its own, which would double what it takes.
@@ -74,17 +73,18 @@ _PREVIOUS, _OLD, _NEW = range(3)
 class SlideWindow:
     """Partition function from the previous window and the panes, as ``StatePairs``, to the next window.
 
-    The window ends at ``time_ms``; ``inverse`` removes the values of panes up to ``begin_ms``.
+    The window ends at ``time_ms``; ``merge`` adds values, and ``inverse`` removes those of panes up to ``begin_ms``.
     """
 
     time_ms: int
     begin_ms: int
-    combiner: Combiner
+    merge: Callable[[Any, Any], Any]
     inverse: Callable[[Any, Any], Any]
     keep_pair: Callable[[tuple[Any, Any]], Any] | None
+    memory_limit_mb: float
 
     def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
-        gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
+        gathered = merge_by_key(self._gather, self.memory_limit_mb, self._by_key(elements))
         return grouped(self.time_ms, self._slid(gathered), WindowPairs)
 
     def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
@@ -97,7 +97,7 @@ class SlideWindow:
                 yield key, values
 
     def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
-        merge = self.combiner.mergeCombiners
+        merge = self.merge
         for position in (_PREVIOUS, _OLD, _NEW):
             if more[position] is not MISSING:
                 values[position] = (
@@ -106,7 +106,7 @@ class SlideWindow:
         return values
 
     def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
-        merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
+        merge, inverse, keep = self.merge, self.inverse, self.keep_pair
         for key, (previous, old, new) in gathered:
             value = previous
             if previous is not MISSING and old is not MISSING:

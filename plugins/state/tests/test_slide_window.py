@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 from tests.helpers.state_partitions import AMPLE, Pairs, by_key, distinct, moved, settled, small_worker  # noqa: F401
 
-from penstock.worker.combine import Combiner
-from penstock.worker.state_elements import SlideWindow, from_state_pairs, to_state_pairs
+from penstock_state.state_pairs import SlideWindow, from_state_pairs, to_state_pairs
 
 pytestmark = pytest.mark.usefixtures("small_worker")
 
@@ -25,7 +25,6 @@ def test_slide_window_adds_new_panes_and_removes_old_ones(
     panes: list[Pairs], slide: int, memory_limit_mb: float
 ) -> None:
     window = 5 * slide
-    combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
     tables = [
         list(to_state_pairs(time_ms, 0, [(key, sum(values)) for key, values in by_key(pane).items()]))
         for time_ms, pane in enumerate(panes)
@@ -34,7 +33,7 @@ def test_slide_window_adds_new_panes_and_removes_old_ones(
     for end in range(slide - 1, len(panes), slide):
         old = tables[max(end - slide - window + 1, 0) : max(end - window + 1, 0)] if before else []
         new = tables[end - slide + 1 : end + 1] if before else tables[max(end - window + 1, 0) : end + 1]
-        function = SlideWindow(end, end - window, combiner, lambda a, b: a - b, lambda pair: pair[1] > 0)
+        function = SlideWindow(end, end - window, operator.add, operator.sub, lambda pair: pair[1] > 0, memory_limit_mb)
         before = moved(function(0, [*before, *itertools.chain(*old), *itertools.chain(*new)]))
         expected = by_key([pair for pane in panes[max(end - window + 1, 0) : end + 1] for pair in pane])
         assert distinct(from_state_pairs(0, before)) == {key: sum(values) for key, values in expected.items()}

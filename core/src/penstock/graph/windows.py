@@ -1,22 +1,65 @@
-"""The nodes of ``reduceByKeyAndWindow``: with an inverse function, and without one (also ``groupByKeyAndWindow``)."""
+"""The nodes of windows without an inverse function, and the durations of all window operators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
 from functools import partial
 from typing import Any
 
-from pyspark import RDD
+from pyspark import RDD, StorageLevel
 
+from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
 from penstock.graph.per_batch import ShuffledDStream
-from penstock.graph.stateful import StatefulDStream
+from penstock.runtime.clock import require_duration_ms
 from penstock.spark.rdds import co_partitioned_union
 from penstock.worker.combine import combine_combiners
-from penstock.worker.state_elements import SlideWindow, to_state_pairs
 
-# As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
-_MIN_SLIDES = 5
+
+def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
+    """Check the two durations of a window operator, and convert them to milliseconds."""
+    slide_ms = parent.slide_ms
+    durations = []
+    for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):
+        whole_ms = slide_ms if seconds is None else require_duration_ms(name, seconds)
+        if whole_ms % slide_ms:
+            raise ValueError(
+                f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms); "
+                f"it is {whole_ms} ms"
+            )
+        durations.append(whole_ms)
+    return durations[0], durations[1]
+
+
+class WindowedDStream(Node):
+    """The records of the batches within a window.
+
+    The parent's RDDs are persisted, because overlapping windows read them repeatedly.
+    """
+
+    keeps_records = True
+
+    def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
+        super().__init__(parent.graph, (parent,), window_ms, slide_ms)
+        self._parent = parent
+        parent.persist_by_default()
+
+    def persist_by_default(self) -> None:
+        """Do nothing: a window consists of the parent's RDDs, which are persisted already."""
+
+    def persist(self, level: StorageLevel) -> None:
+        self._parent.persist(level)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        rdds = self._parent.rdds_between(self._begin_ms(time_ms), time_ms)
+        return self._sc.union(rdds) if rdds else self._sc.emptyRDD()
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
+        times = self._parent.times_between(self._begin_ms(time_ms), time_ms)
+        return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(time) or () for time in times))
+
+    def _begin_ms(self, time_ms: int) -> int:
+        return time_ms - self.window_ms + self._parent.slide_ms
 
 
 class TreeWindowDStream(Node):
@@ -94,60 +137,3 @@ def cover(begin: int, end: int) -> list[tuple[int, int]]:
         nodes.append((level, begin >> level))
         begin += 1 << level
     return nodes
-
-
-class PanesDStream(Node):
-    """The batches, reduced by key, in the form of state: the records contain their batch time."""
-
-    def __init__(self, reduced: ShuffledDStream) -> None:
-        super().__init__(reduced.graph, (reduced,))
-        self.reduced = reduced
-        self.persist_by_default()
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        rdd = self.reduced.get_or_compute(time_ms)
-        return None if rdd is None else rdd.mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)
-
-
-class ReducedWindowedDStream(StatefulDStream):
-    """The values of a key within a window, computed from the previous window with an inverse function.
-
-    Follows PySpark's rules, because the results must be the same. Windows shorter than five slides, and windows without
-    a predecessor, are reduced from their panes. Otherwise a key stays, with the result of the inverse function, until
-    the filter drops it.
-    """
-
-    def __init__(
-        self,
-        reduced: ShuffledDStream,
-        inverse: Callable[[Any, Any], Any],
-        window_ms: int,
-        slide_ms: int,
-        keep_pair: Callable[[tuple[Any, Any]], Any] | None,
-    ) -> None:
-        reduced.fix_partitions()
-        self._panes = PanesDStream(reduced)
-        self._reduction = reduced.combiner
-        self._inverse = inverse
-        self._keep_pair = keep_pair
-        super().__init__(self._panes, reduced.requested_partitions, window_ms=window_ms, slide_ms=slide_ms)
-
-    def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
-        self._panes.reduced.fix_partitions(num_partitions)
-        super().recover(files, num_partitions, home)
-
-    def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        pane_ms = self._panes.slide_ms
-        begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
-        previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None
-        if previous is None:
-            old: list[RDD[Any]] = []
-            new = self._panes.rdds_between(begin_ms + pane_ms, time_ms)
-        else:
-            old = self._panes.rdds_between(begin_ms - self.slide_ms + pane_ms, begin_ms)
-            new = self._panes.rdds_between(previous_ms + pane_ms, time_ms)
-        rdds = [*([] if previous is None else [previous]), *old, *new]
-        if not rdds:
-            return None
-        slide = SlideWindow(time_ms, begin_ms, self._reduction, self._inverse, self._keep_pair)
-        return self.merged(rdds, slide)

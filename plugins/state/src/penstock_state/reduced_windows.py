@@ -1,0 +1,77 @@
+"""The nodes of windows that are reduced with an inverse function: each is computed from the previous one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pyspark import RDD
+
+from penstock import DStream
+from penstock.spi import Node, ShuffledDStream, StatefulDStream, WindowOptions, node_of
+from penstock_state.state_pairs import SlideWindow, from_state_pairs, to_state_pairs
+from penstock_state.state_view import StateView
+
+# As in PySpark: below this number of slides per window, reducing once is faster than reducing twice.
+_MIN_SLIDES = 5
+
+
+class PanesDStream(Node):
+    """The batches, reduced by key, in the form of state: the records contain their batch time."""
+
+    def __init__(self, reduced: ShuffledDStream) -> None:
+        super().__init__(reduced.graph, (reduced,))
+        self.reduced = reduced
+        self.persist_by_default()
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        rdd = self.reduced.get_or_compute(time_ms)
+        return None if rdd is None else rdd.mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)
+
+
+class ReducedWindowedDStream(StatefulDStream):
+    """The values of a key within a window, computed from the previous window with an inverse function.
+
+    Follows PySpark's rules, because the results must be the same. Windows shorter than five slides, and windows without
+    a predecessor, are reduced from their panes. Otherwise a key stays, with the result of the inverse function, until
+    the filter drops it.
+    """
+
+    def __init__(self, reduced: ShuffledDStream, options: WindowOptions) -> None:
+        reduced.fix_partitions()
+        self._panes = PanesDStream(reduced)
+        self._options = options
+        super().__init__(
+            self._panes, reduced.requested_partitions, window_ms=options.window_ms, slide_ms=options.slide_ms
+        )
+
+    def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        self._panes.reduced.fix_partitions(num_partitions)
+        super().recover(files, num_partitions, home)
+
+    def advance_state(self, time_ms: int) -> RDD[Any] | None:
+        pane_ms = self._panes.slide_ms
+        begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
+        previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None
+        if previous is None:
+            old: list[RDD[Any]] = []
+            new = self._panes.rdds_between(begin_ms + pane_ms, time_ms)
+        else:
+            old = self._panes.rdds_between(begin_ms - self.slide_ms + pane_ms, begin_ms)
+            new = self._panes.rdds_between(previous_ms + pane_ms, time_ms)
+        rdds = [*([] if previous is None else [previous]), *old, *new]
+        if not rdds:
+            return None
+        combiner, options = self._panes.reduced.combiner, self._options
+        slide = SlideWindow(
+            time_ms, begin_ms, combiner.mergeCombiners, options.inverse, options.keep_pair, combiner.memory_limit_mb
+        )
+        return self.merged(rdds, slide)
+
+
+def windowed_stream(reduced: DStream[Any], options: WindowOptions) -> DStream[Any]:
+    """The stream of ``reduceByKeyAndWindow`` over batches that are reduced by key."""
+    node = node_of(reduced)
+    assert isinstance(node, ShuffledDStream)
+    return DStream(StateView(ReducedWindowedDStream(node, options), from_state_pairs), reduced.context())
