@@ -1,10 +1,11 @@
 """The second program of `make dist-test`: the core and one receiver plugin, without any other distribution.
 
 A receiver that the plugin offers, a window and a checkpoint; then a second run recovers from the checkpoint. State per
-key is refused with the line to type. Any wrong result is an error.
+key and windows with an inverse function are refused with the line to type. Any wrong result is an error.
 """
 
 import importlib.metadata
+import operator
 import os
 import sys
 import tempfile
@@ -37,7 +38,7 @@ class Program:
         pairs: Any = ssc.receiverStream("synthetic", total=RECORDS).map(lambda _line: ("lines", 1))
         require_refusals(pairs)
         # Longer than the run, so that all records are in the last window.
-        window = pairs.reduceByKeyAndWindow(lambda a, b: a + b, lambda a, b: a - b, 600, 1)
+        window = pairs.reduceByKeyAndWindow(operator.add, None, 600, 1)
         window.foreachRDD(self._see_window)
         return ssc
 
@@ -66,13 +67,15 @@ def require_refusals(pairs: DStream[tuple[str, int]]) -> None:
     Raises:
         SystemExit: it does not.
     """
-    operators: dict[str, Callable[[], object]] = {
+    stateful: dict[str, Callable[[], object]] = {
         "updateStateByKey": lambda: pairs.updateStateByKey(lambda new, old: sum(new) + (old or 0)),
         "mapWithState": lambda: pairs.mapWithState(StateSpec.function(count)),
+        "reduceByKeyAndWindow": lambda: pairs.reduceByKeyAndWindow(operator.add, operator.sub, 600, 1),
+        "countByWindow": lambda: pairs.countByWindow(600, 1),
     }
-    for name, operator in operators.items():
+    for name, create in stateful.items():
         try:
-            operator()
+            create()
         except ConfigurationError as error:
             if not str(error).endswith(": pip install penstock-state"):
                 sys.exit(f"{name} says something else: {error}")
