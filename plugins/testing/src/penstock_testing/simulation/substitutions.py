@@ -32,7 +32,7 @@ from pyspark.core.rdd import PipelinedRDD
 
 from penstock import StreamingContext
 from penstock.spi import throttle
-from penstock_testing.simulation import simulated_cluster as clusters
+from penstock_testing.simulation import simulated_cluster as clusters, simulated_rdds as rdds
 from penstock_testing.simulation.primitives import Twins
 from penstock_testing.simulation.scheduler import Scheduler
 from penstock_testing.simulation.simulated_cluster import SimulatedCluster
@@ -93,16 +93,16 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
         (queue.SimpleQueue, twins.queue.SimpleQueue),
         (Future, twins.future),
         (endpoint, endpoint_class(network, endpoint, token_check)),
-        (PipelinedRDD, clusters.SimulatedPipelinedRDD),
+        (PipelinedRDD, rdds.SimulatedPipelinedRDD),
     ]
     functions = {
         "penstock.wire.client:address_towards": lambda _location, _advice="": "127.0.0.1",
         "penstock.storage.uri:connect": lambda uri: (disk, uri),
-        "penstock.spark.rdds:BlocksRDD": clusters.SimulatedBlocksRDD,
-        "penstock.spark.rdds:located_rdd": clusters.located_rdd,
-        "penstock.spark.rdds:shuffled": clusters.shuffled,
-        "penstock.spark.rdds:co_partitioned_union": clusters.co_partitioned_union,
-        "penstock.spark.rdds:checkpointed_state": clusters.checkpointed_state,
+        "penstock.spark.rdds:BlocksRDD": rdds.SimulatedBlocksRDD,
+        "penstock.spark.rdds:located_rdd": rdds.located_rdd,
+        "penstock.spark.rdds:shuffled": rdds.shuffled,
+        "penstock.spark.rdds:co_partitioned_union": rdds.co_partitioned_union,
+        "penstock.spark.rdds:checkpointed_state": rdds.checkpointed_state,
         "penstock.spark.rdds:remember_classes": _nothing,
         "penstock.spark.cluster:running_task": lambda _sc, _group: None,
         "penstock.spark.local_properties:LocalProperties": clusters.SimulatedLocalProperties,
