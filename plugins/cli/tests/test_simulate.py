@@ -36,7 +36,7 @@ class OneBroken:
         planned = self.planned if self.is_plan else PLANNED
         violations = ("1 record lost",) if self.seed == 3 and PLANNED[1] in planned else ()
         trace = (f"history of {self.seed}",)
-        return SimulationOutcome(self.seed, planned, self.faults, violations, trace, 10.0, 100)
+        return SimulationOutcome(self.seed, planned, self.faults, trace, 10.0, 100, violations)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(*planned: SimulatedFault) -> ElementTree.Element:
-    outcome = SimulationOutcome(3, planned, {"kill": 1}, ("1 record lost",), TRACE, 4.0, 9)
+    outcome = SimulationOutcome(3, planned, {"kill": 1}, TRACE, 4.0, 9, ("1 record lost",))
     return ElementTree.fromstring(draw_history(outcome))
 
 

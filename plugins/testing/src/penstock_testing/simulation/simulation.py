@@ -47,19 +47,19 @@ class SimulationOutcome:
         seed: the seed; it gives the same outcome again.
         planned: the faults that were to happen.
         faults: how often each fault happened.
-        violations: what should have held and did not; empty for a correct engine.
         trace: the history, a line for each event.
         virtual_s: the time that passed in the simulation, in seconds.
         steps: the number of times that the scheduler chose a thread.
+        violations: what should have held and did not; empty for a correct engine.
     """
 
     seed: int
     planned: tuple[SimulatedFault, ...]
     faults: Mapping[str, int]
-    violations: tuple[str, ...]
     trace: tuple[str, ...]
     virtual_s: float
     steps: int
+    violations: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -126,10 +126,10 @@ class Simulation:
             self.seed,
             tuple(self.faults.planned),
             dict(sorted(self.faults.counts.items())),
-            tuple(self.world.violations),
             tuple(scheduler.trace),
             scheduler.now_s,
             scheduler.steps,
+            tuple(self.world.violations),
         )
 
     def _main(self) -> None:
