@@ -35,7 +35,7 @@ from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf, spark_conf
-from penstock.spark.jvm_shutdown import StopRequests
+from penstock.spark.stop_requests import StopRequests
 
 if TYPE_CHECKING:
     from types import TracebackType

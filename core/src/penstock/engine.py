@@ -26,7 +26,7 @@ from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster, failure
 from penstock.spark.local_properties import LocalProperties
-from penstock.spark.rdd_checkpoints import delete_file
+from penstock.spark.rdd_files import delete_file
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher

@@ -16,9 +16,9 @@ from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import make_private
 from penstock.spark import failure
-from penstock.spark.rdd_checkpoints import (
+from penstock.spark.rdd_files import (
     RunFolder,
     checkpoint_folder,
     delete_empty_folders,

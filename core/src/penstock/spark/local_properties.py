@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock.runtime.clock import iso_time
-from penstock.spark.rdd_checkpoints import ALL_MARKED_ANCESTORS
+from penstock.spark.rdd_files import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"

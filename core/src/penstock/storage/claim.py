@@ -34,10 +34,9 @@ from attrs import asdict, frozen
 
 from penstock.errors import CheckpointError, ClaimLostError, shown
 from penstock.json_converter import StructureError, structure
-from penstock.runtime.atomic_write import private
 from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import make_private, private
 from penstock.storage.directory import Appender, Directory, Durability, LocalDirectory
 
 log = get_logger("claim")

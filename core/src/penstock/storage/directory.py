@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, partial_name, private
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import atomic_write, fsync, is_partial, make_private, partial_name, private
 from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 

@@ -27,7 +27,7 @@ from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
 from penstock.schedule.recovered_state import StateRestore
 from penstock.spark import saved_conf
-from penstock.spark.rdd_checkpoints import qualified, unusable
+from penstock.spark.rdd_files import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
 from penstock.track.allocations import Allocations

@@ -1,7 +1,10 @@
-"""Shutdown hooks that make the JVM wait for the graceful stop of this Python process.
+"""``StopRequests``: SIGTERM and Ctrl-C of this process, and the shutdown of the JVM, while a context is active.
+
+A signal handler runs between two steps of the main thread, which may hold any lock, so it only queues the signal's
+number. Another thread reports it.
 
 Under spark-submit a SIGTERM reaches the JVM, which would stop the SparkContext at once and lose unprocessed data. Two
-hooks run before Spark's own: one notifies this process, the other waits for its end.
+shutdown hooks run before Spark's own: one notifies this process, the other waits for its end.
 """
 
 from __future__ import annotations
@@ -10,20 +13,96 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.log import get_logger
-from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-log = get_logger("spark")
+log = get_logger("signals")
 
 # Hadoop's manager runs hooks one after the other, the highest priority first; Spark's hooks have priority 40.
 _NOTIFY, _WAIT = 92, 91
 _NOTIFY_S = 5
+
+
+class StopSignals:
+    """Reports SIGTERM and SIGINT to ``on_signal``, on a thread of its own, and still calls the program's own handlers.
+
+    Python sets handlers on the main thread only. When ``restore`` is called elsewhere, the handlers stay until the next
+    signal, which restores its previous handler and raises the signal again.
+    """
+
+    def __init__(self, on_signal: Callable[[int], object]) -> None:
+        self._on_signal = on_signal
+        # A SimpleQueue is reentrant: a handler may interrupt another put. None ends the thread.
+        self._queue: SimpleQueue[int | None] = SimpleQueue()
+        self._thread: EngineThread | None = None
+        self._closed = False
+        self._previous: dict[int, Any] = {}
+
+    def install(self) -> None:
+        """Set the handlers; signals that the program ignores stay ignored. Does nothing off the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._thread = EngineThread("streaming-signals", self._report)
+        self._thread.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            previous = signal.getsignal(number)
+            if previous in (signal.SIG_IGN, None):
+                log.info("signal handler not set", signal=number.name, reason="ignored or handled outside Python")
+                continue
+            if _is_programs(previous):
+                log.info("signal handler set before the program's own", signal=number.name)
+            self._previous[number] = previous
+            signal.signal(number, self._handle)
+
+    def override_pysparks_interrupt(self) -> None:
+        """Make Ctrl-C a plain KeyboardInterrupt.
+
+        PySpark's handler first cancels all jobs, including the receivers', and loses their unprocessed data.
+        """
+        if threading.current_thread() is threading.main_thread() and _is_pysparks(signal.getsignal(signal.SIGINT)):
+            self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def restore(self) -> None:
+        """Restore the previous handlers, except where the program has set its own since. Main thread only."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        while self._previous:
+            number, previous = self._previous.popitem()
+            if signal.getsignal(number) in (self._handle, signal.default_int_handler):
+                signal.signal(number, previous)
+        self.close()
+
+    def close(self) -> None:
+        """Stop reporting, after all queued signals were reported. Idempotent."""
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.finish()
+
+    def _handle(self, number: int, frame: Any) -> None:
+        previous: Any = self._previous.get(number)
+        if not self._closed:
+            self._queue.put(number)
+        # A handler that the program set later may call this one.
+        elif signal.getsignal(number) == self._handle:
+            signal.signal(number, self._previous.pop(number))
+            signal.raise_signal(number)
+            return
+        if _is_programs(previous):
+            previous(number, frame)
+
+    def _report(self) -> None:
+        while (number := self._queue.get()) is not None:
+            try:
+                self._on_signal(number)
+            except Exception:
+                log.exception("signal not handled", signal=signal.Signals(number).name)
 
 
 class JvmShutdown:
@@ -109,3 +188,11 @@ class StopRequests(StopSignals):
             self._receivers.add(receiver)
         if not is_repeated:
             self._notify(number)
+
+
+def _is_programs(handler: Any) -> bool:
+    return callable(handler) and handler is not signal.default_int_handler and not _is_pysparks(handler)
+
+
+def _is_pysparks(handler: Any) -> bool:
+    return str(getattr(handler, "__module__", "")).startswith("pyspark.")

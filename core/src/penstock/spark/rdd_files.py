@@ -1,4 +1,4 @@
-"""RDD checkpoints: their directory and their files."""
+"""Files of RDDs: checkpoints and their directory, and the directories into which jobs save RDDs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ log = get_logger("checkpoint")
 
 #: With this property a job checkpoints every marked RDD of its lineage, not only the last one.
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
+
+# Marks a directory whose job has committed all its files.
+_SUCCESS = "_SUCCESS"
+# Files that Hadoop's committers write before the mark: parts, their checksums, and the folders of unfinished tasks.
+_WRITTEN_BY_JOBS = ("part-", ".part-", "._SUCCESS", "_temporary", "__magic")
 
 
 @frozen
@@ -86,6 +91,24 @@ def delete_file(sc: SparkContext, path: str) -> None:
         files.delete(file, True)
     except Exception as error:
         log.warning("RDD checkpoint not deleted", path=path, reason=failure.reason(error))
+
+
+def is_saved(sc: SparkContext, path: str) -> bool:
+    """Whether a job has saved a whole RDD in a directory."""
+    mark, files = hadoop_path(sc, f"{path}/{_SUCCESS}")
+    return bool(files.exists(mark))
+
+
+def discard_interrupted_save(sc: SparkContext, path: str) -> bool:
+    """Delete a directory that an interrupted job left; return whether it was deleted.
+
+    A directory with files that no job writes, and a file in place of the directory, stay.
+    """
+    directory, files = hadoop_path(sc, path)
+    if not files.getFileStatus(directory).isDirectory():
+        return False
+    names = [status.getPath().getName() for status in files.listStatus(directory)]
+    return all(name.startswith(_WRITTEN_BY_JOBS) for name in names) and bool(files.delete(directory, True))
 
 
 def hadoop_path(sc: SparkContext, location: str) -> tuple[Any, Any]:

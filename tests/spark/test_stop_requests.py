@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkContext
 
-from penstock.spark.jvm_shutdown import JvmShutdown, StopRequests
+from penstock.spark.stop_requests import JvmShutdown, StopRequests
 
 
 class Latch:
