@@ -73,7 +73,7 @@ class Engine:
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
         self._properties = LocalProperties(sc, launcher.run_id)
         if self._run is not None:
-            self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
+            self.tracker.restore_rates(self._run.first.rates, graph.batch_interval_ms)
             self._properties = LocalProperties(sc, self._run.first.run, self._run.first.attempts)
         self.scheduler = JobScheduler(
             settings,
