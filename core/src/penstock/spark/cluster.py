@@ -221,8 +221,6 @@ def failed_tasks() -> list[tuple[TaskLocation, str]]:
     Uses the process's active SparkContext, because callers that report an error may not have it. Spark's status store
     is updated shortly after a job.
     """
-    from pyspark import SparkContext
-
     try:
         sc: Any = SparkContext._active_spark_context
         failed = sc._jvm.java.util.ArrayList()

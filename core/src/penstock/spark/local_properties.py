@@ -25,11 +25,6 @@ ATTEMPT = "spark.penstock.batch.attempt"
 RUN = "spark.penstock.run"
 
 
-def job_tag(batch_time_ms: int, output_op_id: int) -> str:
-    """The tag of the Spark jobs of an output operation."""
-    return f"penstock-batch-{batch_time_ms}-operation-{output_op_id}"
-
-
 def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
     """Batch time and output operation of a Spark job with these tags; ``None`` if it belongs to no batch."""
     match = next(filter(None, map(_TAG.fullmatch, tags)), None)
@@ -73,7 +68,7 @@ class LocalProperties:
             self._reader(
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
-                f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
+                f"{_JOB_TAGS}={self._tags}penstock-batch-{batch_time_ms}-operation-{output_op_id}\n"
                 "spark.job.description="
                 f"Streaming job from [output operation {output_op_id}, batch time {iso_time(batch_time_ms)}]{page}\n"
             )

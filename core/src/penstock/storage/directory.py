@@ -240,11 +240,12 @@ class LocalDirectory(Directory):
 
     def append(self, name: str) -> Appender:
         self._make()
-        return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
 
-    def _sync_names(self) -> None:
-        self._sync_parents()
-        fsync(self._path)
+        def sync_name() -> None:
+            self._sync_parents()
+            fsync(self._path)
+
+        return Appender(open(self._path / name, "xb", opener=private), sync_name=sync_name)
 
     def _make(self) -> None:
         missing = self._path
@@ -307,8 +308,12 @@ class RemoteDirectory(Directory):
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
+        from pyarrow import fs
+
+        with self._errors(name):
+            exists = self._filesystem.get_file_info(f"{self._path}/{name}").type is fs.FileType.File
         # Closing may publish the part of a file that could not be written whole.
-        written = partial_name(name) if self._has(name) else name
+        written = partial_name(name) if exists else name
         stream = self._open(written)
         try:
             yield stream
@@ -323,12 +328,6 @@ class RemoteDirectory(Directory):
             with suppress(OSError):
                 self.delete(written)
             raise
-
-    def _has(self, name: str) -> bool:
-        from pyarrow import fs
-
-        with self._errors(name):
-            return bool(self._filesystem.get_file_info(f"{self._path}/{name}").type is fs.FileType.File)
 
     def delete(self, name: str) -> bool:
         with self._errors(name):
