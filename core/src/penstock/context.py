@@ -279,7 +279,8 @@ class StreamingContext(StreamBuilder):
         try:
             self._start_engine()
             if self._settings.stop_gracefully_on_shutdown:
-                self._signals.install_all(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
+                self._signals.install()
+                self._signals.install_hooks(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
             else:
                 self._signals.override_pysparks_interrupt()
             atexit.register(self._on_exit)

@@ -105,19 +105,21 @@ class StopSignals:
                 log.exception("signal not handled", signal=signal.Signals(number).name)
 
 
-class JvmShutdown:
-    """Reports the shutdown of the JVM to ``on_shutdown``, on a thread of its own; the JVM waits for this process."""
+class StopRequests(StopSignals):
+    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM; once if a signal reaches both."""
 
-    def __init__(self, on_shutdown: Callable[[], object]) -> None:
-        self._on_shutdown = on_shutdown
+    def __init__(self, on_signal: Callable[[int], object]) -> None:
+        super().__init__(lambda number: self._receive(number, "process", "jvm"))
+        self._notify = on_signal
         # Counted down by the JVM's shutdown, or by `close`.
         self._latch: Any = None
         self._manager: Any = None
         self._hooks: list[Any] = []
-        self._closed = False
+        self._receivers: set[str] = set()
+        self._guard = threading.Lock()
 
-    def install(self, sc: SparkContext, timeout_s: float) -> None:
-        """Set the hooks; a failure is logged. ``timeout_s`` limits the JVM's wait for this process."""
+    def install_hooks(self, sc: SparkContext, timeout_s: float) -> None:
+        """Set the hooks in the JVM; a failure is logged. ``timeout_s`` limits the JVM's wait for this process."""
         jvm: Any = sc._jvm
         try:
             java = jvm.java
@@ -137,21 +139,21 @@ class JvmShutdown:
         except Exception as error:
             log.info("shutdown hook of the JVM not set", reason=type(error).__name__)
             return
-        EngineThread("spark-shutdown", self._await).start()
+        EngineThread("spark-shutdown", self._await_shutdown).start()
 
     def close(self) -> None:
-        """Remove the hooks, unless the JVM is shutting down and waits for this process. Can be repeated."""
-        if self._closed or not self._hooks:
-            return
-        self._closed = True
+        """Stop reporting, and remove the hooks unless the JVM is shutting down and waits for this process."""
+        super().close()
+        hooks, self._hooks = self._hooks, []
         try:
-            for hook in self._hooks:
+            for hook in hooks:
                 self._manager.removeShutdownHook(hook)
-            self._latch.countDown()
+            if hooks:
+                self._latch.countDown()
         except Exception as error:
             log.debug("shutdown hook of the JVM not removed", reason=type(error).__name__)
 
-    def _await(self) -> None:
+    def _await_shutdown(self) -> None:
         try:
             # `await` is a keyword of Python.
             getattr(self._latch, "await")()
@@ -159,27 +161,7 @@ class JvmShutdown:
             log.debug("JVM gone", reason=type(error).__name__)
             return
         if not self._closed:
-            self._on_shutdown()
-
-
-class StopRequests(StopSignals):
-    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM; once if a signal reaches both."""
-
-    def __init__(self, on_signal: Callable[[int], object]) -> None:
-        super().__init__(lambda number: self._receive(number, "process", "jvm"))
-        self._notify = on_signal
-        self._jvm = JvmShutdown(lambda: self._receive(signal.SIGTERM, "jvm", "process"))
-        self._receivers: set[str] = set()
-        self._guard = threading.Lock()
-
-    def install_all(self, sc: SparkContext, timeout_s: float) -> None:
-        """Set the handlers of this process, and the hooks in the JVM; see ``JvmShutdown.install``."""
-        self.install()
-        self._jvm.install(sc, timeout_s)
-
-    def close(self) -> None:
-        super().close()
-        self._jvm.close()
+            self._receive(signal.SIGTERM, "jvm", "process")
 
     def _receive(self, number: int, receiver: str, other: str) -> None:
         """Report a signal, unless it is the first one of its receiver and the other one got it already."""
