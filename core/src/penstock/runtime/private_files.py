@@ -73,8 +73,7 @@ def make_private(path: Path) -> None:
 def own_directory(path: Path, variable: str = "TMPDIR") -> Path:
     """Create a private directory where another user may have created it first.
 
-    Raises:
-        PermissionError: it is a link or belongs to another user; ``variable`` is the environment variable to set.
+    Raises PermissionError, with advice to set ``variable``, if it is a link or belongs to another user.
     """
     make_private(path)
     status = path.lstat()

@@ -34,9 +34,7 @@ def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
 class LocalProperties:
     """The local properties of the thread that creates this object.
 
-    Args:
-        run: id of the run.
-        attempts: returns the number of runs that have begun a batch, by batch time in ms.
+    ``attempts`` returns the number of runs that have begun a batch, by batch time in ms.
     """
 
     def __init__(self, sc: SparkContext, run: str, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:

@@ -87,14 +87,10 @@ class Directory(ABC):
 
     @staticmethod
     def of(location: str) -> Directory:
-        """Open the directory at a location; nothing is created.
+        """Open the directory at a location; nothing is created. ``ConfigurationError`` for an unknown file system.
 
-        Args:
-            location: a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
-                ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
-
-        Raises:
-            ConfigurationError: the location belongs to no known file system.
+        The location is a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
+        ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
         """
         location = uris.absolute_location(location)
         if not uris.is_remote(location):
