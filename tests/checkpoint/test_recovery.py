@@ -391,7 +391,8 @@ def test_program_of_its_own_code_replaces_a_saved_one(tmp_path: Path) -> None:
     recovery = recovery_of(tmp_path, checkpoint_rebuild="true")
     recovery.find()
     later = left(tmp_path, number=5, program=store.write_program(b"another"))
-    assert recovery.prepare().checkpoint == later
+    recovery.prepare()
+    assert recovery.checkpoint == later
 
 
 @pytest.mark.usefixtures("deleted")
@@ -438,9 +439,9 @@ class Unreadable(CheckpointStore):
 
 
 def test_failing_disk_is_reported_with_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recovery = recovery_of(tmp_path)
     # The fault is injected: no directory of the machine fails with this error.
-    recovery._store = Unreadable(Directory.of(str(tmp_path)))
+    monkeypatch.setattr(directory_module, "CheckpointStore", Unreadable)
+    recovery = recovery_of(tmp_path)
     with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: bad sector"):
         recovery.prepare()
     with pytest.raises(CheckpointError, match=f"checkpoint directory '{tmp_path}' cannot be read: bad sector. Give"):
