@@ -53,7 +53,7 @@ class ReducedWindowedDStream(StatefulDStream):
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
         pane_ms = self._panes.slide_ms
         begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
-        previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None
+        previous = self._previous(time_ms)
         if previous is None:
             old: list[RDD[Any]] = []
             new = self._panes.rdds_between(begin_ms + pane_ms, time_ms)
@@ -68,6 +68,17 @@ class ReducedWindowedDStream(StatefulDStream):
             time_ms, begin_ms, combiner.mergeCombiners, options.inverse, options.keep_pair, combiner.memory_limit_mb
         )
         return self.merged(rdds, slide)
+
+    def _previous(self, time_ms: int) -> RDD[Any] | None:
+        """The window that a window is computed from; ``None`` if it is reduced from its panes."""
+        if self.window_ms < _MIN_SLIDES * self.slide_ms:
+            return None
+        # Windows of batches that were not generated come first, as in a restart: the keys that stay are the same.
+        newest_ms = max(self._generated, default=0)
+        if newest_ms > time_ms - self.window_ms:
+            for missing_ms in self.times_between(newest_ms + self.slide_ms, time_ms - self.slide_ms):
+                self.get_or_compute(missing_ms)
+        return self._generated.get(time_ms - self.slide_ms)
 
 
 def windowed_stream(reduced: DStream[Any], options: WindowOptions) -> DStream[Any]:
