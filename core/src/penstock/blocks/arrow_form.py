@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from attrs import frozen
 
 from penstock.errors import BlockDamagedError, BlockGoneError
 from penstock.runtime.pickle_value import pickle_value
@@ -36,6 +35,8 @@ _TYPES: dict[type, pa.DataType] = {
     float: pa.float64(),
     bool: pa.bool_(),
 }
+# The type of pickled groups of records, which no typed column has.
+_PICKLED = pa.large_binary()
 #: Records per record batch. A reader holds one batch as Python objects at a time.
 ROWS_PER_BATCH = 16_384
 # Records per pickle. They share its memo, which makes small records several times cheaper.
@@ -55,37 +56,28 @@ _GROWTH = 4
 _LOOK, _LARGER = 256, 8
 
 
-@frozen
-class Column:
-    """Records as an Arrow column: one typed value per record, or pickled groups of records."""
-
-    values: pa.ChunkedArray
-    is_pickled: bool
-
-
 def encode(records: Sequence[Any]) -> pa.Table:
     """Encode records as a table; raises the error of pickling if a record has no typed form and cannot be pickled."""
-    return table([column(records)])
+    return _table([_column(records)])
 
 
-def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
-    """Encode records as a column, in order; raises as ``encode``. Without a record, ``pickled`` must be set."""
+def _column(records: Sequence[Any], *, pickled: bool = False) -> pa.ChunkedArray:
+    """Encode records in order: one typed value per record, or groups of pickled records. Raises as ``encode``."""
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
         try:
-            return Column(_column(records, data_type), is_pickled=False)
+            return _chunked(records, data_type)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
             pass  # an int beyond 64 bits or a lone surrogate: no typed column holds it
-    runs = [pickle_value(list(run)) for run in _runs(records, _RECORDS_PER_PICKLE)]
-    return Column(_column(runs, pa.large_binary()), is_pickled=True)
+    return _chunked([pickle_value(list(run)) for run in _runs(records, _RECORDS_PER_PICKLE)], _PICKLED)
 
 
-def table(columns: Sequence[Column]) -> pa.Table:
-    """Concatenate columns of one form, at least one, into a table."""
-    form = columns[0]
-    chunks = [chunk for part in columns for chunk in part.values.chunks]
-    values = pa.chunked_array(chunks, form.values.type)
-    return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if form.is_pickled else _VALUE})
+def _table(columns: Sequence[pa.ChunkedArray]) -> pa.Table:
+    """Concatenate columns of one type, at least one, into a table."""
+    data_type = columns[0].type
+    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], data_type)
+    form = _PICKLE if data_type == _PICKLED else _VALUE
+    return pa.table({"value": values}).replace_schema_metadata({_FORM: form})
 
 
 def sized_tables(
@@ -98,23 +90,23 @@ def sized_tables(
     """
     rest = source = iter(records)
     piece_records, record_bytes = 1, max_bytes
-    columns: list[Column] = []
+    columns: list[pa.ChunkedArray] = []
     count, num_bytes, most = 0, 0, max_records()
     look = _PIECE if isinstance(records, Sequence) else _LOOK
     while piece := _take(source, min(piece_records, most - count), look, record_bytes):
         columns = _with(columns, piece)
-        added = columns[-1].values.nbytes - (num_bytes if len(columns) == 1 else 0)
+        added = columns[-1].nbytes - (num_bytes if len(columns) == 1 else 0)
         count, num_bytes = count + len(piece), num_bytes + added
         record_bytes = max(added // len(piece), 1)
         if count >= most or num_bytes + record_bytes > max_bytes:
             following = list(itertools.islice(source, 1)) if marks_last else []
-            yield table(columns), count, marks_last and not following
+            yield _table(columns), count, marks_last and not following
             source = itertools.chain(following, rest)
             columns, count, num_bytes, most = [], 0, 0, max_records()
         left_bytes = min(max_bytes - num_bytes, max_bytes // _PIECES)
         piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // record_bytes), 1)
     if columns:
-        yield table(columns), count, marks_last
+        yield _table(columns), count, marks_last
 
 
 def _take(source: Iterator[Any], count: int, look: int, record_bytes: int) -> list[Any]:
@@ -128,14 +120,14 @@ def _take(source: Iterator[Any], count: int, look: int, record_bytes: int) -> li
     return piece
 
 
-def _with(columns: list[Column], piece: list[Any]) -> list[Column]:
-    """Append records to columns of one form."""
-    added = column(piece, pickled=bool(columns) and columns[0].is_pickled)
-    if not columns or (added.is_pickled, added.values.type) == (columns[0].is_pickled, columns[0].values.type):
+def _with(columns: list[pa.ChunkedArray], piece: list[Any]) -> list[pa.ChunkedArray]:
+    """Append records to columns of one type."""
+    added = _column(piece, pickled=bool(columns) and columns[0].type == _PICKLED)
+    if not columns or added.type == columns[0].type:
         return [*columns, added]
     # The records turn out to be of mixed types: pickle them all.
-    before = records(table(columns).to_batches())
-    return [column([*before, *piece], pickled=True)]
+    before = records(_table(columns).to_batches())
+    return [_column([*before, *piece], pickled=True)]
 
 
 def is_storable(record: Any) -> bool:
@@ -213,7 +205,7 @@ def _runs(values: Sequence[Any], length: int) -> Iterator[Sequence[Any]]:
     return (values[start : start + length] for start in range(0, len(values), length))
 
 
-def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
+def _chunked(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
     chunks: list[pa.Array] = []
     for run in _runs(values, ROWS_PER_BATCH):
         array = pa.array(run, data_type)  # a ChunkedArray past 2 GiB
