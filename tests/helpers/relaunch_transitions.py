@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from attrs import evolve
 
+from penstock.conf import Settings
 from penstock.listen.events import SourceStatus
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
 from penstock.receive.relaunch_policy import RelaunchPolicy
@@ -47,15 +48,21 @@ def _essence(record: ReceiverTrackingInfo) -> object:
     """What decides the next state: records that agree in it are explored once."""
     launch = record.launch
     serves, is_lost = launch is not None and launch.serve_ms > 0, launch is not None and launch.executor_lost
-    failures = len(record.failures_ms), record.policy.max_failures
+    failures = len(record.failures_ms), record.policy.settings.max_receiver_failures
     return type(record.state), serves, is_lost, record.refusals, *failures
 
 
 def relaunch_transitions() -> set[tuple[str, str]]:
     """The names of the states before and after each step that changes the state."""
     found: set[tuple[str, str]] = set()
-    policy = RelaunchPolicy(0, _WINDOW_MS, "stop-stream", launch_timeout_ms=5000)
-    reached = [ReceiverTrackingInfo(0, "Silent-0", evolve(policy, max_failures=most)) for most in (0, 1)]
+    settings = evolve(
+        Settings.parse({}),
+        receiver_failure_window_ms=_WINDOW_MS,
+        on_receiver_failure="stop-stream",
+        launch_timeout_ms=5000,
+    )
+    policies = [RelaunchPolicy(evolve(settings, max_receiver_failures=most)) for most in (0, 1)]
+    reached = [ReceiverTrackingInfo(0, "Silent-0", policy) for policy in policies]
     times_ms = itertools.count(0, _STEP_MS)
     known = {_essence(record) for record in reached}
     while reached:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from attrs import evolve
 
+from penstock.conf import Settings
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import (
     DeregisterReceiver,
@@ -66,8 +67,12 @@ from penstock.wire.json_codec import Reply
 
 E = TypeVar("E")
 A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
-DEFAULTS = RelaunchPolicy(
-    max_failures=2, failure_window_ms=60_000, on_failure="restart", launch_timeout_ms=0, first_delay_ms=1000
+DEFAULTS = evolve(
+    Settings.parse({}),
+    max_receiver_failures=2,
+    receiver_failure_window_ms=60_000,
+    on_receiver_failure="restart",
+    launch_timeout_ms=0,
 )
 REGISTER, DIED = RegisterReceiver(0, 1, "Silent", 4000), JobEnded(1, "worker exited")
 
@@ -76,7 +81,7 @@ class Lifecycle:
     """A record that events are given to; the effects of the last event."""
 
     def __init__(self, **policy: Any) -> None:
-        self.record = ReceiverTrackingInfo(0, "Silent-0", evolve(DEFAULTS, **policy))
+        self.record = ReceiverTrackingInfo(0, "Silent-0", RelaunchPolicy(evolve(DEFAULTS, **policy), 1000))
         self.now_ms = 0.0
         self.effects = tuple[Effect, ...]()
 
@@ -148,7 +153,7 @@ def in_state(name: str) -> Lifecycle:
         "stopping": lambda: active().take(Stop()),
         "ending": lambda: launched().take(Stop()),
         "backing off": lambda: active().take(DIED),
-        "given up": lambda: active(max_failures=0, on_failure="stop-stream").take(DIED),
+        "given up": lambda: active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(DIED),
         "stopped": lambda: Lifecycle().take(Stop()),
     }
     return made[name]()
@@ -248,14 +253,14 @@ def test_failed_launch_is_reported_and_retried() -> None:
 
 
 def test_back_off_doubles_up_to_the_longest_delay_and_is_jittered() -> None:
-    lifecycle = Lifecycle(first_delay_ms=1000, max_failures=100).after(100_000)
+    lifecycle = Lifecycle(max_receiver_failures=100).after(100_000)
     for epoch, nominal in enumerate((1000, 2000, 4000, 8000, 16_000, 30_000, 30_000), start=1):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
         assert nominal / 2 <= lifecycle.delay_ms <= nominal
 
 
 def test_back_off_starts_again_after_a_healthy_launch() -> None:
-    lifecycle = Lifecycle(first_delay_ms=1000, max_failures=100)
+    lifecycle = Lifecycle(max_receiver_failures=100)
     for epoch in (1, 2, 3):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
     lifecycle.take(LaunchDue())
@@ -410,7 +415,7 @@ def test_receiver_whose_ended_task_hangs_is_relaunched() -> None:
 
 
 def test_receiver_that_is_given_up_names_the_error_that_it_reported() -> None:
-    lifecycle = active(max_failures=0, on_failure="stop-stream")
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream")
     lifecycle.take(ReportError(0, 1, "Error connecting - OSError: refused", "Traceback: refused"))
     lifecycle.take(deregister("Restarting receiver with delay 1092 ms: Error connecting", "Traceback: refused"))
     assert lifecycle.record.last_end.message.endswith("the last one: Error connecting - OSError: refused")
@@ -508,7 +513,7 @@ OFTEN = "more than 0 failures within 60 s (spark.penstock.receiver.maxRestarts);
             ["warning: executor lost, receiver job cancelled, reason=the executor 1 on host-a is lost"],
         ),
         (
-            active(max_failures=0),
+            active(max_receiver_failures=0),
             deregister("lost", "Traceback"),
             [
                 "info: receiver deregistered, reason=lost, flushed=0, dropped=0",
@@ -516,12 +521,14 @@ OFTEN = "more than 0 failures within 60 s (spark.penstock.receiver.maxRestarts);
             ],
         ),
         (
-            active(max_failures=0).take(deregister("lost", "Traceback"), Registration(REGISTER, A)).after(60_000),
+            active(max_receiver_failures=0)
+            .take(deregister("lost", "Traceback"), Registration(REGISTER, A))
+            .after(60_000),
             Tick(),
             ["warning: receiver healthy again"],
         ),
         (
-            active(max_failures=0, on_failure="stop-stream"),
+            active(max_receiver_failures=0, on_receiver_failure="stop-stream"),
             deregister("lost", "Traceback"),
             [
                 "info: receiver deregistered, reason=lost, flushed=0, dropped=0",
@@ -567,12 +574,12 @@ def fail(lifecycle: Lifecycle, now_ms: float) -> ReceiverTrackingInfo:
 
 
 def test_failures_within_the_budget_are_tolerated_and_the_next_is_too_many() -> None:
-    lifecycle = Lifecycle(max_failures=3, failure_window_ms=1000)
+    lifecycle = Lifecycle(max_receiver_failures=3, receiver_failure_window_ms=1000)
     assert [fail(lifecycle, now).info.unhealthy for now in (0, 10, 20, 30, 40)] == [False, False, False, True, True]
 
 
 def test_failure_counts_for_the_length_of_the_window() -> None:
-    lifecycle = Lifecycle(max_failures=1, failure_window_ms=1000)
+    lifecycle = Lifecycle(max_receiver_failures=1, receiver_failure_window_ms=1000)
     assert [fail(lifecycle, now).info.unhealthy for now in (0, 1000, 1999)] == [False, False, True]
     lifecycle.now_ms = 1999.9
     assert lifecycle.take(Tick()).record.info.unhealthy
@@ -585,7 +592,7 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
     rng = random.Random(seed)
     most, window_ms = rng.randint(0, 5), rng.randint(1, 500)
     lifecycle, failed_ms, now_ms = (
-        Lifecycle(max_failures=most, failure_window_ms=window_ms, on_failure="stop-stream"),
+        Lifecycle(max_receiver_failures=most, receiver_failure_window_ms=window_ms, on_receiver_failure="stop-stream"),
         list[int](),
         0,
     )
@@ -598,14 +605,14 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
 def test_receiver_that_fails_too_often_is_given_up_by_policy(policy: str) -> None:
-    lifecycle = active(max_failures=0, on_failure=policy).take(DIED)
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure=policy).take(DIED)
     assert lifecycle.posted == ["ReceiverError", "ReceiverError", "ReceiverStopped"]
     assert lifecycle.record.state == GivenUp()
     assert len(lifecycle.of(FailApplication)) == (policy == "fail-application")
 
 
 def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
-    lifecycle = active(max_failures=0, on_failure="stop-stream").take(deregister("lost", "Traceback"))
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(deregister("lost", "Traceback"))
     assert lifecycle.of(Send) == [Send(1, StopReceiver("given up"), urgent=True)]
     # Once.
     assert lifecycle.take(deregister("lost", "Traceback")).sent == []
@@ -615,7 +622,7 @@ def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
 
 
 def test_receiver_that_is_given_up_at_its_end_still_serves_its_blocks() -> None:
-    lifecycle = active(max_failures=0, on_failure="stop-stream").take(
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="stop-stream").take(
         Move(60_000), deregister("lost", "Traceback", ended=True)
     )
     assert lifecycle.record.state == GivenUp()
@@ -637,7 +644,7 @@ def test_launch_that_misses_its_timeout_is_cancelled_and_counted_once() -> None:
 
 
 def test_launch_that_is_given_up_while_it_waits_is_cancelled_and_refused() -> None:
-    lifecycle = launched(launch_timeout_ms=5000, max_failures=0, on_failure="stop-stream")
+    lifecycle = launched(launch_timeout_ms=5000, max_receiver_failures=0, on_receiver_failure="stop-stream")
     lifecycle.now_ms = 5000
     assert lifecycle.take(Tick()).of(CancelJob) == [CancelJob(1)]
     assert not lifecycle.take(Registration(REGISTER, A)).answer.accepted
@@ -858,7 +865,7 @@ def test_receiver_of_a_lost_executor_is_reported_and_relaunched() -> None:
 
 
 def test_lost_executor_counts_against_the_restart_budget() -> None:
-    lifecycle = active(max_failures=0, on_failure="fail-application").take(ExecutorLost())
+    lifecycle = active(max_receiver_failures=0, on_receiver_failure="fail-application").take(ExecutorLost())
     assert lifecycle.state == "GivenUp"
     assert len(lifecycle.of(FailApplication)) == 1
     assert lifecycle.of(CancelJob) == [CancelJob(1)]

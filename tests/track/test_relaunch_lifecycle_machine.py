@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from attrs import define, evolve, field
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -52,13 +50,13 @@ from penstock.track.receiver_tracking_info import (
 from penstock.track.relaunch_lifecycle import step
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
-POLICY = RelaunchPolicy.of(Settings.parse({}))
+POLICY = RelaunchPolicy(Settings.parse({}))
 TRANSITIONS = relaunch_transitions()
 POLICIES = st.builds(
-    partial(evolve, POLICY),
-    max_failures=st.integers(0, 3),
-    failure_window_ms=st.just(20_000),
-    on_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
+    lambda **values: RelaunchPolicy(evolve(POLICY.settings, **values)),
+    max_receiver_failures=st.integers(0, 3),
+    receiver_failure_window_ms=st.just(20_000),
+    on_receiver_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
     launch_timeout_ms=st.sampled_from([0, 5000]),
 )
 

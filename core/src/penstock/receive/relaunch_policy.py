@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal, Self
 
 from attrs import frozen
 
@@ -18,29 +17,11 @@ _HEALTHY_MS = 10_000
 
 @frozen
 class RelaunchPolicy:
-    """The back-off of a receiver's relaunches and its failure budget.
+    """The back-off of a receiver's relaunches and its failure budget."""
 
-    Attributes:
-        max_failures: failures within ``failure_window_ms`` before ``on_failure`` applies.
-        launch_timeout_ms: maximum time from launch to registration; 0 for no timeout.
-        first_delay_ms: delay before the first relaunch.
-    """
-
-    max_failures: int
-    failure_window_ms: int
-    on_failure: Literal["restart", "stop-stream", "fail-application"]
-    launch_timeout_ms: int
+    settings: Settings
+    # The delay before the first relaunch.
     first_delay_ms: float = 200
-
-    @classmethod
-    def of(cls, settings: Settings) -> Self:
-        """The configured policy."""
-        return cls(
-            settings.max_receiver_failures,
-            settings.receiver_failure_window_ms,
-            settings.on_receiver_failure,
-            settings.launch_timeout_ms,
-        )
 
     def relaunches_in_a_row(self, before: int, lived_ms: float) -> int:
         """Return the number of relaunches since a launch was healthy; ``before`` is that of the previous launches."""
@@ -52,15 +33,17 @@ class RelaunchPolicy:
 
     def with_failure(self, failures_ms: Sequence[float], now_ms: float) -> tuple[float, ...]:
         """Return the times of the failures that count against the failure budget, with a new one."""
-        return (*failures_ms, now_ms)[-(self.max_failures + 1) :]
+        return (*failures_ms, now_ms)[-(self.settings.max_receiver_failures + 1) :]
 
     def is_exceeded(self, failures_ms: Sequence[float], now_ms: float) -> bool:
         """Whether more failures than the failure budget allows happened within its window."""
-        return len(failures_ms) > self.max_failures and now_ms - failures_ms[0] < self.failure_window_ms
+        most, window_ms = self.settings.max_receiver_failures, self.settings.receiver_failure_window_ms
+        return len(failures_ms) > most and now_ms - failures_ms[0] < window_ms
 
     def exceeded_message(self, last_failure: str) -> str:
-        """Return the reason for which ``on_failure`` applies."""
+        """Return the reason for which the receiver is unhealthy or given up."""
+        most, window_ms = self.settings.max_receiver_failures, self.settings.receiver_failure_window_ms
         return (
-            f"more than {self.max_failures} failures within {self.failure_window_ms / 1000:g} s "
+            f"more than {most} failures within {window_ms / 1000:g} s "
             f"({conf.key('max_receiver_failures')}); the last one: {last_failure}"
         )

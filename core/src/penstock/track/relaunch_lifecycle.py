@@ -307,7 +307,7 @@ class _Transition:
             self._do(lifecycle.CancelJob(state.launch.epoch))
 
     def _check_launch_timeout(self, state: lifecycle.Scheduled) -> None:
-        timeout_ms = self.record.policy.launch_timeout_ms
+        timeout_ms = self.record.policy.settings.launch_timeout_ms
         if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
@@ -346,7 +346,7 @@ class _Transition:
         if not policy.is_exceeded(self.record.failures_ms, self._now_ms):
             return
         often = policy.exceeded_message(self.record.last_end.message)
-        if policy.on_failure == "restart":
+        if policy.settings.on_receiver_failure == "restart":
             if not self.record.unhealthy:
                 self._set(unhealthy=True)
                 self._log("error", "receiver unhealthy", reason=often)
@@ -356,7 +356,7 @@ class _Transition:
         self._log("error", "receiver given up", reason=often)
         given_up = f"receiver {name} is given up: {often}"
         self._note_error(given_up)
-        if policy.on_failure == "fail-application":
+        if policy.settings.on_receiver_failure == "fail-application":
             self._do(lifecycle.FailApplication(given_up))
 
     def _note_error(self, message: str, error: str = "") -> None:

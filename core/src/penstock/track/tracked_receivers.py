@@ -60,7 +60,7 @@ class TrackedReceivers:
             stream_id: ReceiverTrackingInfo(
                 stream_id,
                 f"{type(receiver).__name__}-{stream_id}",
-                RelaunchPolicy.of(launcher.settings),
+                RelaunchPolicy(launcher.settings),
                 epoch=blocks.state.epochs.get(stream_id, 0),
                 jitter_seed=launcher.run_id,
             )

@@ -43,7 +43,7 @@ class RelaunchedReceiver:
         self._settings = Settings.parse(conf)
         if self._settings.is_set("log_level"):
             set_level(self._settings.log_level)
-        self._policy = RelaunchPolicy.of(self._settings)
+        self._policy = RelaunchPolicy(self._settings)
         self._failures_ms: tuple[float, ...] = ()
         #: Why the receiver is given up; empty while it is not.
         self.failure = ""
