@@ -58,10 +58,10 @@ _LOOK, _LARGER = 256, 8
 
 def encode(records: Sequence[Any]) -> pa.Table:
     """Encode records as a table; raises the error of pickling if a record has no typed form and cannot be pickled."""
-    return _table([_column(records)])
+    return table([column(records)])
 
 
-def _column(records: Sequence[Any], *, pickled: bool = False) -> pa.ChunkedArray:
+def column(records: Sequence[Any], *, pickled: bool = False) -> pa.ChunkedArray:
     """Encode records in order: one typed value per record, or groups of pickled records. Raises as ``encode``."""
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
@@ -72,10 +72,10 @@ def _column(records: Sequence[Any], *, pickled: bool = False) -> pa.ChunkedArray
     return _chunked([pickle_value(list(run)) for run in _runs(records, _RECORDS_PER_PICKLE)], _PICKLED)
 
 
-def _table(columns: Sequence[pa.ChunkedArray]) -> pa.Table:
+def table(columns: Sequence[pa.ChunkedArray]) -> pa.Table:
     """Concatenate columns of one type, at least one, into a table."""
     data_type = columns[0].type
-    values = pa.chunked_array([chunk for column in columns for chunk in column.chunks], data_type)
+    values = pa.chunked_array([chunk for part in columns for chunk in part.chunks], data_type)
     form = _PICKLE if data_type == _PICKLED else _VALUE
     return pa.table({"value": values}).replace_schema_metadata({_FORM: form})
 
@@ -100,13 +100,13 @@ def sized_tables(
         record_bytes = max(added // len(piece), 1)
         if count >= most or num_bytes + record_bytes > max_bytes:
             following = list(itertools.islice(source, 1)) if marks_last else []
-            yield _table(columns), count, marks_last and not following
+            yield table(columns), count, marks_last and not following
             source = itertools.chain(following, rest)
             columns, count, num_bytes, most = [], 0, 0, max_records()
         left_bytes = min(max_bytes - num_bytes, max_bytes // _PIECES)
         piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // record_bytes), 1)
     if columns:
-        yield _table(columns), count, marks_last
+        yield table(columns), count, marks_last
 
 
 def _take(source: Iterator[Any], count: int, look: int, record_bytes: int) -> list[Any]:
@@ -122,12 +122,12 @@ def _take(source: Iterator[Any], count: int, look: int, record_bytes: int) -> li
 
 def _with(columns: list[pa.ChunkedArray], piece: list[Any]) -> list[pa.ChunkedArray]:
     """Append records to columns of one type."""
-    added = _column(piece, pickled=bool(columns) and columns[0].type == _PICKLED)
+    added = column(piece, pickled=bool(columns) and columns[0].type == _PICKLED)
     if not columns or added.type == columns[0].type:
         return [*columns, added]
     # The records turn out to be of mixed types: pickle them all.
-    before = records(_table(columns).to_batches())
-    return [_column([*before, *piece], pickled=True)]
+    before = records(table(columns).to_batches())
+    return [column([*before, *piece], pickled=True)]
 
 
 def is_storable(record: Any) -> bool:
