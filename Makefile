@@ -34,7 +34,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench docs test coverage simulate simulate-in-short dist-test matrix audit without-spark plugins servers commands on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
+.PHONY: help setup demo bench docs test coverage simulate simulate-in-short dist-test matrix audit without-spark plugins servers commands kit on-spark streams-on-spark programs faults faults-in-short killed-drivers killed-executors kills clusters limits lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -58,14 +58,17 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# Six at a time: they wait about as much as they compute. The parts on Spark begin when the class archive is written.
+# Seven at a time: they wait about as much as they compute, and none of them should run alone at the end. The parts on Spark
+# begin when the class archive is written.
 PYTEST := $(BIN)/pytest
-PARTS := on-spark streams-on-spark programs types without-spark plugins commands style
+PARTS := on-spark streams-on-spark programs types commands without-spark plugins kit style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=6 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=7 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait. plugins/cli/tests is last: it uses the cache that `types` fills.
-STARTING := tests/docs tests/examples tests/mutants tests/testing plugins/testing/tests plugins/cli/tests
+COMMANDS := tests/docs tests/examples plugins/cli/tests
+KIT := tests/mutants tests/testing plugins/testing/tests
+STARTING := $(COMMANDS) $(KIT)
 
 without-spark: $(READY)
 	$(PYTEST) -m 'not spark' tests $(patsubst %,--ignore=%,tests/faults $(STARTING))
@@ -81,7 +84,10 @@ servers: $(ARCHIVE)  ## the tests of receivers, tables and an example with a ser
 	$(PYTEST) -m spark $(call marked,spark,$(SERVERS))
 
 commands: $(READY)
-	$(PYTEST) -m 'not spark' $(STARTING)
+	$(PYTEST) -m 'not spark' $(COMMANDS)
+
+kit: $(READY)
+	$(PYTEST) -m 'not spark' $(KIT)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
 marked = $$(grep -rl --include='test_*.py' --exclude-dir=faults 'pytest\.mark\.$1' $2)

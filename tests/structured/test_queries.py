@@ -105,7 +105,12 @@ def test_the_program_of_the_page_counts_words_each_second_and_after_a_stop_nothi
     query = names["query"]
     try:
         lines = "SELECT count FROM counts WHERE word = 'line'"
-        wait_for(lambda: query.exception() or [row[0] for row in spark.sql(lines).collect()] == [len(LINES)], "counts")
+
+        def is_counted() -> bool:
+            return [row[0] for row in spark.sql(lines).collect()] == [len(LINES)]
+
+        # Each look is a job.
+        wait_for(lambda: query.exception() or is_counted(), "counts", poll_s=0.2)
         assert query.exception() is None
         wait_for(lambda: names["steering"].rates, "a rate")
         assert (tmp_path / "blocks" / "rate").exists()

@@ -317,6 +317,7 @@ def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.programs
 @pytest.mark.usefixtures("pysparks_daemon")
 def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
     # A session of its own: its processes are those to look for afterwards.

@@ -246,6 +246,7 @@ sys.exit(3)
 
 
 @pytest.mark.spark
+@pytest.mark.programs
 def test_the_programs_configuration_overrides_options(program: Program) -> None:
     command = ["run", "--master", "local[2]", "--conf", "spark.x=the option's", program(SEES)]
     completed = subprocess.run(
