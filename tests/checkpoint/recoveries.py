@@ -16,7 +16,7 @@ from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
 from penstock.conf import Settings
-from penstock.spark.rdd_checkpoints import RunFolder
+from penstock.spark.rdd_files import RunFolder
 from penstock.storage.directory import Directory
 from penstock_testing import ManualClock
 

@@ -17,7 +17,7 @@ from penstock.checkpoint.checkpoint_format import (
 )
 from penstock.checkpoint.restore.restore_streams import restore_streams
 from penstock.checkpoint.stream_names import assign, function_name
-from penstock.spark.rdd_checkpoints import RunFolder
+from penstock.spark.rdd_files import RunFolder
 
 #: The first checkpoint of a run.
 FIRST = Checkpoint(

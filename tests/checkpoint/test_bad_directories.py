@@ -15,7 +15,7 @@ from penstock.checkpoint.checkpoint_directory import CheckpointDirectory
 from penstock.checkpoint.restore.recovery import find_newest
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
-from penstock.spark.rdd_checkpoints import RunFolder
+from penstock.spark.rdd_files import RunFolder
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

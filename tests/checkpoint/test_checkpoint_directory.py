@@ -18,7 +18,7 @@ from penstock.checkpoint import checkpoint_directory as directory_module
 from penstock.checkpoint.checkpoint_directory import CheckpointDirectory, use_directory_of_spark
 from penstock.conf import Settings
 from penstock.errors import ClaimLostError, ConfigurationError
-from penstock.spark.rdd_checkpoints import RunFolder
+from penstock.spark.rdd_files import RunFolder
 from penstock.storage.claim import CLAIMS, Claim, Owner
 from penstock.storage.directory import Directory
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -53,8 +54,12 @@ class FakeDirectory:
     def delete_empty_folders(self) -> None:
         self.deleted.append("empty folders")
 
-    def unusable(self, error: OSError) -> ConfigurationError:
-        return ConfigurationError(f"unusable: {error}")
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigurationError(f"unusable: {error}") from error
 
 
 class Outputs:

@@ -74,20 +74,18 @@ class Life:
         self.directory = directory_of(self.program, root)
         recovery = Recovery(self.program, self.directory)
         recovery.find()
-        if recovery.checkpoint is not None:
-            assert recovery.checkpoint.program is not None
-            self.directory.store.read_program(recovery.checkpoint.program)
+        self.checkpoint: Checkpoint | None = recovery.checkpoint
+        if self.checkpoint is not None:
+            assert self.checkpoint.program is not None
+            self.directory.store.read_program(self.checkpoint.program)
         self.run: RecoveredRun = recovery.prepare()
+        assert recovery.checkpoint == self.checkpoint
         assert self.run.block_log is not None
         self.log = self.run.block_log
         self.blocks = ReceivedBlockTracker([0], self.log)
         self.handler = WriteAheadLogBlockHandler(stream_directory(str(root), 0), durability)
         (self.state,) = fake.states().values()
         self._root = root
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        return self.run.checkpoint
 
     def restored(self) -> tuple[int, dict[str, list[int]]]:
         """The batch time of the newest restored state, and the state."""

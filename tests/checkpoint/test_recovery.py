@@ -172,7 +172,7 @@ def test_recovered_values_are_given_to_listeners_and_receivers(tmp_path: Path) -
     saved = FakeProgram().saved()
     left(tmp_path, inputs=[evolve(each, rate=5.0) for each in saved.inputs], listeners={"a": {"k": 1}})
     recovery, run = rebuilt(tmp_path)
-    assert run.rates == {0: 5.0}
+    assert run.first.rates == {0: 5.0}
     assert [recovery.saved_value(name) for name in ("a", "b")] == [{"k": 1}, None]
 
 
@@ -317,8 +317,8 @@ def test_saved_program_is_loaded_if_its_states_can_begin(
 
 def test_run_that_ended_before_its_first_batch_leaves_no_batches_to_catch_up(tmp_path: Path) -> None:
     found = left(tmp_path, zero_time_ms=-1, last_time_ms=-1)
-    _recovery, run = rebuilt(tmp_path)
-    assert (run.checkpoint, run.batches) == (found, None)
+    recovery, run = rebuilt(tmp_path)
+    assert (recovery.checkpoint, run.batches) == (found, None)
 
 
 def test_checkpoint_without_a_program_is_recovered_by_the_programs_own_code_only(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_recovery_uses_what_the_earlier_owner_wrote_until_it_lost_the_directory(
     recovery.find()
     later = left(tmp_path, number=5, last_time_ms=4000)
     run = recovery.prepare()
-    assert run.checkpoint == later
+    assert recovery.checkpoint == later
     assert (run.first.number, run.first.last_time_ms, run.first.claim) == (6, 4000, 1)
 
 
@@ -391,7 +391,8 @@ def test_program_of_its_own_code_replaces_a_saved_one(tmp_path: Path) -> None:
     recovery = recovery_of(tmp_path, checkpoint_rebuild="true")
     recovery.find()
     later = left(tmp_path, number=5, program=store.write_program(b"another"))
-    assert recovery.prepare().checkpoint == later
+    recovery.prepare()
+    assert recovery.checkpoint == later
 
 
 @pytest.mark.usefixtures("deleted")
@@ -438,9 +439,9 @@ class Unreadable(CheckpointStore):
 
 
 def test_failing_disk_is_reported_with_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recovery = recovery_of(tmp_path)
     # The fault is injected: no directory of the machine fails with this error.
-    recovery._store = Unreadable(Directory.of(str(tmp_path)))
+    monkeypatch.setattr(directory_module, "CheckpointStore", Unreadable)
+    recovery = recovery_of(tmp_path)
     with pytest.raises(ConfigurationError, match=f"checkpoint directory '{tmp_path}' cannot be used: bad sector"):
         recovery.prepare()
     with pytest.raises(CheckpointError, match=f"checkpoint directory '{tmp_path}' cannot be read: bad sector. Give"):

@@ -320,3 +320,25 @@ def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Call
         clear_metadata(node_of(states), number * SLIDE_MS)
     # No public name for a leak: remembered RDDs.
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("skipped", [{8}, {7, 8}, {6, 7, 8}])
+def test_window_after_batches_that_were_not_generated_keeps_the_keys_of_the_windows_before(
+    program: Callable[..., Program], skipped: set[int]
+) -> None:
+    """As it does when these batches run first, after a restart: the output of a batch does not depend on it."""
+    batches: list[Batch] = [[[("a", 1)]], *([[]] for _ in range(9))]
+
+    def windows(runs: Program, skipped: set[int]) -> dict[int, Any]:
+        numbers = [number for number in range(1, len(batches) + 1) if number not in skipped]
+        rdds = {number: runs.stream.get_or_compute(number * SLIDE_MS) for number in numbers}
+        return {number: None if rdd is None else rdd.collect() for number, rdd in rdds.items()}
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        return stream.reduceByKeyAndWindow(operator.add, operator.sub, 5 * SLIDE_MS / 1000, SLIDE_MS / 1000, 1)
+
+    whole = windows(program(batches, operation), set())
+    assert whole[9] == [("a", 0)]
+    assert windows(program(batches, operation), skipped) == {
+        number: records for number, records in whole.items() if number not in skipped
+    }

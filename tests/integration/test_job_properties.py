@@ -12,7 +12,7 @@ from pyspark import SparkContext, TaskContext
 from tests.helpers import engine_of
 
 from penstock import StreamingContext
-from penstock.spark.rdd_checkpoints import ALL_MARKED_ANCESTORS
+from penstock.spark.rdd_files import ALL_MARKED_ANCESTORS
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.runtime.atomic_write import atomic_write, is_partial
+from penstock.runtime.private_files import atomic_write, is_partial
 
 
 def names(directory: Path) -> list[str]:

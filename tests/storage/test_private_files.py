@@ -12,7 +12,7 @@ import pytest
 from penstock import Block
 from penstock.blocks import arrow_form, block_directories
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
-from penstock.runtime.private_directories import own_directory
+from penstock.runtime.private_files import own_directory
 from penstock.storage.directory import Directory
 
 

@@ -34,7 +34,7 @@ from penstock.receive.messages import (
     launch_name,
 )
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.spark import cluster, rdd_checkpoints
+from penstock.spark import cluster, rdd_files
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.claim import Claim, ClaimedDirectory
 from penstock.storage.directory import Directory
@@ -360,7 +360,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         write_ahead_log: WriteAheadLog | None = None,
         claim: Claim | None = None,
     ) -> Tracked:
-        monkeypatch.setattr(rdd_checkpoints, "qualified", lambda _sc, directory: directory)
+        monkeypatch.setattr(rdd_files, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers
         tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, write_ahead_log, claim)
         made.append(tracked)

@@ -35,7 +35,7 @@ from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf, spark_conf
-from penstock.spark.jvm_shutdown import StopRequests
+from penstock.spark.stop_requests import StopRequests
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -279,7 +279,8 @@ class StreamingContext(StreamBuilder):
         try:
             self._start_engine()
             if self._settings.stop_gracefully_on_shutdown:
-                self._signals.install_all(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
+                self._signals.install()
+                self._signals.install_hooks(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
             else:
                 self._signals.override_pysparks_interrupt()
             atexit.register(self._on_exit)

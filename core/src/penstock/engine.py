@@ -26,7 +26,7 @@ from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster, failure
 from penstock.spark.local_properties import LocalProperties
-from penstock.spark.rdd_checkpoints import delete_file
+from penstock.spark.rdd_files import delete_file
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
@@ -73,7 +73,7 @@ class Engine:
         self.tracker = ReceiverTracker(launcher, blocks, clock, bus.post, on_give_up)
         self._properties = LocalProperties(sc, launcher.run_id)
         if self._run is not None:
-            self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
+            self.tracker.restore_rates(self._run.first.rates, graph.batch_interval_ms)
             self._properties = LocalProperties(sc, self._run.first.run, self._run.first.attempts)
         self.scheduler = JobScheduler(
             settings,

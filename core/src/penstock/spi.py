@@ -101,11 +101,11 @@ if TYPE_CHECKING:
         LineRules as LineRules,
         split_lines as split_lines,
     )
-    from penstock.runtime.atomic_write import atomic_write as atomic_write
     from penstock.runtime.clock import Clock as Clock
     from penstock.runtime.log import get_logger as get_logger, set_level as set_level, throttle as throttle
     from penstock.runtime.pickle_value import pickle_value as pickle_value
-    from penstock.runtime.private_directories import (
+    from penstock.runtime.private_files import (
+        atomic_write as atomic_write,
         executor_directory as executor_directory,
         make_private as make_private,
         own_directory as own_directory,

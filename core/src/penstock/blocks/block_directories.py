@@ -20,10 +20,9 @@ import psutil
 from attrs import frozen
 
 from penstock.errors import WireError
-from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.boot import boot_id
 from penstock.runtime.log import get_logger
-from penstock.runtime.private_directories import make_private, temporary_directory
+from penstock.runtime.private_files import atomic_write, make_private, temporary_directory
 from penstock.wire.json_codec import from_json, to_json
 
 log = get_logger("block_directories")

@@ -18,9 +18,8 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.hookspecs import hookimpl
-from penstock.runtime.atomic_write import atomic_write, is_partial
 from penstock.runtime.log import get_logger
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import atomic_write, is_partial, make_private
 from penstock.storage.directory import Directory, LocalDirectory
 from penstock.storage.uri import absolute_location
 

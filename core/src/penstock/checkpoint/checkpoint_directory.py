@@ -6,7 +6,8 @@ import os
 import secrets
 import socket
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -16,9 +17,9 @@ from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, shown
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import make_private
 from penstock.spark import failure
-from penstock.spark.rdd_checkpoints import (
+from penstock.spark.rdd_files import (
     RunFolder,
     checkpoint_folder,
     delete_empty_folders,
@@ -44,7 +45,8 @@ class CheckpointDirectory:
         self.folder = folder
         # Spark has resolved the URI: a path without a file system is on Hadoop's default one.
         self.files: Directory = Directory.of(location_of_hadoop(folder.uri))
-        self.store = CheckpointStore(self.files, Durability(settings.durability))
+        self._durability = Durability(settings.durability)
+        self.store = CheckpointStore(self.files, self._durability)
         #: The claim of this driver, once it is taken.
         self.claim: Claim | None = None
 
@@ -73,12 +75,10 @@ class CheckpointDirectory:
         """Take the directory over from another driver; from now on changes are refused when the claim is lost."""
         application, application_id = str(self._sc.appName), str(self._sc.applicationId)
         owner = Owner(socket.gethostname(), os.getpid(), application, application_id, round(time.time() * 1000))
-        try:
+        with self.errors():
             self.claim = Claim.take(self.files, owner, self.store.last_claim())
-        except OSError as error:
-            raise self.unusable(error) from error
         self.files = ClaimedDirectory(self.files, self.claim)
-        self.store.use(self.claim)
+        self.store = CheckpointStore(self.files, self._durability)
 
     @property
     def state_home(self) -> str:
@@ -102,9 +102,13 @@ class CheckpointDirectory:
     def _held(self) -> AbstractContextManager[None]:
         return nullcontext() if self.claim is None else self.claim.held(deletes=True)
 
-    def unusable(self, error: OSError) -> ConfigurationError:
-        """The error for a directory that cannot be read or written."""
-        return unusable(self.name, "", str(error))
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Report an OSError in the ``with`` block as a directory that cannot be used."""
+        try:
+            yield
+        except OSError as error:
+            raise unusable(self.name, "", str(error)) from error
 
 
 def require_checkpoint_directory(directory: object, setting: str) -> None:

@@ -174,6 +174,11 @@ class Checkpoint:
                 start_ms -= skipped.last_ms - skipped.first_ms + self.batch_interval_ms
         return start_ms
 
+    @property
+    def rates(self) -> dict[int, float]:
+        """The receivers' rate limits by stream id, records/s."""
+        return {saved.stream_id: saved.rate for saved in self.inputs if saved.rate is not None}
+
     def lost_allocations(self) -> Event:
         """The event that stands for the allocations of the batches if they are missing from the write-ahead log."""
         streams = [saved.stream_id for saved in self.inputs]

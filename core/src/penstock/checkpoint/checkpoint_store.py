@@ -13,7 +13,7 @@ from penstock.checkpoint.checkpoint_format import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.segment import MAX_FRAME_BYTES, frame, read_frames
 from penstock.runtime.log import get_logger
-from penstock.storage.claim import Claim, ClaimedDirectory, FileNumber
+from penstock.storage.claim import FileNumber
 from penstock.storage.directory import Directory, Durability
 
 log = get_logger("checkpoint")
@@ -35,10 +35,6 @@ class CheckpointStore:
         self._unsynced = _UNSYNCED
         #: The checkpoints that a later run may recover from, oldest first.
         self.retained: list[Checkpoint] = []
-
-    def use(self, claim: Claim) -> None:
-        """Write and delete only while a claim on the directory is held."""
-        self._directory = ClaimedDirectory(self._directory, claim)
 
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint; ``None`` without files, an error if there are only damaged ones.

@@ -108,14 +108,12 @@ class Checkpointer:
         """Write the first checkpoint on the calling thread, then start the writer's thread."""
         # With the positions of sources: data that arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
-        try:
+        with self._directory.errors():
             oldest = self._put(first)
             # Only after this write may the run delete files of earlier runs.
             if self._run.completed_outputs is not None:
                 self._run.completed_outputs.start()
             self._clean_up(oldest)
-        except OSError as error:
-            raise self._directory.unusable(error) from error
         self._writer.start()
         self._directory.delete_empty_folders()
         for folder in self._run.obsolete:

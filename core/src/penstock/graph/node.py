@@ -19,7 +19,7 @@ from penstock import conf
 from penstock.errors import ConfigurationError, StreamingStateError, shown
 from penstock.graph.batch_input import BatchInput
 from penstock.graph.call_site import add_package, call_site
-from penstock.spark.rdd_checkpoints import checkpoint_file
+from penstock.spark.rdd_files import checkpoint_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.spark import failure
-from penstock.spark.saved_files import discard_interrupted_save, is_saved
+from penstock.spark.rdd_files import discard_interrupted_save, is_saved
 
 log = get_logger("outputs")
 

@@ -16,7 +16,7 @@ from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
-from penstock.spark.rdd_checkpoints import checkpoint_file
+from penstock.spark.rdd_files import checkpoint_file
 from penstock.spark.rdds import as_rdd, checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.fused import CHECK_PAIRS, FusedChain

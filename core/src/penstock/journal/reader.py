@@ -59,15 +59,10 @@ def read_log(
 ) -> Recovered:
     """Apply the events of a run's log, in order: those of the newest complete state, and those after it.
 
-    Args:
-        directory: contains only this log.
-        run: id of the run; segments of other runs are ignored.
-        apply: called with each event, unless the log is refused.
-        checkpointed: number of the run's events that a checkpoint counted as committed.
-        substitute: event to apply if some of these are missing at the end and that is skipped.
-        skips_damage: report damage instead of refusing the log.
-        skips_end: the same for missing events after the newest state. A power failure may lose any of them that were
-            not synced, and keep younger ones.
+    Segments of other runs are ignored. ``checkpointed`` is the number of the run's events that a checkpoint counted as
+    committed, and ``substitute`` is applied if some of these are missing at the end and that is skipped.
+    ``skips_damage`` reports damage instead of refusing the log; ``skips_end`` does so for missing events after the
+    newest state, of which a power failure may lose any that were not synced, and keep younger ones.
 
     Raises:
         WriteAheadLogError: a file cannot be read, is damaged or of another version, or the end is missing.

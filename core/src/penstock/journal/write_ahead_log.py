@@ -273,7 +273,10 @@ class WriteAheadLog:
 
     def _begin_segment(self, num_state: int | None = None) -> Appender:
         """Begin a segment with its header. On a local disk, nothing else is written before the disk has that."""
-        self._appender = self._directory.append(self._take_name())
+        # A new file name, because the file of a failed attempt may exist.
+        number = self._next_segment
+        self._next_segment = number._replace(number=number.number + 1)
+        self._appender = self._directory.append(segment_name(number))
         self._appender.write(header_record(self._run, self._next_number, num_state))
         if not self._closes:
             self._appender.commit(Durability.FSYNC)
@@ -336,9 +339,3 @@ class WriteAheadLog:
         self._state_bytes = num_bytes
         self._event_bytes = 0
         self._base_ms = self._clock.monotonic_ms()
-
-    def _take_name(self) -> str:
-        """A new file name, because the file of a failed attempt may exist."""
-        taken = self._next_segment
-        self._next_segment = taken._replace(number=taken.number + 1)
-        return segment_name(taken)

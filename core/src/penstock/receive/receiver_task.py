@@ -26,7 +26,7 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.recent_lines import recording, redaction_of
 from penstock.runtime.log import configure, get_logger
-from penstock.runtime.private_directories import executor_directory
+from penstock.runtime.private_files import executor_directory
 from penstock.runtime.redaction import Redaction
 from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote

@@ -65,18 +65,16 @@ class EventLoop(Generic[E]):
 
         With ``drain``, handle the queued events first; delayed ones are dropped all the same.
         """
-        now_ms = self._clock.monotonic_ms()
-        self._drop(lambda due_ms: not drain or due_ms > now_ms)
-        self._clock.wake()
-        self._thread.finish(timeout_s)
-        self._drop(lambda _due_ms: True)
-
-    def _drop(self, condition: Callable[[float], bool]) -> None:
         with self._lock:
             self._stopped = True
+            now_ms = self._clock.monotonic_ms()
             # A sorted list is a heap.
-            self._heap = sorted(entry for entry in self._heap if not condition(entry[0]))
+            self._heap = sorted(entry for entry in self._heap if drain and entry[0] <= now_ms)
             self._changed.set()
+        self._clock.wake()
+        self._thread.finish(timeout_s)
+        with self._lock:
+            self._heap.clear()
 
     def _run(self) -> None:
         while (entry := self._take()) is not None:

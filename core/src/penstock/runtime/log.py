@@ -165,11 +165,8 @@ def components() -> frozenset[str]:
 def configure(level: str, format: Format = "console", levels: Mapping[str, str] | None = None, **fields: Any) -> None:
     """Set up the log of this process, again for each context and each receiver.
 
-    Args:
-        level: the lowest level that is logged.
-        format: how events are written.
-        levels: the levels of single components, by name; all others have ``level``.
-        fields: added to every event that has none of that name.
+    ``levels`` are the lowest levels of single components, by name; all others have ``level``. ``fields`` are added to
+    every event that has none of that name.
     """
     _Process.format = format
     _Process.fields = fields

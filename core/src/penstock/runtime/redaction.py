@@ -31,10 +31,8 @@ _MIN_SECRET = 4
 def secret_names(conf: Mapping[str, str]) -> re.Pattern[str]:
     """Return the pattern that matches the names of secret configuration keys, options and environment variables.
 
-    ``spark.redaction.regex`` in the configuration adds names to the usual ones.
-
-    Raises:
-        ConfigurationError: that value is not a valid Python regular expression.
+    ``spark.redaction.regex`` in the configuration adds names to the usual ones. Raises ``ConfigurationError`` if its
+    value is not a valid Python regular expression.
     """
     regex = conf.get(_KEY, "")
     if not regex:

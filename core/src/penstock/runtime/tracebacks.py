@@ -49,9 +49,7 @@ def first_line(error: BaseException) -> str:
 def raised_at(error: BaseException, filename: str = "") -> str:
     """The line that raised a caught exception, or called what did: ``model.py:12 in compute``.
 
-    Args:
-        error: the exception.
-        filename: take the last line in this file, if there is one.
+    It is the last line in the file ``filename``, if there is one.
     """
     frames = traceback.extract_tb(error.__traceback__)
     *_, frame = [frame for frame in frames if frame.filename == filename] or frames

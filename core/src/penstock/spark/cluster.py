@@ -52,11 +52,7 @@ class TaskLocation:
 
 
 def spark_context_of(context: object) -> SparkContext:
-    """Return a SparkContext, which a SparkSession stands for.
-
-    Raises:
-        ConfigurationError: it is something else, or a session of Spark Connect.
-    """
+    """Return a SparkContext, which a SparkSession stands for; ``ConfigurationError`` for everything else."""
     is_session = type(context).__name__ == "SparkSession"
     found = getattr(context, "sparkContext", context) if is_session else context
     if not isinstance(found, SparkContext):
@@ -221,8 +217,6 @@ def failed_tasks() -> list[tuple[TaskLocation, str]]:
     Uses the process's active SparkContext, because callers that report an error may not have it. Spark's status store
     is updated shortly after a job.
     """
-    from pyspark import SparkContext
-
     try:
         sc: Any = SparkContext._active_spark_context
         failed = sc._jvm.java.util.ArrayList()

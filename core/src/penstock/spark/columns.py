@@ -16,11 +16,7 @@ def is_column(value: Any) -> bool:
 
 
 def dump_column(column: Any) -> bytes:
-    """Serialize a column expression, for a checkpoint.
-
-    Raises:
-        TypeError: it calls a Python function, which is bound to this run.
-    """
+    """Serialize a column expression; TypeError if it calls a Python function, which is bound to this run."""
     jvm: Any = SparkContext._jvm
     buffer = jvm.java.io.ByteArrayOutputStream()
     stream = jvm.java.io.ObjectOutputStream(buffer)

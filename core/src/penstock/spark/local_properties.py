@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock.runtime.clock import iso_time
-from penstock.spark.rdd_checkpoints import ALL_MARKED_ANCESTORS
+from penstock.spark.rdd_files import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
@@ -25,11 +25,6 @@ ATTEMPT = "spark.penstock.batch.attempt"
 RUN = "spark.penstock.run"
 
 
-def job_tag(batch_time_ms: int, output_op_id: int) -> str:
-    """The tag of the Spark jobs of an output operation."""
-    return f"penstock-batch-{batch_time_ms}-operation-{output_op_id}"
-
-
 def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
     """Batch time and output operation of a Spark job with these tags; ``None`` if it belongs to no batch."""
     match = next(filter(None, map(_TAG.fullmatch, tags)), None)
@@ -39,9 +34,7 @@ def operation_of(tags: Iterable[str]) -> tuple[int, int] | None:
 class LocalProperties:
     """The local properties of the thread that creates this object.
 
-    Args:
-        run: id of the run.
-        attempts: returns the number of runs that have begun a batch, by batch time in ms.
+    ``attempts`` returns the number of runs that have begun a batch, by batch time in ms.
     """
 
     def __init__(self, sc: SparkContext, run: str, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
@@ -73,7 +66,7 @@ class LocalProperties:
             self._reader(
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
-                f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
+                f"{_JOB_TAGS}={self._tags}penstock-batch-{batch_time_ms}-operation-{output_op_id}\n"
                 "spark.job.description="
                 f"Streaming job from [output operation {output_op_id}, batch time {iso_time(batch_time_ms)}]{page}\n"
             )

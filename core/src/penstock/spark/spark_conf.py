@@ -53,10 +53,7 @@ _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*?)\s*")
 def read_properties(path: Path) -> list[tuple[str, str, int]]:
     """Key, value and line number, from 1, of each property in a file such as ``spark-defaults.conf``.
 
-    A key ends before the first space, ``=`` or ``:``.
-
-    Raises:
-        OSError: the file cannot be read.
+    A key ends before the first space, ``=`` or ``:``. Raises OSError if the file cannot be read.
     """
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
     matches = ((number, _PROPERTY.fullmatch(line)) for number, line in lines)
@@ -66,11 +63,8 @@ def read_properties(path: Path) -> list[tuple[str, str, int]]:
 def conf_here(args: Sequence[str] | None = None) -> dict[str, str]:
     """The configuration of a SparkContext created here, key → value.
 
-    Args:
-        args: options of spark-submit; by default those in ``PYSPARK_SUBMIT_ARGS``.
-
-    Raises:
-        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
+    ``args`` are options of spark-submit, by default those in ``PYSPARK_SUBMIT_ARGS``. Raises ``ConfigurationError`` if
+    that variable cannot be parsed.
     """
     options, pairs = _options(_submit_args() if args is None else args)
     # An option overrides its key, in any order.

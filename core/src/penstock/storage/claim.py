@@ -34,10 +34,9 @@ from attrs import asdict, frozen
 
 from penstock.errors import CheckpointError, ClaimLostError, shown
 from penstock.json_converter import StructureError, structure
-from penstock.runtime.atomic_write import private
 from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import make_private, private
 from penstock.storage.directory import Appender, Directory, Durability, LocalDirectory
 
 log = get_logger("claim")
@@ -126,17 +125,10 @@ class Claim:
 
     @classmethod
     def take(cls, directory: Directory, owner: Owner, used: int = 0, timeout_s: float = _LOCK_TIMEOUT_S) -> Claim:
-        """Take a directory over from its present owner, if there is one.
+        """Take a checkpoint directory over from its present owner, if there is one.
 
-        Args:
-            directory: the checkpoint directory.
-            owner: this driver.
-            used: the highest number that is known from the names of files.
-            timeout_s: wait for the changes that the present owner is making.
-
-        Raises:
-            CheckpointError: the present owner does not finish a change, or other drivers start all the time.
-            OSError: the directory cannot be read or written.
+        ``used`` is the highest number that is known from the names of files. Raises ``CheckpointError`` if the present
+        owner does not finish a change within ``timeout_s``, or other drivers start all the time.
         """
         files = directory.child(CLAIMS)
         for _ in range(_ATTEMPTS):

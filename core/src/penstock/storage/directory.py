@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, partial_name, private
-from penstock.runtime.private_directories import make_private
+from penstock.runtime.private_files import atomic_write, fsync, is_partial, make_private, partial_name, private
 from penstock.runtime.tracebacks import first_line
 from penstock.storage import uri as uris
 
@@ -88,14 +87,10 @@ class Directory(ABC):
 
     @staticmethod
     def of(location: str) -> Directory:
-        """Open the directory at a location; nothing is created.
+        """Open the directory at a location; nothing is created. ``ConfigurationError`` for an unknown file system.
 
-        Args:
-            location: a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
-                ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
-
-        Raises:
-            ConfigurationError: the location belongs to no known file system.
+        The location is a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
+        ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
         """
         location = uris.absolute_location(location)
         if not uris.is_remote(location):
@@ -241,11 +236,12 @@ class LocalDirectory(Directory):
 
     def append(self, name: str) -> Appender:
         self._make()
-        return Appender(open(self._path / name, "xb", opener=private), sync_name=self._sync_names)
 
-    def _sync_names(self) -> None:
-        self._sync_parents()
-        fsync(self._path)
+        def sync_name() -> None:
+            self._sync_parents()
+            fsync(self._path)
+
+        return Appender(open(self._path / name, "xb", opener=private), sync_name=sync_name)
 
     def _make(self) -> None:
         missing = self._path
@@ -308,8 +304,12 @@ class RemoteDirectory(Directory):
 
     @contextmanager
     def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
+        from pyarrow import fs
+
+        with self._errors(name):
+            exists = self._filesystem.get_file_info(f"{self._path}/{name}").type is fs.FileType.File
         # Closing may publish the part of a file that could not be written whole.
-        written = partial_name(name) if self._has(name) else name
+        written = partial_name(name) if exists else name
         stream = self._open(written)
         try:
             yield stream
@@ -324,12 +324,6 @@ class RemoteDirectory(Directory):
             with suppress(OSError):
                 self.delete(written)
             raise
-
-    def _has(self, name: str) -> bool:
-        from pyarrow import fs
-
-        with self._errors(name):
-            return bool(self._filesystem.get_file_info(f"{self._path}/{name}").type is fs.FileType.File)
 
     def delete(self, name: str) -> bool:
         with self._errors(name):

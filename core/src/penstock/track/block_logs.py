@@ -20,7 +20,7 @@ from penstock.conf import Settings
 from penstock.errors import ClaimLostError, ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
-from penstock.spark import rdd_checkpoints
+from penstock.spark import rdd_files
 from penstock.storage.claim import Claim
 from penstock.storage.uri import location_of_hadoop
 
@@ -59,7 +59,7 @@ class BlockLogs:
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        return cls(location_of_hadoop(rdd_checkpoints.qualified(sc, checkpoint_directory)), stream_ids, claim)
+        return cls(location_of_hadoop(rdd_files.qualified(sc, checkpoint_directory)), stream_ids, claim)
 
     def require_claim(self) -> None:
         """Raise ``ClaimLostError`` if the claim was found lost: another driver may have the blocks of this one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from platform import python_version
 from typing import Any
@@ -27,7 +27,7 @@ from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
 from penstock.schedule.recovered_state import StateRestore
 from penstock.spark import saved_conf
-from penstock.spark.rdd_checkpoints import qualified, unusable
+from penstock.spark.rdd_files import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
 from penstock.track.allocations import Allocations
@@ -42,7 +42,7 @@ class NotRecoverableError(CheckpointError):
 
 @frozen
 class RecoveredRun:
-    """The state with which a run starts; without ``checkpoint`` it starts fresh.
+    """The state with which a run starts: its ``first`` checkpoint, and what it recovers.
 
     ``batches`` are to be generated again, and ``obsolete`` are folders of a replaced earlier run, to delete when the
     first checkpoint is written. ``block_log`` is the driver write-ahead log, not recovered yet; ``None`` if it is off.
@@ -50,17 +50,10 @@ class RecoveredRun:
 
     directory: CheckpointDirectory
     first: Checkpoint
-    checkpoint: Checkpoint | None = None
     batches: RecoveredBatches | None = None
     obsolete: Sequence[str] = ()
     block_log: WriteAheadLog | None = None
     completed_outputs: CompletedOutputs | None = None
-
-    @property
-    def rates(self) -> Mapping[int, float]:
-        """The receivers' rate limits by stream id, records/s."""
-        inputs = () if self.checkpoint is None else self.checkpoint.inputs
-        return {saved.stream_id: saved.rate for saved in inputs if saved.rate is not None}
 
     def logged_events(self) -> int:
         """Number of events committed to the driver write-ahead log; 0 if it is off."""
@@ -86,7 +79,6 @@ class Recovery:
         self.directory = directory
         self._graph = program.graph
         self._settings = program.settings
-        self._store = directory.store
         #: The checkpoint to recover from; ``None`` to start fresh.
         self.checkpoint: Checkpoint | None = None
         self._runs_saved_program = False
@@ -96,13 +88,13 @@ class Recovery:
 
         Raises ``CheckpointError`` if all checkpoints are damaged.
         """
-        self.checkpoint = _newest(self._store, self.directory.name)
+        self.checkpoint = _newest(self.directory.store, self.directory.name)
 
     def load_program(self, checkpoint: Checkpoint) -> None:
         """Load a checkpoint's saved program and select that checkpoint for recovery."""
         if checkpoint.program is None:
             raise CheckpointError("it contains no saved program")
-        load_program(self._store.read_program(checkpoint.program), self._program)
+        load_program(self.directory.store.read_program(checkpoint.program), self._program)
         if queues := self._not_recoverable():
             raise NotRecoverableError(
                 f"checkpoint {checkpoint.number} cannot be recovered, because its program reads from queues, which "
@@ -139,13 +131,13 @@ class Recovery:
         if rebuilds and self.checkpoint is None:
             self.checkpoint = earlier
         checkpoint = self.checkpoint
-        replaces = checkpoint is None and self._store.last_number() > 0
+        replaces = checkpoint is None and self.directory.store.last_number() > 0
         program = None if rebuilds else self._save_program()
         batches = None
         if checkpoint is not None:
             self._check(checkpoint)
             # Retain the checkpoint to recover from, because the new run's first checkpoint may get damaged.
-            self._store.retained = [checkpoint]
+            self.directory.store.retained = [checkpoint]
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
             points = restore_streams(self._graph, checkpoint, self.directory.folder, drops=drops)
             if not self._settings.wal_enabled:
@@ -171,7 +163,6 @@ class Recovery:
         return RecoveredRun(
             self.directory,
             first,
-            checkpoint,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
             block_log(self._program, self.directory, first.run, checkpoint) if self._settings.wal_enabled else None,
@@ -198,14 +189,13 @@ class Recovery:
         if self.checkpoint is not None:
             return self.checkpoint
         try:
-            return self._store.newest()
+            with self.directory.errors():
+                return self.directory.store.newest()
         except CheckpointError:
             # Damage does not concern a program that starts fresh.
             if rebuilds:
                 raise
             return None
-        except OSError as error:
-            raise self.directory.unusable(error) from error
 
     def _newest_of_owner(self, rebuilds: bool) -> Checkpoint | None:
         """The newest checkpoint once the directory is this driver's; also the one to recover from, if any was found."""
@@ -222,7 +212,7 @@ class Recovery:
 
     def _check_owner(self, earlier: Checkpoint | None) -> None:
         if earlier is None:
-            self._store.refuse_checkpoints_of_spark()
+            self.directory.store.refuse_checkpoints_of_spark()
             return
         name = self._program.sc.appName
         if earlier.application != name:
@@ -270,16 +260,14 @@ class Recovery:
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
     def _save_program(self) -> str:
-        try:
-            return self._store.write_program(save_program(self._program))
-        except OSError as error:
-            raise self.directory.unusable(error) from error
+        with self.directory.errors():
+            return self.directory.store.write_program(save_program(self._program))
 
     def _first_checkpoint(self, earlier: Checkpoint | None, program: str | None) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]
         own: dict[str, Any] = {
-            "number": self._store.last_number() + 1,
+            "number": self.directory.store.last_number() + 1,
             "written_ms": self._program.clock.now_ms(),
             "application": sc.appName,
             "launched_as": saved_conf.launched_as(),

@@ -28,7 +28,7 @@ from penstock.storage.uri import location_of_hadoop
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.graph.node import Node
-    from penstock.spark.rdd_checkpoints import RunFolder
+    from penstock.spark.rdd_files import RunFolder
 
 log = get_logger("checkpoint")
 

@@ -71,7 +71,7 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
     scheduler, disk = twins.scheduler, cluster.disk
     endpoint = _named("penstock.wire.endpoint:Endpoint")
     token_check = _named("penstock.wire.endpoint:_TokenCheck")
-    folder = _named("penstock.spark.rdd_checkpoints:RunFolder")
+    folder = _named("penstock.spark.rdd_files:RunFolder")
 
     def checkpoint_folder(sc: Any) -> Any:
         base, _slash, name = sc.checkpoint_directory.rpartition("/")
@@ -106,10 +106,10 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
         "penstock.spark.rdds:remember_classes": _nothing,
         "penstock.spark.cluster:running_task": lambda _sc, _group: None,
         "penstock.spark.local_properties:LocalProperties": clusters.SimulatedLocalProperties,
-        "penstock.spark.rdd_checkpoints:checkpoint_folder": checkpoint_folder,
-        "penstock.spark.rdd_checkpoints:qualified": lambda _sc, directory, _setting="": directory,
-        "penstock.spark.rdd_checkpoints:delete_empty_folders": _nothing,
-        "penstock.spark.rdd_checkpoints:delete_file": delete_file,
+        "penstock.spark.rdd_files:checkpoint_folder": checkpoint_folder,
+        "penstock.spark.rdd_files:qualified": lambda _sc, directory, _setting="": directory,
+        "penstock.spark.rdd_files:delete_empty_folders": _nothing,
+        "penstock.spark.rdd_files:delete_file": delete_file,
         "penstock.spark.saved_conf:spark_context": lambda _conf: SparkContext._active_spark_context,
         "penstock.blocks.block_directories:sweep": list,
         "penstock.receive.recent_lines:recording": _recording,

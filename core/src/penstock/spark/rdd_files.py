@@ -1,9 +1,9 @@
-"""RDD checkpoints: their directory and their files."""
+"""Files of RDDs: checkpoints and their directory, and the directories into which jobs save RDDs."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from uuid import UUID
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
@@ -16,6 +16,13 @@ log = get_logger("checkpoint")
 
 #: With this property a job checkpoints every marked RDD of its lineage, not only the last one.
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
+
+# Spark names the folders of runs with UUIDs.
+_RUN = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Marks a directory whose job has committed all its files.
+_SUCCESS = "_SUCCESS"
+# Files that Hadoop's committers write before the mark: parts, their checksums, and the folders of unfinished tasks.
+_WRITTEN_BY_JOBS = ("part-", ".part-", "._SUCCESS", "_temporary", "__magic")
 
 
 @frozen
@@ -59,19 +66,12 @@ def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
         home, files = hadoop_path(sc, folder.uri)
         for status in files.listStatus(home):
             path = status.getPath()
-            if status.isDirectory() and _is_earlier_run(path.getName(), folder) and not list(files.listStatus(path)):
+            is_earlier_run = _RUN.fullmatch(path.getName()) and path.getName() != folder.name
+            if is_earlier_run and status.isDirectory() and not list(files.listStatus(path)):
                 # Not recursively, because another run may have created a file meanwhile.
                 files.delete(path, False)
     except Exception as error:
         log.warning("empty folders of earlier runs not deleted", directory=folder.uri, reason=failure.reason(error))
-
-
-def _is_earlier_run(name: str, folder: RunFolder) -> bool:
-    try:
-        # Spark names the folders with UUIDs.
-        return str(UUID(name)) == name != folder.name
-    except ValueError:
-        return False
 
 
 def checkpoint_file(rdd: RDD[Any]) -> str | None:
@@ -86,6 +86,24 @@ def delete_file(sc: SparkContext, path: str) -> None:
         files.delete(file, True)
     except Exception as error:
         log.warning("RDD checkpoint not deleted", path=path, reason=failure.reason(error))
+
+
+def is_saved(sc: SparkContext, path: str) -> bool:
+    """Whether a job has saved a whole RDD in a directory."""
+    mark, files = hadoop_path(sc, f"{path}/{_SUCCESS}")
+    return bool(files.exists(mark))
+
+
+def discard_interrupted_save(sc: SparkContext, path: str) -> bool:
+    """Delete a directory that an interrupted job left; return whether it was deleted.
+
+    A directory with files that no job writes, and a file in place of the directory, stay.
+    """
+    directory, files = hadoop_path(sc, path)
+    if not files.getFileStatus(directory).isDirectory():
+        return False
+    names = [status.getPath().getName() for status in files.listStatus(directory)]
+    return all(name.startswith(_WRITTEN_BY_JOBS) for name in names) and bool(files.delete(directory, True))
 
 
 def hadoop_path(sc: SparkContext, location: str) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkContext
 
-from penstock.spark.jvm_shutdown import JvmShutdown, StopRequests
+from penstock.spark.stop_requests import StopRequests
 
 
 class Latch:
@@ -76,8 +76,8 @@ def context(jvm: Any) -> SparkContext:
 
 def test_end_of_the_jvm_is_reported_before_it_waits_for_this_process(jvm: Jvm) -> None:
     reported = threading.Event()
-    shutdown = JvmShutdown(reported.set)
-    shutdown.install(context(jvm), 30)
+    shutdown = StopRequests(lambda _number: reported.set())
+    shutdown.install_hooks(context(jvm), 30)
     # Those of Spark have 40.
     assert [(priority > 40, timeout) for priority, timeout, _hook in jvm.hooks] == [(True, 5), (True, 35)]
     assert jvm.hooks[0][0] > jvm.hooks[1][0]
@@ -89,8 +89,8 @@ def test_end_of_the_jvm_is_reported_before_it_waits_for_this_process(jvm: Jvm) -
 
 def test_closing_removes_the_hooks_and_reports_nothing(jvm: Jvm) -> None:
     reported = threading.Event()
-    shutdown = JvmShutdown(reported.set)
-    shutdown.install(context(jvm), 30)
+    shutdown = StopRequests(lambda _number: reported.set())
+    shutdown.install_hooks(context(jvm), 30)
     shutdown.close()
     shutdown.close()
     assert jvm.hooks == []
@@ -106,11 +106,11 @@ class BrokenLatch(Latch):
 
 def test_jvm_that_was_killed_is_no_request_to_stop(jvm: Jvm) -> None:
     reported = threading.Event()
-    shutdown = JvmShutdown(reported.set)
+    shutdown = StopRequests(lambda _number: reported.set())
     jvm.java.util.concurrent.CountDownLatch = BrokenLatch
-    shutdown.install(context(jvm), 30)
+    shutdown.install_hooks(context(jvm), 30)
     # Runs on its own thread, whose failure would be invisible here.
-    shutdown._await()
+    shutdown._await_shutdown()
     assert not reported.is_set()
 
 
@@ -128,6 +128,6 @@ def test_signal_to_both_is_reported_once_and_a_second_one_again(own_first: bool)
 
 
 def test_java_without_the_classes_is_tolerated() -> None:
-    shutdown = JvmShutdown(lambda: None)
-    shutdown.install(context(SimpleNamespace()), 30)
+    shutdown = StopRequests(lambda _number: None)
+    shutdown.install_hooks(context(SimpleNamespace()), 30)
     shutdown.close()

@@ -12,7 +12,7 @@ from tests.helpers import run_in_background
 
 PROGRAM = """
 import os, signal, sys, threading
-from penstock.runtime.stop_signals import StopSignals
+from penstock.spark.stop_requests import StopSignals
 
 def say(*words):
     # One write: print() from two threads may mix their lines.
@@ -229,7 +229,7 @@ signals.close()
 
 
 def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
-    from penstock.runtime.stop_signals import StopSignals
+    from penstock.spark.stop_requests import StopSignals
 
     def cancel_all(_number: int, _frame: object) -> None: ...
 
@@ -246,7 +246,7 @@ def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
 
 
 def test_signals_are_left_alone_off_the_main_thread() -> None:
-    from penstock.runtime.stop_signals import StopSignals
+    from penstock.spark.stop_requests import StopSignals
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     signals = StopSignals(lambda _number: None)

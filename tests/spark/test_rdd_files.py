@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.spark.rdd_checkpoints import RunFolder, delete_empty_folders, qualified
+from penstock.spark.rdd_files import RunFolder, delete_empty_folders, qualified
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
