@@ -327,7 +327,8 @@ def test_window_after_batches_that_were_not_generated_keeps_the_keys_of_the_wind
     program: Callable[..., Program], skipped: set[int]
 ) -> None:
     """As it does when these batches run first, after a restart: the output of a batch does not depend on it."""
-    batches: list[Batch] = [[[("a", 1)]], *([[]] for _ in range(9))]
+    batches: list[Batch] = [[[("a", 1)]]]
+    batches += [[[]] for _ in range(9)]
 
     def windows(runs: Program, skipped: set[int]) -> dict[int, Any]:
         numbers = [number for number in range(1, len(batches) + 1) if number not in skipped]
