@@ -12,7 +12,7 @@ from tests.helpers import run_in_background
 
 PROGRAM = """
 import os, signal, sys, threading
-from penstock.spark.stop_requests import StopSignals
+from penstock.spark.stop_requests import StopRequests
 
 def say(*words):
     # One write: print() from two threads may mix their lines.
@@ -25,7 +25,7 @@ def on_signal(number):
         say("reported", signal.Signals(number).name)
     reported.release()
 
-signals = StopSignals(on_signal)
+signals = StopRequests(on_signal)
 """
 
 
@@ -210,7 +210,7 @@ def on_signal(number):
     failing(number)
     raise RuntimeError("no thread can be started")
 
-signals = StopSignals(on_signal)
+signals = StopRequests(on_signal)
 signals.install()
 say("ready")
 reported.acquire()
@@ -229,14 +229,14 @@ signals.close()
 
 
 def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
-    from penstock.spark.stop_requests import StopSignals
+    from penstock.spark.stop_requests import StopRequests
 
     def cancel_all(_number: int, _frame: object) -> None: ...
 
     cancel_all.__module__ = "pyspark.core.context"
     before = signal.signal(signal.SIGINT, cancel_all)
     try:
-        signals = StopSignals(lambda _number: None)
+        signals = StopRequests(lambda _number: None)
         signals.override_pysparks_interrupt()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         signals.restore()
@@ -246,10 +246,10 @@ def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
 
 
 def test_signals_are_left_alone_off_the_main_thread() -> None:
-    from penstock.spark.stop_requests import StopSignals
+    from penstock.spark.stop_requests import StopRequests
 
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    signals = StopSignals(lambda _number: None)
+    signals = StopRequests(lambda _number: None)
     for method in (signals.install, signals.override_pysparks_interrupt, signals.restore):
         run_in_background(method).result(timeout=10)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before

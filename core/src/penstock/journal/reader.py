@@ -62,10 +62,8 @@ def read_log(
     Segments of other runs are ignored. ``checkpointed`` is the number of the run's events that a checkpoint counted as
     committed, and ``substitute`` is applied if some of these are missing at the end and that is skipped.
     ``skips_damage`` reports damage instead of refusing the log; ``skips_end`` does so for missing events after the
-    newest state, of which a power failure may lose any that were not synced, and keep younger ones.
-
-    Raises:
-        WriteAheadLogError: a file cannot be read, is damaged or of another version, or the end is missing.
+    newest state, of which a power failure may lose any that were not synced, and keep younger ones. Raises
+    ``WriteAheadLogError`` if a file cannot be read, is damaged or of another version, or the end is missing.
     """
     where = directory.location()
     try:

@@ -61,16 +61,10 @@ def retry(
 ) -> T:
     """Call ``action`` until it returns, waiting between the attempts.
 
-    Args:
-        action: one attempt.
-        backoff: computes the delays.
-        failed: the error of a first attempt that was made before this call, which begins with the delay then.
-        retries: maximum attempts after the first.
-        timeout_ms: no attempt starts later than this after the call.
-        retry_if: whether an error is worth another attempt.
-        on_retry: called with the error and the delay in ms before each wait.
-        clock: times the delays and the timeout.
-        stop: ends the wait and the attempts when set (with ``clock.wake()``).
+    At most ``retries`` attempts follow the first, none later than ``timeout_ms`` after the call, and only if
+    ``retry_if`` returns true for the error. ``on_retry`` is called with the error and the delay in ms before each wait.
+    ``stop`` ends the wait and the attempts when set (with ``clock.wake()``). With ``failed``, the error of a first
+    attempt that was made before this call, the call begins with the delay.
     """
     clock = clock or SystemClock()
     stop = stop or threading.Event()

@@ -117,19 +117,18 @@ def kill_executor(sc: SparkContext, executor_id: str) -> bool:
     others = sum(location.executor_id != executor_id for location in executors(sc))
     # Local mode cannot decommission executors.
     decommissions = local_cores(sc) is None and str(conf_of(sc).get("spark.decommission.enabled")).lower() == "true"
-    killed = _decommission(sc, executor_id) if decommissions else bool(sc._jsc.sc().killExecutor(executor_id))
+    if decommissions:
+        jvm: Any = sc._jvm
+        info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("released by Penstock", jvm.scala.Option.empty())
+        # The flags: adjust Spark's target number of executors; not triggered by the executor.
+        killed = bool(sc._jsc.sc().schedulerBackend().decommissionExecutor(executor_id, info, True, False))
+    else:
+        killed = bool(sc._jsc.sc().killExecutor(executor_id))
     if killed:
         # Spark counts only executors that were requested at run time, and drops the others from its target: the cluster
         # manager would neither replace a lost executor nor start a requested one.
         _request_total(sc, others)
     return killed
-
-
-def _decommission(sc: SparkContext, executor_id: str) -> bool:
-    jvm: Any = sc._jvm
-    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("released by Penstock", jvm.scala.Option.empty())
-    # The flags: adjust Spark's target number of executors; not triggered by the executor.
-    return bool(sc._jsc.sc().schedulerBackend().decommissionExecutor(executor_id, info, True, False))
 
 
 def _request_total(sc: SparkContext, count: int) -> bool:

@@ -84,10 +84,8 @@ class _PlainRDD(RDD[Any]):
 class BlocksRDD(PipelinedRDD[Any, Any]):
     """The records of partitions of blocks. Its number of partitions is known without a JVM call.
 
-    Args:
-        slots: an RDD with the same number of partitions, and with the preferred locations of the blocks.
-        read: the partition function that reads the blocks of a partition.
-        blocks: the same as one value, from which columns are read.
+    ``slots`` has the same number of partitions, with the preferred locations of the blocks. ``read`` reads the blocks
+    of a partition, and ``blocks`` is the same as one value, from which columns are read.
     """
 
     def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function, blocks: Any = None) -> None:

@@ -29,11 +29,12 @@ _NOTIFY, _WAIT = 92, 91
 _NOTIFY_S = 5
 
 
-class StopSignals:
+class StopRequests:
     """Reports SIGTERM and SIGINT to ``on_signal``, on a thread of its own, and still calls the program's own handlers.
 
-    Python sets handlers on the main thread only. When ``restore`` is called elsewhere, the handlers stay until the next
-    signal, which restores its previous handler and raises the signal again.
+    A shutdown of the JVM is reported as a SIGTERM; a signal that reaches both processes is reported once. Python sets
+    handlers on the main thread only. When ``restore`` is called elsewhere, the handlers stay until the next signal,
+    which restores its previous handler and raises the signal again.
     """
 
     def __init__(self, on_signal: Callable[[int], object]) -> None:
@@ -43,6 +44,13 @@ class StopSignals:
         self._thread: EngineThread | None = None
         self._closed = False
         self._previous: dict[int, Any] = {}
+        # Counted down by the JVM's shutdown, or by `close`.
+        self._latch: Any = None
+        self._manager: Any = None
+        self._hooks: list[Any] = []
+        # The processes that received a signal, guarded by the lock.
+        self._receivers: set[str] = set()
+        self._lock = threading.Lock()
 
     def install(self) -> None:
         """Set the handlers; signals that the program ignores stay ignored. Does nothing off the main thread."""
@@ -68,56 +76,6 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread() and _is_pysparks(signal.getsignal(signal.SIGINT)):
             self._previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def restore(self) -> None:
-        """Restore the previous handlers, except where the program has set its own since. Main thread only."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        while self._previous:
-            number, previous = self._previous.popitem()
-            if signal.getsignal(number) in (self._handle, signal.default_int_handler):
-                signal.signal(number, previous)
-        self.close()
-
-    def close(self) -> None:
-        """Stop reporting, after all queued signals were reported. Idempotent."""
-        self._closed = True
-        if self._thread is not None:
-            self._queue.put(None)
-            self._thread.finish()
-
-    def _handle(self, number: int, frame: Any) -> None:
-        previous: Any = self._previous.get(number)
-        if not self._closed:
-            self._queue.put(number)
-        # A handler that the program set later may call this one.
-        elif signal.getsignal(number) == self._handle:
-            signal.signal(number, self._previous.pop(number))
-            signal.raise_signal(number)
-            return
-        if _is_programs(previous):
-            previous(number, frame)
-
-    def _report(self) -> None:
-        while (number := self._queue.get()) is not None:
-            try:
-                self._on_signal(number)
-            except Exception:
-                log.exception("signal not handled", signal=signal.Signals(number).name)
-
-
-class StopRequests(StopSignals):
-    """Reports signals of this process, and a shutdown of the JVM as a SIGTERM; once if a signal reaches both."""
-
-    def __init__(self, on_signal: Callable[[int], object]) -> None:
-        super().__init__(lambda number: self._receive(number, "process", "jvm"))
-        self._notify = on_signal
-        # Counted down by the JVM's shutdown, or by `close`.
-        self._latch: Any = None
-        self._manager: Any = None
-        self._hooks: list[Any] = []
-        self._receivers: set[str] = set()
-        self._guard = threading.Lock()
-
     def install_hooks(self, sc: SparkContext, timeout_s: float) -> None:
         """Set the hooks in the JVM; a failure is logged. ``timeout_s`` limits the JVM's wait for this process."""
         jvm: Any = sc._jvm
@@ -141,9 +99,25 @@ class StopRequests(StopSignals):
             return
         EngineThread("spark-shutdown", self._await_shutdown).start()
 
+    def restore(self) -> None:
+        """Restore the previous handlers, except where the program has set its own since. Main thread only."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        while self._previous:
+            number, previous = self._previous.popitem()
+            if signal.getsignal(number) in (self._handle, signal.default_int_handler):
+                signal.signal(number, previous)
+        self.close()
+
     def close(self) -> None:
-        """Stop reporting, and remove the hooks unless the JVM is shutting down and waits for this process."""
-        super().close()
+        """Stop reporting, after all queued signals were reported, and remove the hooks. Idempotent.
+
+        The hooks stay if the JVM is shutting down and waits for this process.
+        """
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.finish()
         hooks, self._hooks = self._hooks, []
         try:
             for hook in hooks:
@@ -152,6 +126,25 @@ class StopRequests(StopSignals):
                 self._latch.countDown()
         except Exception as error:
             log.debug("shutdown hook of the JVM not removed", reason=type(error).__name__)
+
+    def _handle(self, number: int, frame: Any) -> None:
+        previous: Any = self._previous.get(number)
+        if not self._closed:
+            self._queue.put(number)
+        # A handler that the program set later may call this one.
+        elif signal.getsignal(number) == self._handle:
+            signal.signal(number, self._previous.pop(number))
+            signal.raise_signal(number)
+            return
+        if _is_programs(previous):
+            previous(number, frame)
+
+    def _report(self) -> None:
+        while (number := self._queue.get()) is not None:
+            try:
+                self._receive(number, "process", "jvm")
+            except Exception:
+                log.exception("signal not handled", signal=signal.Signals(number).name)
 
     def _await_shutdown(self) -> None:
         try:
@@ -165,11 +158,11 @@ class StopRequests(StopSignals):
 
     def _receive(self, number: int, receiver: str, other: str) -> None:
         """Report a signal, unless it is the first one of its receiver and the other one got it already."""
-        with self._guard:
+        with self._lock:
             is_repeated = other in self._receivers and receiver not in self._receivers
             self._receivers.add(receiver)
         if not is_repeated:
-            self._notify(number)
+            self._on_signal(number)
 
 
 def _is_programs(handler: Any) -> bool:
