@@ -108,7 +108,7 @@ class FaultLab:
         enter.enter_context(self._source.server)
         enter.callback(self._source.disconnect)
         self._port = self._source.port
-        if self._source.is_proxied:
+        if self._source.cut is None:
             self._proxy = enter.enter_context(TcpProxy("127.0.0.1", self._port))
             self._port = self._proxy.port
         enter.callback(self._end_program)
@@ -241,10 +241,11 @@ class FaultLab:
     @contextmanager
     def _cut_off(self) -> Iterator[None]:
         """Break the receiver's connections, and refuse new ones."""
-        if self._proxy is None:
+        if self._source.cut is not None:
             with self._source.cut():
                 yield
             return
+        assert self._proxy is not None
         self._proxy.cut()
         try:
             yield
@@ -256,7 +257,7 @@ class FaultLab:
             time.sleep(self._rng.uniform(0, 2))
 
     def _kill_broker(self) -> None:
-        if self._source.saves_late:
+        if self._source.save is not None:
             self._producer.pause()
             self._source.save()
         self._source.server.kill()

@@ -6,7 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from penstock_brokers import BrokerServer
@@ -24,39 +24,37 @@ class FaultSource(ABC):
 
     Args:
         server: the broker, not started.
+        cut: see the attribute.
+        save: see the attribute.
 
     Attributes:
         receiver: name of the receiver plugin.
         lease_s: how long the receiver may be silent before the broker delivers to another one.
-        is_proxied: whether the receiver can connect through a proxy; a cluster that tells clients its own addresses
-            cannot have one.
         restarts: whether the broker can be restarted on its port, with and without its data.
-        saves_late: whether a killed broker loses what it has confirmed since it last saved its data.
+        cut: breaks connections and refuses new ones within its ``with`` block, for a cluster that tells clients its own
+            addresses; ``None``: the receiver connects through a proxy, which does.
+        save: lets the broker save what it has confirmed, if a killed one loses what came since it last did.
     """
 
     receiver: ClassVar[str]
     lease_s: ClassVar[float]
-    is_proxied: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
-    saves_late: ClassVar[bool] = False
 
-    def __init__(self, server: BrokerServer) -> None:
+    def __init__(
+        self,
+        server: BrokerServer,
+        *,
+        cut: Callable[[], AbstractContextManager[None]] | None = None,
+        save: Callable[[], None] | None = None,
+    ) -> None:
         self.server = server
+        self.cut = cut
+        self.save = save
 
     @property
     def port(self) -> int:
         """Where the broker listens."""
         return self.server.port
-
-    @contextmanager
-    def cut(self) -> Iterator[None]:
-        """Refuse and break connections, if there is no proxy that does."""
-        raise NotImplementedError(f"{type(self).__name__} has a proxy")
-        yield
-
-    def save(self) -> None:
-        """Let the broker save what it has confirmed, if it does so only from time to time."""
-        raise NotImplementedError(f"{type(self).__name__} saves what it confirms")
 
     def prepare(self) -> None:  # noqa: B027  # optional
         """Create what the broker needs before its first message; also called after a restart without data."""
@@ -191,14 +189,13 @@ class KafkaSource(FaultSource):
 
     receiver = "kafka"
     lease_s = 6.0
-    is_proxied = False
     restarts = False
 
     def __init__(self) -> None:
         from penstock_kafka.server import KafkaMockServer
 
         self.cluster = KafkaMockServer()
-        super().__init__(self.cluster)
+        super().__init__(self.cluster, cut=self._cut_off)
         self._producer: Any = None
 
     @property
@@ -206,7 +203,7 @@ class KafkaSource(FaultSource):
         return int(self.cluster.bootstrap_servers.rpartition(":")[2])
 
     @contextmanager
-    def cut(self) -> Iterator[None]:
+    def _cut_off(self) -> Iterator[None]:
         self.cluster.cut()
         try:
             yield
@@ -267,17 +264,13 @@ class MqttSource(FaultSource):
 
     receiver = "mqtt"
     lease_s = 3.0
-    saves_late = True
 
     def __init__(self) -> None:
         from penstock_mqtt.mosquitto_server import MosquittoServer
 
         self.mosquitto = MosquittoServer("allow_anonymous true", "sys_interval 1")
-        super().__init__(self.mosquitto)
+        super().__init__(self.mosquitto, save=self.mosquitto.save)
         self._publisher: Any = None
-
-    def save(self) -> None:
-        self.mosquitto.save()
 
     def prepare(self) -> None:
         from penstock_mqtt.demo import begin_session
