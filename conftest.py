@@ -38,6 +38,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _end_at_once() -> None:
+    if signal.getsignal(signal.SIGTERM) is signal.default_int_handler:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+# A terminated run ends as an interrupted one: fixtures end the servers that they have started. A fork has none.
+if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    os.register_at_fork(after_in_child=_end_at_once)
+
+
 def pytest_collection_finish() -> None:
     """Exclude from garbage collection what the imports and the collected tests hold: to visit it takes 0.3 s."""
     gc.collect()

@@ -1,8 +1,8 @@
 """The cost of acknowledging what is stored: ``python -m benchmarks.acknowledgements redis``.
 
-A receiver reads everything that a server of its own has, six times per round: with its acknowledgements and without,
-into blocks in a local folder and into the receiver write-ahead log. Without acknowledgements, a broker with a window of
-messages in flight would stop sending; Redis and Kafka have none. The table has the medians of the rounds, in messages/s.
+A receiver reads everything that a server of its own has, six times a round: with acknowledgements and without,
+into blocks in a local folder and into the receiver write-ahead log. Without acknowledgements, a broker with a window
+of messages in flight would stop sending; Redis and Kafka have none. The table has medians, in messages/s.
 """
 
 from __future__ import annotations

@@ -135,3 +135,34 @@ def test_program_that_forgets_its_server_leaves_nothing_behind(tmp_path: Path) -
     pid, folder = ran.stdout.split()
     assert not is_alive(int(pid))
     assert not Path(folder).exists()
+
+
+def test_a_terminated_run_of_tests_leaves_no_server(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    test = tmp_path / "test_waits.py"
+    test.write_text(
+        textwrap.dedent("""
+            import threading
+            from pathlib import Path
+
+            from plugins.brokers.tests.python_broker import PythonBroker
+
+
+            def test_waits():
+                with PythonBroker() as server:
+                    Path(__file__).with_name("unfinished").write_text(f"{server.pid} {server.folder}")
+                    Path(__file__).with_name("unfinished").rename(Path(__file__).with_name("server"))
+                    threading.Event().wait()
+        """)
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "conftest", str(test)]
+    run = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL)
+    try:
+        wait_for((tmp_path / "server").exists, "the server")
+        pid, folder = (tmp_path / "server").read_text().split()
+        assert is_alive(int(pid))
+        run.terminate()
+        assert run.wait(60) == pytest.ExitCode.INTERRUPTED
+        assert (is_alive(int(pid)), Path(folder).exists()) == (False, False)
+    finally:
+        run.kill()
