@@ -49,7 +49,7 @@ class Facts:
         distribution: the distribution that declares it.
         step: the step of loading that failed; empty when it loaded.
         fault: the reason of the failure.
-        seconds: duration of the import.
+        seconds: duration of the import, without the time that it waited for a processor.
         side_effects: side effects of the import, one line each.
         offers: kind and name of each spec, such as ``("receiver", "socket")``.
         hooks: the hooks that it implements.
@@ -222,16 +222,24 @@ def _unpickled(pickled: bytes) -> dict[str, Any]:
     return {"fault": ""}
 
 
+def _waited_s() -> float:
+    """The seconds for which this thread was ready to run and others ran; 0 where the system does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
     before, folder = LeakMeter(), Path.cwd()
-    began = time.perf_counter()
+    began, waited = time.perf_counter(), _waited_s()
     try:
         target = entry_point.load()
     except BaseException as error:
         return {"step": "import", "fault": summary_of(error)}
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began - (_waited_s() - waited)
     sys.stdout.flush()
     effects = before.leaks(deadline_s=0)
     if printed := output.read_text(errors="replace"):
