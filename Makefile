@@ -58,12 +58,12 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 docs: $(DOCS)/.ready $(SCRIPTS)  ## build the documentation into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build $(ARGS)
 
-# Seven at a time: they wait about as much as they compute, and none of them should run alone at the end. The parts on Spark
-# begin when the class archive is written.
+# All at a time: they wait about as much as they compute, and a part that began later would run alone at the end. Those on
+# Spark begin when the class archive is written.
 PYTEST := $(BIN)/pytest
 PARTS := on-spark streams-on-spark programs types commands without-spark plugins kit style
 test: $(if $(ARGS),lint,$(READY))  ## lint and all tests but those of `make faults` (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=7 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=8 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait. plugins/cli/tests is last: it uses the cache that `types` fills.
 COMMANDS := tests/docs tests/examples plugins/cli/tests
@@ -104,7 +104,7 @@ streams-on-spark: $(ARCHIVE)
 	PENSTOCK_TEST_WORKERS=sparks-defaults $(PYTEST) -m 'spark and not programs' $(call marked,spark,$(STREAMS))
 
 programs: $(ARCHIVE)
-	$(PYTEST) -m programs $(call marked,programs,tests plugins)
+	$(PYTEST) -m 'spark and programs' $(call marked,programs,tests plugins)
 
 # Two parts at a time: measured, a test takes two to three times as long.
 coverage: $(MEASURED) $(ARCHIVE)  ## branch coverage of the core by the tests of `make test`; a quarter of an hour (ARGS=--show-missing)
