@@ -228,8 +228,8 @@ MUTANTS = [
         "PK-07",
         "the import took",
         "pk_slow",
-        "Takes 200 ms to import.",
-        REFERENCE + "\nimport time\nuntil = time.perf_counter() + 0.2\nwhile time.perf_counter() < until: pass\n",
+        "Takes 200 ms of a processor to import.",
+        REFERENCE + "\nimport time\nuntil = time.process_time() + 0.2\nwhile time.process_time() < until: pass\n",
         scale=0.2,
     ),
     packaged(
