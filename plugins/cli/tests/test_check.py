@@ -78,7 +78,10 @@ def test_json_goes_to_standard_output_and_progress_to_standard_error(cli: Cli) -
         (("", ""), "PK-01", 0),
         (('metadata={"help": "of the source"}', ""), "PK-08", 4),
         (
-            ("import attrs\n", "import attrs\nimport time\nend = time.time() + 0.6\nwhile time.time() < end: pass\n"),
+            (
+                "import attrs\n",
+                "import attrs\nimport time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass\n",
+            ),
             "PK-07",
             3,
         ),
