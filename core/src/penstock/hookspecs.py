@@ -91,7 +91,8 @@ class StreamingListener:
 
     There are Spark's nine callbacks, ``onCheckpointFailed`` and ``onStopProgress``. They run on the driver, on the
     listener's own thread, one at a time. Each gets a view of its event: attributes as annotated, and PySpark's methods.
-    ``pyspark.streaming.StreamingListener`` subclasses get the same view. As a hook, each runs on the plugin's thread.
+    ``pyspark.streaming.StreamingListener`` subclasses get the same view. A plugin implements the same names as hooks:
+    they get the event itself, on a thread that the plugin's hooks have to themselves.
 
     Attributes:
         never_drop: whether the queue of its events is unbounded. Otherwise events are dropped, counted and logged while

@@ -73,7 +73,8 @@ class ReducedWindowedDStream(StatefulDStream):
         """The window that a window is computed from; ``None`` if it is reduced from its panes."""
         if self.window_ms < _MIN_SLIDES * self.slide_ms:
             return None
-        # Windows of batches that were not generated come first, as in a restart: the keys that stay are the same.
+        # A batch that failed left no window. It is computed first, as a restart does: a window carries the keys of the
+        # one before, so that a window computed from its panes alone would have fewer.
         newest_ms = max(self._generated, default=0)
         if newest_ms > time_ms - self.window_ms:
             for missing_ms in self.times_between(newest_ms + self.slide_ms, time_ms - self.slide_ms):
