@@ -34,5 +34,4 @@ orders.sql("""
     GROUP BY product ORDER BY revenue DESC
 """).pprint()
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

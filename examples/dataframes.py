@@ -23,6 +23,4 @@ counts = words.groupBy("word").agg(F.count("*").alias("count"))
 counts.transform(lambda df: df.orderBy(F.desc("count"), "word")).pprint(5)
 lines.sql("SELECT count(*) AS lines, max(length(value)) AS longest FROM batch").pprint()
 
-ssc.start()
-ssc.awaitTermination(10)
-ssc.stop()
+ssc.run(10)

@@ -60,5 +60,4 @@ with closing(connect()) as connection, connection:
     connection.execute("CREATE TABLE IF NOT EXISTS counts (word TEXT PRIMARY KEY, n BIGINT NOT NULL)")
     connection.execute("CREATE TABLE IF NOT EXISTS written (batch BIGINT, part INT, PRIMARY KEY (batch, part))")
 ssc = StreamingContext.getOrCreate(checkpoint, create)
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

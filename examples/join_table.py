@@ -36,5 +36,4 @@ else:
 priced = lines.map(order).transform(lambda orders: orders.join(prices))  # leaves out products without a price
 priced.mapValues(lambda both: both[0] * both[1]).reduceByKey(lambda a, b: a + b).pprint()
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

@@ -48,5 +48,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     SERVERS, TABLE = sys.argv[1:]
     ssc = StreamingContext.getOrCreate(f"{TABLE}-checkpoint", create)
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

@@ -37,5 +37,4 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     HOST, FOLDER = sys.argv[1:]
     ssc = StreamingContext.getOrCreate(f"{FOLDER}-checkpoint", create)
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

@@ -22,5 +22,4 @@ lines = ssc.socketTextStream(host, int(port))
 counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
 counts.pprint()
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

@@ -25,5 +25,4 @@ orders = ssc.receiverStream(
     dead_letter="orders-dead",  # published there with the reason, then acknowledged
 )
 orders.map(json.loads).map(lambda order: (order["product"], order["amount"])).reduceByKey(lambda a, b: a + b).pprint()
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

@@ -29,5 +29,4 @@ def create():
 
 
 ssc = StreamingContext.getOrCreate(directory, create)
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

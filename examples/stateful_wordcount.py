@@ -31,5 +31,4 @@ else:
 totals = lines.flatMap(str.split).map(lambda word: (word, 1)).updateStateByKey(add)
 totals.foreachRDD(lambda rdd: print("most frequent:", rdd.takeOrdered(5, key=lambda pair: (-pair[1], pair[0]))))
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

@@ -34,5 +34,4 @@ words = lines.flatMap(str.split).map(lambda word: (word, 1))
 # None: no inverse function. Penstock merges partial results, so that a window costs little without one.
 words.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW_S, SLIDE_S).foreachRDD(show)
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

@@ -49,5 +49,4 @@ ssc.addStreamingListener(Alerts(sys.argv[1] if sys.argv[1:] else None))
 numbers = ssc.receiverStream("synthetic", rate=50, shape="numbers")
 numbers.map(lambda number: 1 // (number % 200)).count().pprint()  # now and then a division by zero
 
-ssc.start()
-ssc.awaitTermination()
+ssc.run()

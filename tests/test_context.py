@@ -14,10 +14,11 @@ from pyspark import SparkConf, SparkContext
 from tests import helpers
 from tests.helpers import graph_of
 from tests.helpers.gate import Gate
+from tests.helpers.waiting import wait_for
 
 from penstock import Receiver, StreamingContext, StreamingContextState, context as context_module
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import BatchFailedError, ConfigurationError, ReceiverFailedError, StreamingStateError
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster
 
@@ -311,6 +312,106 @@ def test_with_block_of_a_context_that_was_not_started_stops_it(spark: FakeSpark)
     with StreamingContext(spark, 1.0) as context:
         pass
     assert context.getState() is StreamingContextState.STOPPED
+
+
+# -- run --
+
+
+@pytest.fixture
+def created(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> StreamingContext:
+    """A context that was not started."""
+    monkeypatch.setattr(context_module, "Engine", FakeEngine)
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
+    created = StreamingContext(spark, 1.0)
+    monkeypatch.setattr(graph_of(created), "validate", lambda: None)
+    return created
+
+
+def test_run_stops_gracefully_after_its_timeout(created: StreamingContext, spark: FakeSpark) -> None:
+    created.run(0.01)
+    assert created.getState() is StreamingContextState.STOPPED
+    assert [deadline is not None for deadline in engine_of(created).deadlines] == [True]
+    assert spark.stops == 0
+
+
+def test_run_ends_when_the_context_is_stopped(created: StreamingContext) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(created.run)
+        wait_for(lambda: created.getState() is StreamingContextState.ACTIVE, "start")
+        created.stop()
+        running.result(10)
+
+
+def test_run_stops_at_once_and_raises_the_error_of_a_batch(created: StreamingContext) -> None:
+    created._on_error(error := BatchFailedError("first"))  # as the engine does, which is fake here
+    with pytest.raises(BatchFailedError) as caught:
+        created.run(10)
+    assert caught.value is error
+    assert engine_of(created).deadlines == [None]
+
+
+def test_run_goes_on_after_on_batch_error(created: StreamingContext) -> None:
+    errors: list[BatchFailedError] = []
+
+    def on_batch_error(error: BatchFailedError) -> None:
+        errors.append(error)
+        if len(errors) < 3:
+            created._on_error(BatchFailedError(str(len(errors))))
+        else:
+            created.stop(stopGracefully=True)
+
+    created._on_error(BatchFailedError("0"))
+    created.run(on_batch_error=on_batch_error)
+    assert [str(error) for error in errors] == ["0", "1", "2"]
+
+
+def test_error_of_on_batch_error_is_raised(created: StreamingContext) -> None:
+    def on_batch_error(_error: BatchFailedError) -> None:
+        raise KeyError("handler")
+
+    created._on_error(BatchFailedError("0"))
+    with pytest.raises(KeyError, match="handler"):
+        created.run(on_batch_error=on_batch_error)
+    assert engine_of(created).deadlines == [None]
+
+
+def test_run_raises_the_error_that_ended_the_context(created: StreamingContext) -> None:
+    errors: list[BatchFailedError] = []
+
+    def on_batch_error(error: BatchFailedError) -> None:
+        errors.append(error)
+        created._on_give_up(BatchFailedError("too many"))
+
+    created._on_error(BatchFailedError("0"))
+    with pytest.raises(BatchFailedError, match="too many"):
+        created.run(on_batch_error=on_batch_error)
+    assert [str(error) for error in errors] == ["0"]
+
+
+def test_run_tells_on_batch_error_about_failed_batches_that_are_tolerated(
+    created: StreamingContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.parse({"spark.penstock.maxFailedBatches": "3"})
+    monkeypatch.setattr(created, "_settings", settings)
+    engine_of_start, errors = created._start_engine, list[BatchFailedError]()
+
+    def start_engine() -> None:
+        engine_of_start()
+        created._on_error(BatchFailedError("0"))
+
+    def on_batch_error(error: BatchFailedError) -> None:
+        errors.append(error)
+        created.stop()
+
+    monkeypatch.setattr(created, "_start_engine", start_engine)
+    created.run(on_batch_error=on_batch_error)
+    assert [str(error) for error in errors] == ["0"]
+
+
+def test_run_raises_other_errors_than_those_of_batches(created: StreamingContext) -> None:
+    created._on_error(ReceiverFailedError("receiver"))
+    with pytest.raises(ReceiverFailedError, match="receiver"):
+        created.run(on_batch_error=lambda _error: None)
 
 
 # -- arguments --

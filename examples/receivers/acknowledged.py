@@ -49,5 +49,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("acknowledged lines").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     ssc.receiverStream(Acknowledged(sys.argv[1], int(sys.argv[2]))).pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

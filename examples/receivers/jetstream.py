@@ -53,5 +53,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("jetstream").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     ssc.receiverStream(JetStream(*sys.argv[1:])).pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

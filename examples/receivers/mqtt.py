@@ -61,5 +61,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("mqtt").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     ssc.receiverStream(Mqtt(*sys.argv[1:3], client_id="counts")).count().pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

@@ -30,5 +30,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("parallel").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     numbers(ssc).count().pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

@@ -56,5 +56,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("webhook").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     ssc.receiverStream(Webhook(int(sys.argv[1]))).pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

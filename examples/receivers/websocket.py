@@ -29,5 +29,4 @@ if __name__ == "__main__":
     conf = SparkConf().setAppName("websocket").set("spark.streaming.stopGracefullyOnShutdown", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
     ssc.receiverStream(WebSocket(sys.argv[1])).pprint()
-    ssc.start()
-    ssc.awaitTermination()
+    ssc.run()

@@ -107,6 +107,7 @@ class StreamingContext(StreamBuilder):
         self._stops_spark = False
         self._has_stopped_spark = False
         self._is_spark_gone = False
+        self._reports_tolerated = False  # awaitTermination raises the errors of tolerated batches, too
         self._engine: Engine | None = None
         self._listener_context: EngineListenerContext | None = None
         self._is_loaded = False  # streams come from a checkpoint
@@ -297,6 +298,35 @@ class StreamingContext(StreamBuilder):
                 if self._stop_thread is not None and not self._stop_thread.ident:
                     self._stop_thread.start()
 
+    def run(
+        self, timeout: float | None = None, *, on_batch_error: Callable[[BatchFailedError], object] | None = None
+    ) -> None:
+        """Start, wait until the context stops or ``timeout`` is over, and stop: gracefully, or at once after an error.
+
+        The SparkContext goes on.
+
+        Args:
+            timeout: seconds; ``None`` waits for a signal, for ``stop`` or for an error.
+            on_batch_error: called on this thread after a batch has failed, with the last error if several have. The
+                batches go on, unless it raises an error. Without it, ``run`` raises the error of the batch.
+
+        Raises:
+            StreamingStateError, ConfigurationError: as ``start``.
+            BatchFailedError, ReceiverFailedError: as ``awaitTermination``.
+        """
+        self._reports_tolerated = on_batch_error is not None
+        with self:
+            self.start()
+            end_s = None if timeout is None else time.monotonic() + timeout
+            while True:
+                try:
+                    self.awaitTermination(None if end_s is None else end_s - time.monotonic())
+                    return
+                except BatchFailedError as error:
+                    if on_batch_error is None or error is self._termination.final_error:
+                        raise
+                    on_batch_error(error)
+
     def awaitTermination(self, timeout: float | None = None) -> bool:
         """Wait until the context stops, at most ``timeout`` seconds; as ``awaitTerminationOrTimeout``."""
         return self.awaitTerminationOrTimeout(timeout)
@@ -375,7 +405,9 @@ class StreamingContext(StreamBuilder):
             # After the engine has stopped, the context's own stop of Spark ends jobs.
             if self._state is not StreamingContextState.STOPPED:
                 self._on_spark_gone()
-        elif not (isinstance(error, BatchFailedError) and self._settings.tolerates_failed_batches):
+        elif self._reports_tolerated or not (
+            isinstance(error, BatchFailedError) and self._settings.tolerates_failed_batches
+        ):
             self._termination.fail(error)
 
     def _on_spark_gone(self) -> None:

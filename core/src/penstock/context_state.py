@@ -27,7 +27,8 @@ class Termination:
         self._count = 0
         # Number of errors that `wait` has raised, or passed over, per thread.
         self._raised = threading.local()
-        self._final_error: BaseException | None = None
+        #: The error that ended the context, which every ``wait`` raises then.
+        self.final_error: BaseException | None = None
 
     def fail(self, error: BaseException, *, overrides: bool = False) -> None:
         """Have ``wait`` raise an error at once: the first reported error, unless a later one overrides it.
@@ -42,7 +43,7 @@ class Termination:
 
     def fail_at_end(self, error: BaseException) -> None:
         """Have every ``wait`` raise an error once the context has ended."""
-        self._final_error = error
+        self.final_error = error
 
     def end(self) -> None:
         """Report that the context has ended."""
@@ -59,7 +60,7 @@ class Termination:
             if self._count > raised:
                 error = self._last if raised else self._first
             else:
-                error = self._final_error if self.has_ended else None
+                error = self.final_error if self.has_ended else None
             if error is not None:
                 raise error
             return self.has_ended
