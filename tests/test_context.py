@@ -343,7 +343,8 @@ def test_run_ends_when_the_context_is_stopped(created: StreamingContext) -> None
 
 
 def test_run_stops_at_once_and_raises_the_error_of_a_batch(created: StreamingContext) -> None:
-    created._on_error(error := BatchFailedError("first"))  # as the engine does, which is fake here
+    # Errors are reported as by the engine, which is fake here.
+    created._on_error(error := BatchFailedError("first"))
     with pytest.raises(BatchFailedError) as caught:
         created.run(10)
     assert caught.value is error
@@ -351,6 +352,7 @@ def test_run_stops_at_once_and_raises_the_error_of_a_batch(created: StreamingCon
 
 
 def test_run_goes_on_after_on_batch_error(created: StreamingContext) -> None:
+    # Errors are reported as by the engine, which is fake here.
     errors: list[BatchFailedError] = []
 
     def on_batch_error(error: BatchFailedError) -> None:
@@ -366,6 +368,7 @@ def test_run_goes_on_after_on_batch_error(created: StreamingContext) -> None:
 
 
 def test_error_of_on_batch_error_is_raised(created: StreamingContext) -> None:
+    # Errors are reported as by the engine, which is fake here.
     def on_batch_error(_error: BatchFailedError) -> None:
         raise KeyError("handler")
 
@@ -376,6 +379,7 @@ def test_error_of_on_batch_error_is_raised(created: StreamingContext) -> None:
 
 
 def test_run_raises_the_error_that_ended_the_context(created: StreamingContext) -> None:
+    # Errors are reported as by the engine, which is fake here.
     errors: list[BatchFailedError] = []
 
     def on_batch_error(error: BatchFailedError) -> None:
@@ -388,27 +392,28 @@ def test_run_raises_the_error_that_ended_the_context(created: StreamingContext) 
     assert [str(error) for error in errors] == ["0"]
 
 
+@pytest.mark.usefixtures("created")
 def test_run_tells_on_batch_error_about_failed_batches_that_are_tolerated(
-    created: StreamingContext, monkeypatch: pytest.MonkeyPatch
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = Settings.parse({"spark.penstock.maxFailedBatches": "3"})
-    monkeypatch.setattr(created, "_settings", settings)
-    engine_of_start, errors = created._start_engine, list[BatchFailedError]()
-
-    def start_engine() -> None:
-        engine_of_start()
-        created._on_error(BatchFailedError("0"))
+    # Errors are reported as by the engine, which is fake here.
+    conf = spark.getConf().set("spark.penstock.maxFailedBatches", "3")
+    monkeypatch.setattr(spark, "getConf", lambda: conf)
+    context = StreamingContext(spark, 1.0)
+    monkeypatch.setattr(graph_of(context), "validate", lambda: None)
+    errors: list[BatchFailedError] = []
 
     def on_batch_error(error: BatchFailedError) -> None:
         errors.append(error)
-        created.stop()
+        context.stop()
 
-    monkeypatch.setattr(created, "_start_engine", start_engine)
-    created.run(on_batch_error=on_batch_error)
+    monkeypatch.setattr(FakeEngine, "start", lambda *_arguments: context._on_error(BatchFailedError("0")))
+    context.run(10, on_batch_error=on_batch_error)
     assert [str(error) for error in errors] == ["0"]
 
 
 def test_run_raises_other_errors_than_those_of_batches(created: StreamingContext) -> None:
+    # Errors are reported as by the engine, which is fake here.
     created._on_error(ReceiverFailedError("receiver"))
     with pytest.raises(ReceiverFailedError, match="receiver"):
         created.run(on_batch_error=lambda _error: None)

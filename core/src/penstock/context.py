@@ -20,7 +20,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination
+from penstock.context_state import OnBatchError, StreamingContextState, Termination
 from penstock.engine import Engine
 from penstock.engine_listener_context import EngineListenerContext
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -92,8 +92,7 @@ class StreamingContext(StreamBuilder):
         )
         known_options = self._plugins.known_options() | {f"{key('log_level')}.": components()}
         for unused in keys_without_effect(settings, known_options):
-            advice = {"advice": unused.advice} if unused.advice else {}
-            log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
+            log.warning("configuration key without effect", **unused.log_fields)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self._settings.listener_queue_size)
         self._clock = BatchClock(clock or SystemClock(), log_step)
@@ -107,7 +106,7 @@ class StreamingContext(StreamBuilder):
         self._stops_spark = False
         self._has_stopped_spark = False
         self._is_spark_gone = False
-        self._reports_tolerated = False  # awaitTermination raises the errors of tolerated batches, too
+        self._raises_batch_errors = not self._settings.tolerates_failed_batches
         self._engine: Engine | None = None
         self._listener_context: EngineListenerContext | None = None
         self._is_loaded = False  # streams come from a checkpoint
@@ -163,17 +162,7 @@ class StreamingContext(StreamBuilder):
         self._bus.remove(streamingListener)
 
     def _check_can_build(self, what: str) -> None:
-        if self._is_loaded:
-            raise StreamingStateError(
-                f"{what}: this context was recovered from a checkpoint with its saved streams; to add streams, create "
-                "them in the setupFunc of getOrCreate and set spark.penstock.checkpoint.rebuild=true"
-            )
-        if self._state is not StreamingContextState.INITIALIZED:
-            since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
-            raise StreamingStateError(
-                f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
-                "is not supported: define all streams before start()"
-            )
+        self._state.check_can_build(what, is_loaded=self._is_loaded)
 
     # -- running --
 
@@ -217,19 +206,11 @@ class StreamingContext(StreamBuilder):
 
     @classmethod
     def _of_checkpoint(cls, path: str, checkpoint: Checkpoint) -> StreamingContext:
-        is_new = SparkContext._active_spark_context is None
-        if is_new:
-            saved_conf.check_name(checkpoint.application, checkpoint.launched_as)
-        sc = saved_conf.spark_context(checkpoint.conf)
-        try:
+        with saved_conf.recovered_spark(checkpoint.conf, checkpoint.application, checkpoint.launched_as) as sc:
             context = cls(sc, checkpoint.batch_interval_ms / 1000)
             context.checkpoint(path)
             assert context._recovery is not None
             context._recovery.load_program(checkpoint)
-        except BaseException:
-            if is_new:
-                sc.stop()
-            raise
         context._is_loaded = True
         return context
 
@@ -237,11 +218,7 @@ class StreamingContext(StreamBuilder):
     def getActiveOrCreate(
         cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
     ) -> StreamingContext:
-        """The active context; else ``getOrCreate``, or without a path the context that ``setupFunc`` creates.
-
-        Raises:
-            TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
-        """
+        """The active context; else that of ``getOrCreate``, or without a path the one that ``setupFunc`` creates."""
         require_callable("setupFunc", setupFunc)
         active = cls.getActive()
         if active is not None:
@@ -298,23 +275,16 @@ class StreamingContext(StreamBuilder):
                 if self._stop_thread is not None and not self._stop_thread.ident:
                     self._stop_thread.start()
 
-    def run(
-        self, timeout: float | None = None, *, on_batch_error: Callable[[BatchFailedError], object] | None = None
-    ) -> None:
-        """Start, wait until the context stops or ``timeout`` is over, and stop: gracefully, or at once after an error.
-
-        The SparkContext goes on.
+    def run(self, timeout: float | None = None, *, on_batch_error: OnBatchError | None = None) -> None:
+        """Start, wait, and stop: gracefully, or at once after an error. The SparkContext goes on.
 
         Args:
-            timeout: seconds; ``None`` waits for a signal, for ``stop`` or for an error.
-            on_batch_error: called on this thread after a batch has failed, with the last error if several have. The
-                batches go on, unless it raises an error. Without it, ``run`` raises the error of the batch.
+            timeout: seconds to wait.
+            on_batch_error: called with the error of a failed batch instead of raising it. The batches go on.
 
-        Raises:
-            StreamingStateError, ConfigurationError: as ``start``.
-            BatchFailedError, ReceiverFailedError: as ``awaitTermination``.
+        Raises: what ``start`` and ``awaitTermination`` raise.
         """
-        self._reports_tolerated = on_batch_error is not None
+        self._raises_batch_errors |= on_batch_error is not None
         with self:
             self.start()
             end_s = None if timeout is None else time.monotonic() + timeout
@@ -405,9 +375,7 @@ class StreamingContext(StreamBuilder):
             # After the engine has stopped, the context's own stop of Spark ends jobs.
             if self._state is not StreamingContextState.STOPPED:
                 self._on_spark_gone()
-        elif self._reports_tolerated or not (
-            isinstance(error, BatchFailedError) and self._settings.tolerates_failed_batches
-        ):
+        elif self._raises_batch_errors or not isinstance(error, BatchFailedError):
             self._termination.fail(error)
 
     def _on_spark_gone(self) -> None:

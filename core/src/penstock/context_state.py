@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from enum import Enum
+
+from penstock.errors import BatchFailedError, StreamingStateError
+
+OnBatchError = Callable[[BatchFailedError], object]
 
 
 class StreamingContextState(Enum):
@@ -12,6 +17,20 @@ class StreamingContextState(Enum):
     INITIALIZED = "initialized"
     ACTIVE = "active"
     STOPPED = "stopped"
+
+    def check_can_build(self, what: str, *, is_loaded: bool) -> None:
+        """Raise ``StreamingStateError`` if a context in this state, or loaded from a checkpoint, takes no streams."""
+        if is_loaded:
+            raise StreamingStateError(
+                f"{what}: this context was recovered from a checkpoint with its saved streams; to add streams, create "
+                "them in the setupFunc of getOrCreate and set spark.penstock.checkpoint.rebuild=true"
+            )
+        if self is not StreamingContextState.INITIALIZED:
+            since = "starting" if self is StreamingContextState.ACTIVE else "stopping"
+            raise StreamingStateError(
+                f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
+                "is not supported: define all streams before start()"
+            )
 
 
 class Termination:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -76,13 +77,26 @@ def check_name(application: str, launched: str) -> None:
         )
 
 
+@contextmanager
+def recovered_spark(saved: Mapping[str, str], application: str, launched: str) -> Iterator[SparkContext]:
+    """The active SparkContext, or a new one of this application, which an error in the block stops."""
+    if SparkContext._active_spark_context is not None:
+        yield SparkContext._active_spark_context
+        return
+    check_name(application, launched)
+    sc = spark_context(saved)
+    try:
+        yield sc
+    except BaseException:
+        sc.stop()
+        raise
+
+
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
-    """The active SparkContext, or a new one with the saved configuration, overridden by the current one.
+    """A new SparkContext with the saved configuration, overridden by the current one.
 
     The application's name is the saved one, because it identifies the owner of a checkpoint directory.
     """
-    if SparkContext._active_spark_context is not None:
-        return SparkContext._active_spark_context
     # Some keys take effect at the launch of the JVM only. They would override spark-defaults.conf and the command line,
     # so keys that are set there are omitted.
     configured = _launch_conf().keys() - {_NAME}
