@@ -12,12 +12,10 @@ from attrs import field, frozen
 
 from penstock import (
     BatchCompleted,
-    BatchInfo,
     ListenerCounts,
     RateEstimatorSpec,
     Receiver,
     StorageInfo,
-    StreamInputInfo,
 )
 from penstock.checkpoint.program import Program
 from penstock.conf import Settings
@@ -31,7 +29,7 @@ from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, listeners, rate_estimators
 from penstock_rate.rate_controller import RateController
-from penstock_testing import ManualClock
+from penstock_testing import ManualClock, batch_info
 
 T = 1_700_000_000_000
 
@@ -132,8 +130,7 @@ class FakeProgram:
 
 
 def completed(records: Mapping[int, int], *, time: int = T, took: int = 10) -> BatchCompleted:
-    inputs = {id_: StreamInputInfo(id_, count) for id_, count in records.items()}
-    return BatchCompleted(BatchInfo(time, inputs, time, time, time + took, {}))
+    return BatchCompleted(batch_info(time, records=records, processingDelay=took))
 
 
 def test_describes_the_application_its_streams_and_its_graph() -> None:
@@ -246,7 +243,7 @@ def test_only_receiver_streams_share_a_processing_delay(records: dict[int, int],
 
 
 def test_batch_that_has_not_completed_has_no_attributed_delay() -> None:
-    assert FakeProgram().context.attributed_delay(0, BatchInfo(T, {}, T, T, None, {})) is None
+    assert FakeProgram().context.attributed_delay(0, batch_info(T, processingDelay=None)) is None
 
 
 @pytest.mark.parametrize("name", ["pid", "model"])

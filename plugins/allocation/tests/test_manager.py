@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from penstock import BatchCompleted, BatchInfo, BatchSubmitted, ConfigurationError, OutputOperationInfo, ReceiverInfo
+from penstock import BatchCompleted, BatchInfo, BatchSubmitted, ConfigurationError
 from penstock_allocation import ExecutorAllocationManager, listeners
-from penstock_testing import FakeListenerContext
+from penstock_testing import FakeListenerContext, batch_info, receiver_info
 
 T = 1_700_000_000_000
 KEY = "spark.streaming.dynamicAllocation."
@@ -19,17 +19,16 @@ ON = {f"{KEY}enabled": "true", f"{KEY}scalingInterval": "3s", "spark.executor.co
 def managed(**conf: str) -> tuple[FakeListenerContext, ExecutorAllocationManager]:
     """A program of one receiver, on executor 1 of two."""
     context = FakeListenerContext({**ON, **conf}, streams=[0])
-    context.infos[0] = ReceiverInfo(0, "receiver-0", True, "host", "1")
+    context.infos[0] = receiver_info()
     (manager,) = listeners(context)
     return context, manager
 
 
 def batch(number: int, took_ms: int | None = None, *, failure: str | None = None) -> BatchInfo:
     """A batch of each second; one that has no duration has not completed."""
+    waited_ms = None if took_ms is None else 0
     time = T + 1000 * number
-    ended = None if took_ms is None else time + took_ms
-    operations = {0: OutputOperationInfo(time, 0, "", "", time, ended, failure)}
-    return BatchInfo(time, {}, time, None if took_ms is None else time, ended, operations)
+    return batch_info(time, schedulingDelay=waited_ms, processingDelay=took_ms, failureReason=failure)
 
 
 def run(manager: ExecutorAllocationManager, *took_ms: int | None, first: int = 0, failure: str | None = None) -> None:

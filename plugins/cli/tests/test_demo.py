@@ -20,11 +20,12 @@ from tests.helpers import wait_for
 from tests.helpers.forked import Fork
 from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
-from penstock import BatchInfo, OutputOperationInfo, PenstockError, StreamInputInfo
+from penstock import PenstockError
 from penstock_cli import demo as demo_module
 from penstock_cli.demo_program import Arrival
 from penstock_cli.demo_view import ViewedBatch
 from penstock_cli.line_producer import LineProducer, SendLines
+from penstock_testing import batch_info
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]
@@ -183,8 +184,7 @@ def test_zero_is_a_usage_error(cli: Cli, option: str) -> None:
 
 
 def viewed(number: int, records: int, failure: str | None = None) -> ViewedBatch:
-    operation = OutputOperationInfo(number, 0, "", "", 0, 1, failure)
-    return ViewedBatch(BatchInfo(number, {0: StreamInputInfo(0, records)}, 0, 0, 1, {0: operation}), 1000)
+    return ViewedBatch(batch_info(number, records=records, failureReason=failure), 1000)
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *batches: ViewedBatch, error: BaseException | None = None) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock import BatchInfo, OutputOperationInfo, StreamInputInfo
 from penstock_cli.demo_view import BatchTable, ViewedBatch, line, summary
+from penstock_testing import batch_info
 
 NOON_MS = 12 * 3_600_000
 
@@ -28,10 +28,9 @@ def batch(
     number: int, records: int, scheduling: int | None, processing: int | None, failure: str | None = None, **more: Any
 ) -> ViewedBatch:
     batch_time = NOON_MS + number * 1000
-    started = None if scheduling is None else batch_time + scheduling
-    ended = None if started is None or processing is None else started + processing
-    operation = OutputOperationInfo(batch_time, 0, "pprint", "pprint", started, ended, failure)
-    info = BatchInfo(batch_time, {0: StreamInputInfo(0, records)}, batch_time, started, ended, {0: operation})
+    info = batch_info(
+        batch_time, records=records, schedulingDelay=scheduling, processingDelay=processing, failureReason=failure
+    )
     return ViewedBatch(info, **{"interval_ms": 1000, **more})
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock import BatchCompleted, BatchInfo, OutputOperationInfo, RateEstimator, StreamInputInfo
+from penstock import BatchCompleted, BatchInfo, RateEstimator
 from penstock_rate import FixedOptions, FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController, listeners
-from penstock_testing import FakeListenerContext
+from penstock_testing import FakeListenerContext, batch_info
 
 T = 1_700_000_000_000
 
@@ -24,14 +24,17 @@ def completed(
     failure: str | None = None,
 ) -> BatchCompleted:
     """A batch whose jobs were submitted late, then waited, then took their time."""
-    counts = {0: records} if isinstance(records, int) else records
-    start = time + late + waited
-    operations = {
-        0: OutputOperationInfo(time, 0, "", "", start, start + took),
-        1: OutputOperationInfo(time, 1, "", "", start, start + took, failure),
-    }
-    inputs = {stream: StreamInputInfo(stream, count) for stream, count in counts.items()}
-    return BatchCompleted(BatchInfo(time, inputs, time + late, start, start + took, operations))
+    return BatchCompleted(
+        batch_info(
+            time,
+            records=records,
+            submission_delay=late,
+            schedulingDelay=waited,
+            processingDelay=took,
+            failureReason=failure,
+            outputs=2,
+        )
+    )
 
 
 class Scripted(RateEstimator):
@@ -115,8 +118,8 @@ def test_failed_batch_is_ignored() -> None:
 
 def test_batch_without_the_stream_or_its_times_is_ignored() -> None:
     steered = Steered(1)
-    running = BatchInfo(T, {0: StreamInputInfo(0, 1)}, T, T, None, {})
-    waiting = BatchInfo(T, {0: StreamInputInfo(0, 1)}, T, None, None, {})
+    running = batch_info(T, records=1, processingDelay=None)
+    waiting = batch_info(T, records=1, schedulingDelay=None)
     assert steered.sees(completed({7: 100}), BatchCompleted(running), BatchCompleted(waiting)) == []
     assert steered.estimator.asked == []
 

@@ -9,15 +9,12 @@ from typing import Any
 import pytest
 
 from penstock import BatchCompleted, BatchInfo, ConfigurationError, ListenerContext
-from penstock_testing import ListenerProbe, ListenerSuite
+from penstock_testing import ListenerProbe, ListenerSuite, batch_info
 from penstock_ui.stats_report_listener import StatsReportListener, distribution
 
 
 def batch(number: int, waited_ms: int, took_ms: int | None) -> BatchCompleted:
-    submitted = number * 1000
-    started = submitted + waited_ms
-    ended = None if took_ms is None else started + took_ms
-    return BatchCompleted(BatchInfo(number * 1000, {}, submitted, started, ended, {}))
+    return BatchCompleted(batch_info(number * 1000, schedulingDelay=waited_ms, processingDelay=took_ms))
 
 
 @pytest.fixture

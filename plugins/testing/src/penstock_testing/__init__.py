@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock_testing.capabilities import Capabilities as Capabilities
     from penstock_testing.check import Check as Check, CheckFailure as CheckFailure
     from penstock_testing.check_report import Report as Report, Result as Result
+    from penstock_testing.event_factories import batch_info as batch_info, receiver_info as receiver_info
     from penstock_testing.event_runs import listener_events as listener_events
     from penstock_testing.fake_listener_context import FakeListenerContext as FakeListenerContext
     from penstock_testing.feeder import DeadLetter as DeadLetter, Feeder as Feeder, Message as Message
