@@ -115,6 +115,8 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
         "A broker in memory": ("MemoryBroker", "BrokerSession", "Delivery", "Message", "DeadLetter"),
         "Listeners and leaks": (
             "FakeListenerContext",
+            "batch_info",
+            "receiver_info",
             "listener_events",
             "ListenerProbe",
             "Backend",
