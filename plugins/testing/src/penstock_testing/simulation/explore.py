@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-# More alternatives than threads: how long something takes, which is always the shortest time here.
-_MOST_THREADS = 8
+from penstock_testing.simulation.scheduler import Scheduler
+
+# A scheduler draws two kinds of numbers: which of the ready threads runs next, and how many of 40,000 ns a step takes.
+# Only the first is a choice, so a range of more numbers than there can be threads is a time, always the shortest one.
+_MOST_THREADS = 1000
 
 
 class Choices(Random):
@@ -20,6 +23,13 @@ class Choices(Random):
         self._prefix = prefix
         #: What was chosen, and of how many alternatives.
         self.made: list[tuple[int, int]] = []
+
+    def scheduler(self) -> Scheduler:
+        """A scheduler that asks for a choice at each point where another thread could run."""
+        scheduler = Scheduler(0)
+        scheduler.random = self
+        scheduler.preemption = 1.0
+        return scheduler
 
     def random(self) -> float:
         return 0.0
@@ -38,7 +48,7 @@ def explore(run: Callable[[Choices], object], switches: int) -> Iterator[Choices
     """Run a simulation once for every order of its threads with at most a number of switches.
 
     Args:
-        run: builds a ``Scheduler`` with the choices as its source of chance, and runs the simulation to its end.
+        run: runs the simulation to its end on ``Choices.scheduler``.
         switches: how often a thread that could continue is made to wait for another one. Most defects of protocols need
             no more than two (Musuvathi and Qadeer, PLDI 2007).
 
