@@ -53,6 +53,7 @@ ONLY_HERE = {
             "input_stream",
             "removeStreamingListener",
             "getState",
+            "run",
             "uiWebUrl",
         ),
     },

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher, get_close_matches
 
-from attrs import asdict, frozen
+from attrs import frozen
 
 from penstock.conf import KEYS, OPTION_SECTIONS, Settings
 from penstock.errors import plugin_distribution
@@ -61,11 +61,6 @@ class KeyWarning:
     key: str
     reason: str
     advice: str
-
-    @property
-    def log_fields(self) -> dict[str, str]:
-        """What a log event says: no advice if it is empty."""
-        return {name: text for name, text in asdict(self).items() if text}
 
 
 #: Prefix of a plugin's options, such as ``spark.penstock.receiver.<name>.`` → their names; ``None`` for any name.

@@ -79,10 +79,9 @@ class StreamingContext(StreamBuilder):
         if jssc is not None:
             raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context. Leave the argument out")
         assert batchDuration is not None, "batchDuration must be given: the batch interval in seconds"
-        sparkContext = cluster.spark_context_of(sparkContext)
+        self._sc = sparkContext = cluster.spark_context_of(sparkContext)
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
-        self._sc = sparkContext
         self._settings = Settings.parse(spark_conf.entries_of(sparkContext))
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
@@ -90,9 +89,10 @@ class StreamingContext(StreamBuilder):
         self._plugins = Plugins(
             settings.plugins_disable, strict=settings.plugins_strict, prefer=settings.plugins_prefer
         )
-        known_options = self._plugins.known_options() | {f"{key('log_level')}.": components()}
-        for unused in keys_without_effect(settings, known_options):
-            log.warning("configuration key without effect", **unused.log_fields)
+        known = self._plugins.known_options() | {f"{key('log_level')}.": components()}
+        for unused in keys_without_effect(settings, known):
+            advice = {"advice": unused.advice} if unused.advice else {}
+            log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self._settings.listener_queue_size)
         self._clock = BatchClock(clock or SystemClock(), log_step)
