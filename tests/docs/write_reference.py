@@ -270,6 +270,7 @@ _INFOS = (
     events.OutputOperationInfo,
     events.ReceiverInfo,
     events.SourceStatus,
+    events.StoreTimes,
     events.PastError,
     listener_context.ReceiverStreamInfo,
     listener_context.DStreamInfo,

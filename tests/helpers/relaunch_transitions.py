@@ -39,7 +39,7 @@ def _events(epoch: int) -> Iterator[lifecycle.LifecycleEvent]:
     yield lifecycle.RateLimit(10.0)
     yield lifecycle.Pause("backlog", True)
     yield lifecycle.ProblemFound("blocks are lost", 1, 1)
-    yield lifecycle.SourceReported(epoch, SourceStatus(1))
+    yield lifecycle.StatusReported(epoch, SourceStatus(1))
     yield lifecycle.Tick()
     yield lifecycle.ExecutorLost()
 

@@ -14,6 +14,7 @@ from penstock import AsyncReceiver, ThreadReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.receiver_threads import WaitingStores
+from penstock.receive.store_timer import StoreTimer
 from penstock_testing import ManualClock
 
 Supervise = Callable[..., ReceiverSupervisor]
@@ -102,10 +103,11 @@ def test_store_in_receive_is_logged_if_it_holds_an_event_loop(
 
 
 def test_thread_of_the_receivers_own_module_may_wait(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    stores = WaitingStores(clock, __name__, 3)
+    timer = StoreTimer(clock)
+    stores = WaitingStores(timer, __name__, 3)
 
     def read() -> None:
-        with stores.waiting():
+        with timer.waiting("limiter"):
             clock.advance(60_000)
             stores.check()
 
@@ -116,10 +118,11 @@ def test_thread_of_the_receivers_own_module_may_wait(clock: ManualClock, caplog:
 
 
 def test_short_wait_is_not_logged(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    stores = WaitingStores(clock, "elsewhere", 3)
+    timer = StoreTimer(clock)
+    stores = WaitingStores(timer, "elsewhere", 3)
 
     def read() -> None:
-        with stores.waiting():
+        with timer.waiting("limiter"):
             clock.advance(4999)
             stores.check()
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         ReceiverStopped as ReceiverStopped,
         SourceStatus as SourceStatus,
         StopProgress as StopProgress,
+        StoreTimes as StoreTimes,
         StreamingStarted as StreamingStarted,
         StreamInputInfo as StreamInputInfo,
     )

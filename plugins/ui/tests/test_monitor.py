@@ -21,6 +21,7 @@ from penstock import (
     SourceStatus,
     StopProgress,
     StorageInfo,
+    StoreTimes,
     StreamingStarted,
 )
 from penstock_testing import FakeListenerContext
@@ -175,6 +176,21 @@ def test_sample_of_a_changed_source_repeats_no_other_part_of_the_receiver(runnin
     samples = running.taken.of(Sampled)[1:]
     assert [(sample.receivers, dict(sample.sources)) for sample in samples] == [((), {0: SourceStatus(20)}), ((), {})]
     assert running.monitor.snapshot().streams[0].receiver == behind
+
+
+def test_times_of_receivers_are_sampled_every_five_seconds_and_less_often_with_many(running: Running) -> None:
+    def sampled(count: int, seconds: int) -> list[int]:
+        """The number of receivers in each sample, one a second."""
+        before = len(running.taken.of(Sampled))
+        times = StoreTimes(elapsed=9)
+        running.context.infos.update({n: ReceiverInfo(n, f"R-{n}", True, "", "", times=times) for n in range(count)})
+        for number in range(seconds):
+            running.now_ms += 1000
+            running.deliver(batch_events(before + number))
+        return [len(sample.times) for sample in running.taken.of(Sampled)[before:]]
+
+    assert sampled(2, 11) == [2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2]
+    assert sampled(1000, 12) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 0, 0]
 
 
 def test_changed_rate_limit_is_noted_with_the_estimators_reason() -> None:

@@ -161,6 +161,33 @@ class SourceStatus:
 
 
 @frozen
+class StoreTimes:
+    """Where the time of a launch has gone, in ms. All values grow; differences say it of a period.
+
+    Attributes:
+        elapsed: time of the threads that stored meanwhile, of one thread while none did.
+        limiter: of it, waits for the rate limit, or while the driver paused the receiver.
+        buffer: of it, waits for room in the buffer of single records.
+        disk: of it, stored blocks, or waited for space on a full disk.
+        driver: of it, waited until the driver accepted blocks.
+        code: of it, computed: CPU time of the receiver's code and of what it calls.
+        encoding: the engine's threads encoded blocks of buffered records.
+        storing: they stored these blocks.
+        reporting: they reported blocks to the driver.
+    """
+
+    elapsed: int = 0
+    limiter: int = 0
+    buffer: int = 0
+    disk: int = 0
+    driver: int = 0
+    code: int = 0
+    encoding: int = 0
+    storing: int = 0
+    reporting: int = 0
+
+
+@frozen
 class ReceiverInfo:
     """One receiver.
 
@@ -181,6 +208,7 @@ class ReceiverInfo:
         last_log_lines: the last lines of the log of the receiver's process when it last reported an error itself,
             without secrets. None from a process that was killed: Spark's log of its executor has them.
         source: the last report of the launch that runs, ``None`` unless its receiver reports.
+        times: where the time of this launch has gone, as of its last report.
     """
 
     streamId: int
@@ -198,6 +226,7 @@ class ReceiverInfo:
     lost_records: int = 0
     last_log_lines: tuple[str, ...] = ()
     source: SourceStatus | None = None
+    times: StoreTimes | None = None
 
 
 @frozen

@@ -115,7 +115,7 @@ class BlockGenerator:
             pending = self._pending_records
             # Inlined from ``_is_full``, because it runs per record.
             if pending and (pending >= self._max_records or self.pending_bytes + num_bytes > self._max_bytes):
-                with self._limiter.waiting():
+                with self._limiter.timer.waiting("buffer"):
                     while self.accepts_data and self._pending_records and self._is_full(num_bytes):
                         self._cut_at_bound()
                         self._room.wait()
@@ -126,6 +126,7 @@ class BlockGenerator:
                 buffer.callbacks.append((len(buffer.records), on_stored))
             if not buffer.records:
                 buffer.arrival_ms = self._clock.now_ms()
+                self._limiter.timer.note_code()
             buffer.records.append(record)
             buffer.num_bytes += num_bytes
             self._pending_records += 1

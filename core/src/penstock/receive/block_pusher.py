@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-import math
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,8 +45,8 @@ R = TypeVar("R")
 # Errors that go away when somebody frees disk space.
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _FIRST_MS, _LONGEST_MS = 50, 5000
-# Minimum interval between two reports of the source's status.
-_SOURCE_INTERVAL_MS = 1000
+# Minimum interval between two reports of the receiver's status; and its interval if there is nothing else to report.
+_STATUS_INTERVAL_MS, _IDLE_INTERVAL_MS = 1000, 6000
 
 
 @define(eq=False)
@@ -86,6 +85,7 @@ class BlockPusher(BlockGeneratorListener):
         self._blocks = blocks
         self._driver = driver
         self._limiter = limiter
+        self._timer = limiter.timer
         self._clock = limiter.clock
         self._take = take
         self._log = log.bind(stream_id=launch.stream_id)
@@ -99,10 +99,10 @@ class BlockPusher(BlockGeneratorListener):
         # Blocks that wait for a report; None ends the thread.
         self._pushed_blocks: queue.SimpleQueue[_PushedBlock | None] = queue.SimpleQueue()
         self._reporting = EngineThread("BlockPusher reporting", self._keep_reporting)
-        # The newest status of the source; the last one that was sent, and when, monotonic.
+        # The newest status of the source; the last one that was sent, and when a status was sent, monotonic.
         self._source: SourceStatus | None = None
         self._sent_source: SourceStatus | None = None
-        self._source_sent_ms = -math.inf
+        self._status_sent_ms = self._clock.monotonic_ms() - _STATUS_INTERVAL_MS
         # Once set, no further generated block is stored.
         self._push_failure: BaseException | None = None
         # Once set, generated blocks that are already stored are deleted instead of reported.
@@ -173,11 +173,13 @@ class BlockPusher(BlockGeneratorListener):
 
     def push_and_await(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Store a block of ``count`` records and return when it is accepted, or raise ``StoreError``."""
-        stored = self._stored(table, count, metadata, arrival_ms)
+        with self._timer.waiting("disk"):
+            stored = self._stored(table, count, metadata, arrival_ms)
         done = threading.Event()
         pushed = _PushedBlock(stored, lambda _failure: done.set())
         self._pushed_blocks.put(pushed)
-        done.wait()
+        with self._timer.waiting("driver"):
+            done.wait()
         if pushed.failure is not None:
             raise StoreError(text_of(pushed.failure)) from pushed.failure
 
@@ -209,7 +211,7 @@ class BlockPusher(BlockGeneratorListener):
 
     def on_generate_block(self) -> None:
         self._take(Tick())
-        if self._is_source_due and self._pushed_blocks.empty():
+        if self._is_status_due() and self._pushed_blocks.empty():
             self._pushed_blocks.put(_PushedBlock(None, lambda _failure: None))
 
     def on_push_block(self, block: GeneratedBlock) -> None:
@@ -218,9 +220,11 @@ class BlockPusher(BlockGeneratorListener):
         pushed.failure = self._push_failure
         if pushed.failure is None:
             try:
-                table = self._encoded(block.records, left_out)
+                with self._timer.waiting("encoding"):
+                    table = self._encoded(block.records, left_out)
                 if table is not None:
-                    pushed.stored = self._stored(table, len(block.records) - len(left_out), None, block.arrival_ms)
+                    with self._timer.waiting("storing"):
+                        pushed.stored = self._stored(table, len(block.records) - len(left_out), None, block.arrival_ms)
             # A plugin's code may raise anything: this thread has to continue, so that the receiver can stop.
             except BaseException as error:
                 self._push_failure = error
@@ -259,7 +263,8 @@ class BlockPusher(BlockGeneratorListener):
             waiting = [self._pushed_blocks.get()]
             waiting += [self._pushed_blocks.get() for _ in range(self._pushed_blocks.qsize())]
             is_over = None in waiting
-            self._report_all([pushed for pushed in waiting if pushed is not None])
+            if pushed_blocks := [pushed for pushed in waiting if pushed is not None]:
+                self._report_all(pushed_blocks)
 
     def _report_all(self, waiting: list[_PushedBlock]) -> None:
         try:
@@ -282,14 +287,16 @@ class BlockPusher(BlockGeneratorListener):
 
     def _report(self, blocks: list[StoredBlock]) -> None:
         """Report blocks in one message: the driver accepts all of them or none. Refused blocks are deleted."""
-        launch, source = self._launch, None
-        if self._is_source_due:
-            source = self._sent_source = self._source
-            self._source_sent_ms = self._clock.monotonic_ms()
-        message = AddBlocks(launch.stream_id, launch.epoch, blocks, self.generator.pending_bytes, source)
+        launch = self._launch
+        message = AddBlocks(launch.stream_id, launch.epoch, blocks, self.generator.pending_bytes)
+        if self._is_status_due(has_blocks=bool(blocks)):
+            new = None if self._source is self._sent_source else self._source
+            message = evolve(message, source=new, times=self._timer.times())
+            self._sent_source = self._source
+            self._status_sent_ms = self._clock.monotonic_ms()
         if not blocks:
-            # The status of the source alone. After a failure, the newest one is due again a second later.
-            if source is not None:
+            # The status alone. After a failure, the newest one is due again a second later.
+            if message.times is not None:
                 try:
                     self._driver.ask(message, Reply)
                 except PenstockError:
@@ -299,16 +306,17 @@ class BlockPusher(BlockGeneratorListener):
         first, others = blocks[0].block_id, len(blocks) - 1
         named = f"block {first}" + f" and {others} other{'s' * (others > 1)}" * (others > 0)
         what = f"{named} could not be reported to the driver"
-        reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", first, len(blocks))
+        with self._timer.waiting("reporting"):
+            reply = self._retried(lambda: self._driver.ask(message, Reply), what, "store_retries", first, len(blocks))
         if not reply.accepted:
             self._blocks.delete([block.block_id for block in blocks])
             raise StoreError(f"the driver did not accept {named}: {reply.reason}")
         self._take(BlocksAccepted(sum(block.num_records for block in blocks)))
 
-    @property
-    def _is_source_due(self) -> bool:
-        is_new = self._source is not self._sent_source
-        return is_new and self._clock.monotonic_ms() - self._source_sent_ms >= _SOURCE_INTERVAL_MS
+    def _is_status_due(self, *, has_blocks: bool = False) -> bool:
+        is_idle = not has_blocks and self._source is self._sent_source
+        interval_ms = _IDLE_INTERVAL_MS if is_idle else _STATUS_INTERVAL_MS
+        return self._clock.monotonic_ms() - self._status_sent_ms >= interval_ms
 
     # -- one block --
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from attrs import field, frozen
 
 from penstock.blocks.block import StoredBlock
-from penstock.listen.events import SourceStatus
+from penstock.listen.events import SourceStatus, StoreTimes
 from penstock.wire.json_codec import Reply
 
 R = TypeVar("R", bound=Reply)
@@ -69,7 +69,7 @@ class Registered(Reply):
 class AddBlocks:
     """Receiver to driver: these blocks are stored. The driver accepts all or none.
 
-    Without blocks, the message reports the status of the source of a receiver that stores none.
+    Without blocks, the message reports the status of a receiver that stores none.
     """
 
     stream_id: int
@@ -79,6 +79,8 @@ class AddBlocks:
     buffered_bytes: int = 0
     # The new status of the receiver's source, if there is one.
     source: SourceStatus | None = None
+    # Where the time of the launch has gone, unless reported lately.
+    times: StoreTimes | None = None
 
 
 @frozen

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 
 from attrs import define
 
 from penstock.conf import Settings
 from penstock.errors import ReceiverStoppedError
+from penstock.receive.store_timer import StoreTimer
 from penstock.runtime.clock import Clock
 
 _LONGEST_WAIT_MS = 3_600_000.0
@@ -32,22 +33,17 @@ class _Request:
 
 
 class RateLimiter:
-    """A token bucket with a queue: a request reserves permits and waits, inside ``waiting``, until they are earned.
+    """A token bucket with a queue: a request reserves permits and waits, timed, until they are earned.
 
     In any period t at most rate x t + burst records pass, first come, first served. All forms of store and all threads
     of a receiver share it. Permits are saved for ``burst_ms``, at least one. While it is paused none are earned.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        rate: float | None,
-        burst_ms: int,
-        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
-    ) -> None:
+    def __init__(self, clock: Clock, rate: float | None, burst_ms: int) -> None:
         self.clock = clock
         self._burst_ms = burst_ms
-        self.waiting = waiting
+        #: Times all waits of the receiver.
+        self.timer = StoreTimer(clock)
         self._rate = rate
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned = 1.0
@@ -121,7 +117,7 @@ class RateLimiter:
             request = _Request(count, reserved + count)
             self._requests.append(request)
             self._earn()
-        with nullcontext() if request.granted is not None else self.waiting():
+        with nullcontext() if request.granted is not None else self.timer.waiting("limiter"):
             while request.granted is None:
                 with self._lock:
                     self._earn()

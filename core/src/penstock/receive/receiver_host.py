@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.received_block_handler import ReceivedBlockHandler
 from penstock.conf import Settings
-from penstock.listen.events import PastError, ReceiverInfo, SourceStatus
+from penstock.listen.events import PastError, ReceiverInfo, SourceStatus, StoreTimes
 from penstock.receive import messages
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -88,6 +88,7 @@ class ReceiverHost(Generic[T]):
         #: The number of starts, those of restarts included.
         self.starts = 0
         self._source: SourceStatus | None = None
+        self._times: StoreTimes | None = None
         launch = messages.RegisterReceiver(stream_id, epoch, type(receiver).__name__, port=0)
         self._name = f"{launch.receiver_type}-{stream_id}"
         driver = _OwnDriver(self._reply_to)
@@ -184,6 +185,7 @@ class ReceiverHost(Generic[T]):
             lastErrorTime=last.time,
             recent_errors=recent_errors,
             source=self._source,
+            times=self._times,
         )
 
     def _send_desired_state(self, **changes: Any) -> None:
@@ -206,6 +208,7 @@ class ReceiverHost(Generic[T]):
                     return messages.Registered(desired=desired, position=self.position)
             case messages.AddBlocks():
                 self._source = message.source or self._source
+                self._times = message.times or self._times
                 if message.blocks:
                     self._sink.accept(message.blocks)
                     for block in message.blocks:

@@ -66,8 +66,8 @@ class ReceiverSupervisor:
         self._ending = threading.Event()
         self._terminated = threading.Event()
         self._thread_errors = ThreadErrors(receiver, lambda *failed: self.take(lifecycle.ThreadFailed(*failed)))
-        self._waiting_stores = WaitingStores(self._clock, type(receiver).__module__, launch.stream_id)
-        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms, self._waiting_stores.waiting)
+        self._limiter = RateLimiter(self._clock, self.state.rate, settings.burst_ms)
+        self._waiting_stores = WaitingStores(self._limiter.timer, type(receiver).__module__, launch.stream_id)
         self._pusher = BlockPusher(launch, settings, blocks, driver, self._limiter, self.take)
         # The hot path of a record: no call in between.
         self.store = self._pusher.generator.add_data
@@ -145,6 +145,8 @@ class ReceiverSupervisor:
             self._pusher.generator.refuse(after.intake is Intake.CLOSED)
         if after.rate != before.rate:
             self._limiter.update(after.rate)
+        if (is_full := after.disk_waits > 0) != (before.disk_waits > 0):
+            self._limiter.timer.disk_full(is_full)
         if after.is_paused != before.is_paused:
             self._limiter.pause(after.is_paused)
         if after.watches_threads != before.watches_threads:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.runtime.clock import Clock
+from penstock.receive.store_timer import StoreTimer
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
@@ -29,37 +28,22 @@ class WaitingStores:
     A client's thread, or one with an event loop, also answers keepalives: the server may close the connection.
     """
 
-    def __init__(self, clock: Clock, module: str, stream_id: int) -> None:
-        self._clock = clock
+    def __init__(self, timer: StoreTimer, module: str, stream_id: int) -> None:
+        self._timer = timer
         self._module = module.partition(".")[0]
         self._stream_id = stream_id
-        # Monotonic time in ms since which a thread waits, by thread.
-        self._since: dict[threading.Thread, float] = {}
         self._warned = False
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Count the caller's thread as waiting while it is in this block."""
-        thread = threading.current_thread()
-        self._since[thread] = self._clock.monotonic_ms()
-        try:
-            yield
-        finally:
-            self._since.pop(thread, None)
 
     def check(self) -> None:
         """Log the first store that waits for long. Called every block interval."""
-        if not self._since or self._warned:
-            return
-        now_ms = self._clock.monotonic_ms()
-        for thread, since_ms in list(self._since.items()):
-            if not self._warned and now_ms - since_ms >= _LONG_MS and self._has_other_duties(thread):
+        for thread, held_ms in () if self._warned else self._timer.held_ms():
+            if not self._warned and held_ms >= _LONG_MS and self._has_other_duties(thread):
                 self._warned = True
                 log.warning(
                     "store blocks a client's thread",
                     stream_id=self._stream_id,
                     thread=thread.name,
-                    held_ms=round(now_ms - since_ms),
+                    held_ms=round(held_ms),
                     advice="the rate limit or a full buffer holds it, so the client cannot answer its server: "
                     "put a queue between the client and store, or use astore in an AsyncReceiver",
                 )

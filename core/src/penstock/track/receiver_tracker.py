@@ -315,8 +315,8 @@ class ReceiverTracker:
         return evolve(registered, position=self.blocks.state.positions.get(stream_id))
 
     def _on_add_blocks(self, message: messages.AddBlocks) -> Reply:
-        if message.source is not None and message.stream_id in self._tracked.records:
-            reported = lifecycle.SourceReported(message.epoch, message.source)
+        if (message.source or message.times) and message.stream_id in self._tracked.records:
+            reported = lifecycle.StatusReported(message.epoch, message.source, message.times)
             self._tracked.loop.post(lambda: self._tracked.step(message.stream_id, reported))
         with self.blocks.adding(message.blocks) as new:
             # Blocks that were accepted before are accepted from any launch, because a receiver deletes refused blocks.

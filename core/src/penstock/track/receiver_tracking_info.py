@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.listen.events import Event, PastError, ReceiverInfo, SourceStatus
+from penstock.listen.events import Event, PastError, ReceiverInfo, SourceStatus, StoreTimes
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver, UpdateRateLimit
 from penstock.receive.relaunch_policy import RelaunchPolicy
 from penstock.spark.cluster import TaskLocation
@@ -175,6 +175,7 @@ class ReceiverTrackingInfo:
         last_end: reason of the last stop or failure, with the time of the last error.
         last_log_lines: the log of the receiver's process when it last reported an error itself.
         source: the last status of its source that the current launch has reported.
+        times: where the time of the current launch has gone, as last reported.
         lost_blocks: stored blocks that a batch needed and that were lost.
         jitter_seed: differs between applications, so that their receivers do not retry in step.
     """
@@ -200,6 +201,7 @@ class ReceiverTrackingInfo:
     recent_errors: tuple[PastError, ...] = ()
     last_log_lines: tuple[str, ...] = ()
     source: SourceStatus | None = None
+    times: StoreTimes | None = None
     lost_blocks: int = 0
     lost_records: int = 0
     jitter_seed: str = ""
@@ -246,6 +248,7 @@ class ReceiverTrackingInfo:
             lost_blocks=self.lost_blocks,
             lost_records=self.lost_records,
             source=self.source if self.is_active else None,
+            times=self.times if self.is_active else None,
         )
 
 
@@ -277,11 +280,12 @@ class Registration:
 
 
 @frozen
-class SourceReported:
-    """The launch of this epoch has reported the status of its source."""
+class StatusReported:
+    """The launch of this epoch has reported the status of its source, or where its time has gone."""
 
     epoch: int
-    status: SourceStatus
+    source: SourceStatus | None = None
+    times: StoreTimes | None = None
 
 
 @frozen
@@ -352,7 +356,7 @@ class Stop:
 
 
 _LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = _LaunchEvent | SourceReported | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
+LifecycleEvent = _LaunchEvent | StatusReported | Move | RateLimit | Pause | Tick | Stop | ExecutorLost | ProblemFound
 
 # -- effects, carried out in their order by the tracker --
 

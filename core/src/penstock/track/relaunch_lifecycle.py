@@ -68,9 +68,10 @@ class _Transition:
                     self._report_error(event)
                 else:
                     self._deregister(event, launch)
-            case lifecycle.SourceReported():
+            case lifecycle.StatusReported():
                 if event.epoch == self.record.epoch:
-                    self._set(source=event.status)
+                    source, times = event.source or self.record.source, event.times or self.record.times
+                    self._set(source=source, times=times)
             case lifecycle.JobEnded():
                 self._job_ended(event)
             case lifecycle.Undelivered():
@@ -104,7 +105,7 @@ class _Transition:
             return
         candidates = event.candidates if isinstance(event, lifecycle.LaunchDue) else self.record.candidates
         launch = lifecycle.Launch(self.record.epoch + 1, self._now_ms)
-        self._set(epoch=launch.epoch, source=None, state=lifecycle.Scheduled(launch, candidates))
+        self._set(epoch=launch.epoch, source=None, times=None, state=lifecycle.Scheduled(launch, candidates))
         if isinstance(event, lifecycle.LaunchFailed):
             self._job_ended(lifecycle.JobEnded(launch.epoch, event.reason, event.error))
             return

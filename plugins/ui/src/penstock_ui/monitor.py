@@ -7,7 +7,7 @@ OpenTelemetry. Callbacks run on the listener's own thread, ``snapshot`` on the s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from penstock import (
     ReceiverStopped,
     SourceStatus,
     StopProgress,
+    StoreTimes,
     StreamingStarted,
 )
 from penstock.spi import get_logger
@@ -41,6 +42,8 @@ log = get_logger("ui")
 
 # Minimum time between two samples of the engine, unless a batch ended.
 _SAMPLE_S = 1.0
+# Minimum time between two samples of where the time of receivers goes, and the most of them per second.
+_TIMES_S, _TIMES_PER_S = 5.0, 100
 # Maximum number of Spark jobs per query: new jobs, and jobs that were running at the last query.
 _MOST_JOBS, _MOST_OPEN_JOBS = 500, 20
 _LAST_PHASE = "listeners"
@@ -82,7 +85,7 @@ class Monitor:
         self._sinks = tuple(sinks)
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._sampled_ms = self._asked_ms = -1
+        self._sampled_ms = self._asked_ms = self._timed_ms = -1
         self._next_job = 0
         self._open_jobs = dict[int, JobInfo]()
         self._is_closed = False
@@ -191,8 +194,8 @@ class Monitor:
             for stream in self._context.receiver_streams:
                 self._sample_rate(stream.stream_id, now_ms)
             infos = self._context.receiver_infos()
-            # Without the source, which changes all the time: an info may contain long errors.
-            rest = {id_: evolve(info, source=None) for id_, info in infos.items()}
+            # Without source and times, which change all the time: an info may contain long errors.
+            rest = {id_: evolve(info, source=None, times=None) for id_, info in infos.items()}
             sources = {id_: info.source for id_, info in infos.items()}
             changed = tuple(info for id_, info in infos.items() if rest[id_] != self._receivers.get(id_))
             changed_sources = {id_: source for id_, source in sources.items() if source != self._sources.get(id_)}
@@ -214,7 +217,13 @@ class Monitor:
             listeners = tuple(
                 Listener(listener.name, listener.dropped, listener.failed, listener.disabled) for listener in counts
             )
-            self._apply(Sampled(now_ms, storage, listeners, changed, changed_sources))
+            self._apply(Sampled(now_ms, storage, listeners, changed, changed_sources, self._times(infos, now_ms)))
+
+    def _times(self, infos: Mapping[int, ReceiverInfo], now_ms: int) -> dict[int, StoreTimes]:
+        if now_ms - self._timed_ms < 1000 * max(_TIMES_S, len(infos) / _TIMES_PER_S):
+            return {}
+        self._timed_ms = now_ms
+        return {id_: info.times for id_, info in infos.items() if info.times is not None}
 
     def _sample_rate(self, stream_id: int, now_ms: int) -> None:
         limit = self._context.rate_limit(stream_id)

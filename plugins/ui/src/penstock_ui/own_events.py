@@ -25,6 +25,7 @@ from penstock import (
     ReceiverStopped,
     SourceStatus,
     StopProgress,
+    StoreTimes,
     StreamingStarted,
 )
 from penstock_ui.snapshot import Application, Listener, Storage, Totals
@@ -81,8 +82,9 @@ class Sampled:
         time: when the monitor took the sample.
         storage: blocks, logs and checkpoints.
         listeners: the listeners on the bus.
-        receivers: the receivers that have changed since the last sample, other than in the status of their source.
+        receivers: the receivers that have changed since the last sample, other than in their source and times.
         sources: the statuses of sources that have changed since, by stream.
+        times: where the time of receivers has gone since their launch, by stream; sampled less often.
     """
 
     time: int
@@ -90,6 +92,7 @@ class Sampled:
     listeners: tuple[Listener, ...] = ()
     receivers: tuple[ReceiverInfo, ...] = ()
     sources: Mapping[int, SourceStatus | None] = field(factory=dict)
+    times: Mapping[int, StoreTimes] = field(factory=dict)
 
 
 @frozen

@@ -47,7 +47,7 @@ def exposition(snapshot: Snapshot) -> str:
 
 def metrics(snapshot: Snapshot) -> list[Metric]:
     """Every metric, including those without a sample."""
-    return [*_application(snapshot), *_batches(snapshot), *_streams(snapshot), *_storage(snapshot)]
+    return [*_application(snapshot), *_batches(snapshot), *_streams(snapshot), *_budgets(snapshot), *_storage(snapshot)]
 
 
 def _application(snapshot: Snapshot) -> Iterable[Metric]:
@@ -244,6 +244,17 @@ def _streams(snapshot: Snapshot) -> Iterable[Metric]:
         yield Metric(
             name, kind, help, {key: None if value is None else float(value) for key, value in samples.items()}, _STREAM
         )
+
+
+def _budgets(snapshot: Snapshot) -> Iterable[Metric]:
+    samples: dict[tuple[str, ...], float | None] = {
+        (str(stream.id), stream.name, state): share
+        for stream in snapshot.receivers
+        if stream.budget is not None
+        for state, share in stream.budget.shares.items()
+    }
+    help = "Share of the receiver's time in the last minute, by what it did or waited for; they add up to 1."
+    yield Metric("receiver_time_share", "gauge", help, samples, (*_STREAM, "state"))
 
 
 def _storage(snapshot: Snapshot) -> Iterable[Metric]:

@@ -246,6 +246,7 @@ def _stream(stream: Stream) -> Json:
             "isUnhealthy": None if info is None else info.unhealthy,
             "isGivenUp": None if info is None else info.given_up,
             "source": None if info is None or info.source is None else _source(info.source),
+            "timeBudget": None if stream.budget is None else dict(stream.budget.shares),
             "rateLimit": stream.rate_limit,
             "rateChanges": [
                 _known({"time": _date(change.time_ms), "rateLimit": change.limit, "reason": change.reason})

@@ -16,6 +16,7 @@ from typing import Protocol
 from attrs import field, frozen
 
 from penstock import DStreamInfo, JobInfo, ReceiverInfo, StreamInputInfo
+from penstock_ui.time_budget import TimeBudget
 
 
 class BatchStatus(Enum):
@@ -171,6 +172,7 @@ class Stream:
         records: records of all batches.
         rate_limit: the current limit; ``None`` for no limit.
         rate_changes: the last changes of the limit with the estimator's reasons, oldest first.
+        budget: where the receiver's time has gone in the last minute; ``None`` until it is known.
     """
 
     id: int
@@ -183,6 +185,7 @@ class Stream:
     records: int = 0
     rate_limit: float | None = None
     rate_changes: tuple[RateChange, ...] = ()
+    budget: TimeBudget | None = None
 
     @property
     def is_active(self) -> bool:

@@ -28,6 +28,7 @@ from penstock import (
     ReceiverStarted,
     ReceiverStopped,
     StopProgress,
+    StoreTimes,
     StreamingStarted,
 )
 from penstock_ui.batch_records import (
@@ -59,12 +60,15 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
+from penstock_ui.time_budget import TimeBudget, since, time_budget
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 # Batches whose jobs are retained before their submission: a program's `transform` may run jobs that early.
 _MOST_EARLY = 10
+# The time budget of a receiver is that of its last minute.
+_BUDGET_MS = 60_000
 # The last phase of a stop: nothing follows it.
 _LAST_PHASE = "listeners"
 
@@ -117,6 +121,8 @@ class MetricsStore:
         self._records: Counter[int] = Counter()
         self._rate_limits: dict[int, float | None] = {}
         self._rate_changes: dict[int, deque[RateChange]] = {}
+        # Samples of the last minute, and the one before.
+        self._times: dict[int, deque[tuple[int, StoreTimes]]] = {}
         self._storage = Storage()
         self._listeners = tuple[Listener, ...]()
         self._snapshot = Snapshot()
@@ -240,7 +246,14 @@ class MetricsStore:
             self._records[stream_id],
             self._rate_limits.get(stream_id),
             tuple(self._rate_changes.get(stream_id, ())),
+            self._budget(stream_id),
         )
+
+    def _budget(self, stream_id: int) -> TimeBudget | None:
+        samples = self._times.get(stream_id)
+        if not samples:
+            return None
+        return time_budget(since(samples[0][1] if len(samples) > 1 else None, samples[-1][1]))
 
     # -- batches --
 
@@ -345,6 +358,11 @@ class MetricsStore:
             # The file that described the receiver may have been deleted.
             if (known := self._receivers.get(stream_id)) is not None:
                 self._receivers[stream_id] = evolve(known, source=source)
+        for stream_id, times in event.times.items():
+            samples = self._times.setdefault(stream_id, deque())
+            samples.append((event.time, times))
+            while len(samples) > 2 and samples[1][0] <= event.time - _BUDGET_MS:
+                samples.popleft()
         self._at(event.time)
 
     def _on_counts(self, event: CountsCarried) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from penstock_ui.dashboard.diagnosis import diagnose_receiver, receiver_parts
 from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, WIDEST, grouped, in_a_list, in_rows
 from penstock_ui.dashboard.measures import capacity, measured, measures
 from penstock_ui.dashboard.query import Query, tabulate
@@ -103,6 +104,8 @@ def stream(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         errors = list(chosen.receiver.recent_errors[::-1])
     row = _filled(snapshot, _row(snapshot, chosen, now_ms))
     return {
+        "parts": receiver_parts(chosen),
+        "diagnosis": diagnose_receiver(snapshot, chosen),
         "stream": chosen,
         "problem": row.problem,
         "current": row.current,
