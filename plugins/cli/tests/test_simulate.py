@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 import penstock_testing
+from penstock_cli import simulate
 from penstock_testing import FAULTS, SimulatedFault, SimulationOutcome
 
 Cli = Callable[..., Result]
@@ -61,6 +62,15 @@ def test_seeds_without_violation(cli: Cli) -> None:
     assert faults == "faults: kill 6, wire 6"
     assert pairs == "pairs of faults: 1 of 1 met in a seed, the rarest in 3: kill and wire"
     assert last == "No guarantee was broken."
+
+
+@pytest.mark.usefixtures("simulated")
+def test_search_without_a_terminal_says_now_and_then_how_far_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "_REPORT_S", 0.0)
+    result = cli("simulate", "--seeds", "5", *HERE)
+    assert result.stderr.splitlines() == [
+        f"{seeds} seeds in 0 s, {int(seeds > 3)} with a violation" for seeds in range(1, 6)
+    ] + [line for line in result.stderr.splitlines() if line.startswith("simulation ")]
 
 
 @pytest.mark.usefixtures("simulated")

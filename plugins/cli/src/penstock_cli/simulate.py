@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock_testing import SimulationOutcome
 
 _SEEDS = 100
+# Seconds between two lines about a search whose output is no terminal.
+_REPORT_S = 60.0
 
 
 @define
@@ -136,7 +138,7 @@ def simulate(
     first, total = seed or 0, seeds or (_SEEDS if minutes is None else None)
     summary = _Summary(first)
     broken: list[SimulationOutcome] = []
-    began_s = time.monotonic()
+    reported_s = began_s = time.monotonic()
     end_s = None if minutes is None else began_s + 60 * minutes
     outcomes = _outcomes(count(first) if total is None else range(first, first + total), faults, end_s, processes)
     with _progress() as progress, closing(outcomes), suppress(KeyboardInterrupt):
@@ -149,6 +151,11 @@ def simulate(
                     text = f"seed {outcome.seed}: {outcome.violations[0]}"
                     progress.console.print(text, markup=False, highlight=False)
             progress.update(bar, advance=1, description=f"seeds, {len(broken)} with a violation")
+            # A log has no bar.
+            if not is_live() and time.monotonic() - reported_s >= _REPORT_S:
+                reported_s = time.monotonic()
+                ran = f"{summary.seeds} seeds in {reported_s - began_s:,.0f} s, {len(broken)} with a violation"
+                click.echo(ran, err=True)
     took_s = time.monotonic() - began_s
     if as_json:
         print_json(_all(summary, took_s))
