@@ -16,7 +16,7 @@ if len(sys.argv) not in (1, 3):
 
 PRODUCTS = [("tea", 2.5), ("coffee", 3.0), ("cake", 4.5)]
 
-conf = SparkConf().setAppName("SQL").set("spark.streaming.stopGracefullyOnShutdown", "true")
+conf = SparkConf().setAppName("SQL")
 conf.set("spark.sql.shuffle.partitions", "2")  # 200 by default: too many for small batches
 spark = SparkSession.builder.config(conf=conf).getOrCreate()
 spark.createDataFrame(PRODUCTS, "product string, price double").createOrReplaceTempView("products")

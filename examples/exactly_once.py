@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from functools import partial
 
-from pyspark import SparkConf, SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext
 
 from penstock import StreamingContext
 
@@ -48,8 +48,7 @@ def write(batch_time, counts):
 
 
 def create():
-    conf = SparkConf().setAppName("exactly once").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="exactly once"), batchDuration=1)
     words = ssc.textFileStream(texts).flatMap(str.split).map(lambda word: (word, 1))
     # 2: a batch must have the same partitions when it runs again, so their number may not depend on the cores.
     words.reduceByKey(lambda a, b: a + b, 2).foreachRDD(write)

@@ -6,7 +6,7 @@ Run: penstock run examples/join_table.py [HOST PORT]
 
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
@@ -21,8 +21,7 @@ def order(line):
     return product, int(quantity)
 
 
-conf = SparkConf().setAppName("join with a table").set("spark.streaming.stopGracefullyOnShutdown", "true")
-sc = SparkContext(conf=conf)
+sc = SparkContext(appName="join with a table")
 ssc = StreamingContext(sc, batchDuration=1)
 
 # Any RDD will do, from a file or a database. It is partitioned once, so that a batch shuffles its own orders only.

@@ -25,7 +25,7 @@ def with_time(time, sums):
 
 
 def create():
-    conf = SparkConf().setAppName("orders").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    conf = SparkConf().setAppName("orders")
     # Offsets are committed once the orders are stored where a crash does not reach them.
     conf.set("spark.streaming.receiver.writeAheadLog.enable", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)

@@ -20,7 +20,7 @@ def write(time, readings):
 
 
 def create():
-    conf = SparkConf().setAppName("sensors").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    conf = SparkConf().setAppName("sensors")
     # Stored readings survive the receiver's host, so that they may be acknowledged before they are in a batch.
     conf.set("spark.streaming.receiver.writeAheadLog.enable", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)

@@ -6,7 +6,7 @@ Run: penstock run examples/network_wordcount.py [HOST PORT]
 
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
@@ -14,12 +14,10 @@ if len(sys.argv) not in (1, 3):
     sys.exit(__doc__)
 host, port = sys.argv[1:] or ("localhost", "9999")
 
-conf = SparkConf().setAppName("network word count")
-conf.set("spark.streaming.stopGracefullyOnShutdown", "true")  # after Ctrl-C, what was received is still counted
-ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+ssc = StreamingContext(SparkContext(appName="network word count"), batchDuration=1)
 
 lines = ssc.socketTextStream(host, int(port))
 counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
 counts.pprint()
 
-ssc.run()
+ssc.run()  # until Ctrl-C; what was received is still counted

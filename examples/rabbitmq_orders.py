@@ -7,14 +7,13 @@ Run: penstock run examples/rabbitmq_orders.py RABBITMQ_HOST
 import json
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
-conf = SparkConf().setAppName("orders").set("spark.streaming.stopGracefullyOnShutdown", "true")
-ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+ssc = StreamingContext(SparkContext(appName="orders"), batchDuration=1)
 orders = ssc.receiverStream(
     "rabbitmq",
     host=sys.argv[1],

@@ -18,7 +18,7 @@ host, port, directory = [*sys.argv[1:], *("localhost", "9999", "wordcount-checkp
 def create():
     """Build the program: called when the directory has no checkpoint to recover from."""
     print(f"first start: {directory} has no checkpoint")
-    conf = SparkConf().setAppName("recoverable word count").set("spark.streaming.stopGracefullyOnShutdown", "true")
+    conf = SparkConf().setAppName("recoverable word count")
     # Lines that were received and not yet counted are read from the log after a crash.
     conf.set("spark.streaming.receiver.writeAheadLog.enable", "true")
     ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)

@@ -6,7 +6,7 @@ Run: penstock run examples/sessions.py
 
 import tempfile
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StateSpec, StreamingContext
 
@@ -18,8 +18,7 @@ def session(user, page, state):
     return f"{user} is on {page}"
 
 
-conf = SparkConf().setAppName("sessions").set("spark.streaming.stopGracefullyOnShutdown", "true")
-ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+ssc = StreamingContext(SparkContext(appName="sessions"), batchDuration=1)
 ssc.checkpoint(tempfile.mkdtemp())
 clicks = ssc.queueStream([[("ann", "home"), ("bob", "home")], [("ann", "shop")], [], [("ann", "till")]])
 sessions = clicks.mapWithState(StateSpec.function(session).timeout(2))

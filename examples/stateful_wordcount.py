@@ -7,7 +7,7 @@ Run: penstock run examples/stateful_wordcount.py [HOST PORT]
 import sys
 import tempfile
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
@@ -20,8 +20,7 @@ def add(new, total):
     return sum(new) + (total or 0)
 
 
-conf = SparkConf().setAppName("stateful word count").set("spark.streaming.stopGracefullyOnShutdown", "true")
-ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+ssc = StreamingContext(SparkContext(appName="stateful word count"), batchDuration=1)
 ssc.checkpoint(tempfile.mkdtemp())  # state needs a directory; recoverable_wordcount.py continues from one
 
 if sys.argv[1:]:

@@ -6,7 +6,7 @@ Run: penstock run examples/top_words.py [HOST PORT]
 
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext
 
@@ -23,8 +23,7 @@ def show(time, rdd):
         print(f"{count:7} {word}")
 
 
-conf = SparkConf().setAppName("top words").set("spark.streaming.stopGracefullyOnShutdown", "true")
-ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+ssc = StreamingContext(SparkContext(appName="top words"), batchDuration=1)
 
 if sys.argv[1:]:
     lines = ssc.socketTextStream(sys.argv[1], int(sys.argv[2]))

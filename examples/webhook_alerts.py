@@ -41,7 +41,7 @@ class Alerts(StreamingListener):
             urlopen(Request(self.url, body, {"Content-Type": "application/json"}), timeout=10).close()
 
 
-conf = SparkConf().setAppName("alerts").set("spark.streaming.stopGracefullyOnShutdown", "true")
+conf = SparkConf().setAppName("alerts")
 conf.set("spark.penstock.maxFailedBatches", "10")  # a failed batch raises an alert; ten in a row end the program
 ssc = StreamingContext(SparkContext(conf=conf), INTERVAL_S)
 ssc.addStreamingListener(Alerts(sys.argv[1] if sys.argv[1:] else None))

@@ -49,10 +49,33 @@ INVALID = {
     "burst_ms": ["0", "-1s", "x"],
     "driver_port": ["80", "65536", "-1", "http"],
     "wire_timeout_ms": ["0", "x"],
+    "profile": ["Production", "prod", ""],
     "log_level": ["LOUD", ""],
     "log_format": ["xml", "JSON", ""],
 }
 RATES = ["max_rate_per_s", "max_total_rate_per_s", "initial_rate_per_s"]
+
+
+IN_PRODUCTION = {attribute: key.in_production for attribute, key in KEYS.items() if key.in_production is not None}
+
+
+def test_profile_production_has_defaults_of_its_own_for_keys_that_are_not_set() -> None:
+    assert set(IN_PRODUCTION) == {"backpressure_enabled", "stop_gracefully_on_shutdown", "checkpoint_rebuild"}
+    production, as_in_spark = parse(profile="production"), parse()
+    for attribute in KEYS:
+        differs = attribute in IN_PRODUCTION or attribute == "profile"
+        assert (getattr(production, attribute) != getattr(as_in_spark, attribute)) is differs, attribute
+    kept = parse(profile="production", checkpoint_rebuild="false")
+    assert kept.checkpoint_rebuild is False
+    assert kept.backpressure_enabled is True
+
+
+def test_defaults_of_plugins_apply_in_production_to_keys_that_are_not_set() -> None:
+    plugins = {conf.key("rate_estimator"): "clever", conf.key("block_interval_ms"): "1s"}
+    production = parse(profile="production", block_interval_ms="50ms").with_plugins_defaults(plugins)
+    assert production.rate_estimator == "clever"
+    assert production.block_interval_ms == 50
+    assert parse().with_plugins_defaults(plugins).rate_estimator == "pid"
 
 
 def parse(**texts: str) -> Settings:

@@ -342,6 +342,26 @@ def test_run_ends_when_the_context_is_stopped(created: StreamingContext) -> None
         running.result(10)
 
 
+@pytest.mark.usefixtures("created")
+def test_run_stops_gracefully_on_a_signal_whatever_the_configuration_says(
+    spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conf = spark.getConf().set(ON_SHUTDOWN, "false")
+    monkeypatch.setattr(spark, "getConf", lambda: conf)
+    context = StreamingContext(spark, 1.0)
+    monkeypatch.setattr(graph_of(context), "validate", lambda: None)
+    with ThreadPoolExecutor(1) as pool:
+        signalled = pool.submit(signal_when_active, context)
+        context.run(10)
+        signalled.result(10)
+    assert [deadline is not None for deadline in engine_of(context).deadlines] == [True]
+
+
+def signal_when_active(context: StreamingContext) -> None:
+    wait_for(lambda: context.getState() is StreamingContextState.ACTIVE, "start")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def test_run_stops_at_once_and_raises_the_error_of_a_batch(created: StreamingContext) -> None:
     # Errors are reported as by the engine, which is fake here.
     created._on_error(error := BatchFailedError("first"))

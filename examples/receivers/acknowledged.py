@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
 
@@ -46,7 +46,6 @@ class Acknowledged(ThreadReceiver):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    conf = SparkConf().setAppName("acknowledged lines").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="acknowledged lines"), batchDuration=1)
     ssc.receiverStream(Acknowledged(sys.argv[1], int(sys.argv[2]))).pprint()
     ssc.run()

@@ -9,7 +9,7 @@ import contextlib
 import sys
 
 import nats
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import AsyncReceiver, SourceStatus, StreamingContext
 
@@ -50,7 +50,6 @@ class JetStream(AsyncReceiver):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    conf = SparkConf().setAppName("jetstream").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="jetstream"), batchDuration=1)
     ssc.receiverStream(JetStream(*sys.argv[1:])).pprint()
     ssc.run()

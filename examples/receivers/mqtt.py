@@ -9,7 +9,7 @@ import queue
 import sys
 
 import paho.mqtt.client as mqtt
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
 
@@ -58,7 +58,6 @@ class Mqtt(ThreadReceiver):
 if __name__ == "__main__":
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    conf = SparkConf().setAppName("mqtt").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="mqtt"), batchDuration=1)
     ssc.receiverStream(Mqtt(*sys.argv[1:3], client_id="counts")).count().pprint()
     ssc.run()

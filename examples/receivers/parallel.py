@@ -4,7 +4,7 @@ Needs: nothing; --receivers gives each a core
 Run: penstock run --receivers 3 examples/receivers/parallel.py
 """
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
 
@@ -27,7 +27,6 @@ def numbers(ssc, parts=3):
 
 
 if __name__ == "__main__":
-    conf = SparkConf().setAppName("parallel").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="parallel"), batchDuration=1)
     numbers(ssc).count().pprint()
     ssc.run()

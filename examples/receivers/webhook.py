@@ -8,7 +8,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from penstock import PenstockError, Receiver, StreamingContext
 
@@ -53,7 +53,6 @@ class Webhook(Receiver):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    conf = SparkConf().setAppName("webhook").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="webhook"), batchDuration=1)
     ssc.receiverStream(Webhook(int(sys.argv[1]))).pprint()
     ssc.run()

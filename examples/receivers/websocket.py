@@ -6,7 +6,7 @@ Run: penstock run examples/receivers/websocket.py ws://HOST:PORT/
 
 import sys
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from websockets.asyncio.client import connect
 
 from penstock import AsyncReceiver, StreamingContext
@@ -26,7 +26,6 @@ class WebSocket(AsyncReceiver):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    conf = SparkConf().setAppName("websocket").set("spark.streaming.stopGracefullyOnShutdown", "true")
-    ssc = StreamingContext(SparkContext(conf=conf), batchDuration=1)
+    ssc = StreamingContext(SparkContext(appName="websocket"), batchDuration=1)
     ssc.receiverStream(WebSocket(sys.argv[1])).pprint()
     ssc.run()

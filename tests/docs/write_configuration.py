@@ -19,6 +19,8 @@ def as_markdown() -> str:
         default = f"`{row.default}`" if row.default else "(empty)"
         if row.falls_back_to:
             default = f"value of `{key(row.falls_back_to)}`"
+        if row.in_production is not None:
+            default += f", in production `{row.in_production}`"
         lines.append(f"| `{row.name}` | {type_name(types[attribute])} | {default} | {row.help} |")
     return "\n".join(lines[1:])
 

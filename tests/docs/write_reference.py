@@ -321,7 +321,7 @@ def _hooks() -> Iterator[str]:
         "[Writing a listener](../writing-a-listener.md) have examples; `penstock plugins new` writes a "
         "plugin that works."
     )
-    yield "Two attributes of that object are optional:\n"
+    yield "Three attributes of that object are optional:\n"
     yield table(
         ("attribute", "meaning"),
         [
@@ -334,6 +334,10 @@ def _hooks() -> Iterator[str]:
                 "`penstock_options`",
                 "dictionary: prefix of configuration keys → options class that its listeners read there with "
                 "`ListenerContext.options`",
+            ),
+            (
+                "`penstock_production`",
+                "dictionary: configuration key → its default in the profile `production`, as text",
             ),
         ],
     )

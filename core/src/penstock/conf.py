@@ -36,10 +36,12 @@ class Settings(ConfigurationKeys):
             ConfigurationError: a value is not valid; names the key, the value, the reason and what the key does.
         """
         values: dict[str, Any] = {}
+        is_production = pairs.get(KEYS["profile"].name) == "production"
         for attribute, key in KEYS.items():
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
-            values[attribute] = value_of(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
+            default = key.in_production if is_production and key.in_production is not None else key.default
+            values[attribute] = value_of(key.name, pairs.get(key.name, default), _TYPES[attribute], key.help)
         smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
         if smallest > largest:
             raise ConfigurationError(
@@ -49,6 +51,10 @@ class Settings(ConfigurationKeys):
         settings = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
         _ = settings.log_levels  # invalid ones fail here
         return settings
+
+    def with_plugins_defaults(self, in_production: Mapping[str, str]) -> Settings:
+        """The settings with what plugins recommend for production, in that profile, for keys that are not set."""
+        return Settings.parse({**in_production, **self._pairs}) if self.profile == "production" else self
 
     @property
     def log_levels(self) -> dict[str, str]:

@@ -43,10 +43,17 @@ _advanced = partial(key_field, "advanced")
 class ConfigurationKeys:
     """An attribute for each key, in the order of the documentation, units in the names."""
 
+    profile: Literal["spark", "production"] = _start_here(
+        "spark.penstock.profile",
+        "spark",
+        "Which defaults apply. `spark`: Spark Streaming's. `production`: those of programs that run for months. A key "
+        "that is set has its value in both.",
+    )
     backpressure_enabled: bool = _start_here(
         "spark.streaming.backpressure.enabled",
         "false",
         "Adjust each receiver's rate so that batches finish within the batch interval.",
+        in_production="true",
     )
     max_rate_per_s: RatePerS = _start_here(
         "spark.streaming.receiver.maxRate",
@@ -68,7 +75,8 @@ class ConfigurationKeys:
         "spark.streaming.stopGracefullyOnShutdown",
         "false",
         "Stop gracefully on SIGTERM, on Ctrl-C, and when the program ends without calling `stop`. A second signal "
-        "stops at once. The program's own signal handlers still run.",
+        "stops at once. The program's own signal handlers still run. Programs that call `ssc.run()` do so anyway.",
+        in_production="true",
     )
     log_level: LogLevel = _start_here(
         "spark.penstock.log.level",
@@ -259,6 +267,7 @@ class ConfigurationKeys:
         "false",
         "Recover with the streams that the program's code defines now instead of those in the checkpoint, so that the "
         "code may change. Works without `getOrCreate` too, when the program starts on a checkpoint directory.",
+        in_production="true",
     )
     on_checkpoint_mismatch: Literal["fail", "drop-state"] = _recovery(
         "spark.penstock.checkpoint.onMismatch",

@@ -45,7 +45,8 @@ class InvalidValueError(ValueError):
 class Key:
     """A configuration key: its full name, default in Spark's spelling, heading in the documentation, help and type.
 
-    ``falls_back_to`` is the attribute of :class:`Settings` whose value applies when this key is not set.
+    ``falls_back_to`` is the attribute of :class:`Settings` whose value applies when this key is not set;
+    ``in_production`` is the default in the profile ``production``, ``None`` for the same.
     """
 
     name: str
@@ -53,12 +54,13 @@ class Key:
     group: str
     help: str
     falls_back_to: str | None = None
+    in_production: str | None = None
     type: str = ""
 
 
-def key_field(group: str, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+def key_field(group: str, name: str, default: str, help: str, **more: Any) -> Any:
     """The attrs field of a key, which is in its metadata."""
-    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
+    return field(metadata={"key": Key(name, default, group, help, **more)})
 
 
 def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:

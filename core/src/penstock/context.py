@@ -82,8 +82,8 @@ class StreamingContext(StreamBuilder):
         self._sc = sparkContext = cluster.spark_context_of(sparkContext)
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         cluster.use_this_python(sparkContext)
-        self._settings = Settings.parse(spark_conf.entries_of(sparkContext))
-        settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
+        settings = Settings.parse(spark_conf.entries_of(sparkContext))
+        app_id = settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
         self._plugins = Plugins(
@@ -93,6 +93,7 @@ class StreamingContext(StreamBuilder):
         for unused in keys_without_effect(settings, known):
             advice = {"advice": unused.advice} if unused.advice else {}
             log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
+        self._settings = settings = settings.with_plugins_defaults(self._plugins.in_production)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self._settings.listener_queue_size)
         self._clock = BatchClock(clock or SystemClock(), log_step)
@@ -106,13 +107,12 @@ class StreamingContext(StreamBuilder):
         self._stops_spark = False
         self._has_stopped_spark = False
         self._is_spark_gone = False
+        self._stops_on_signals = settings.stop_gracefully_on_shutdown  # gracefully
         self._raises_batch_errors = not self._settings.tolerates_failed_batches
         self._engine: Engine | None = None
         self._listener_context: EngineListenerContext | None = None
         self._is_loaded = False  # streams come from a checkpoint
         self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
-
-    # -- building --
 
     @property
     def sparkContext(self) -> SparkContext:
@@ -163,8 +163,6 @@ class StreamingContext(StreamBuilder):
 
     def _check_can_build(self, what: str) -> None:
         self._state.check_can_build(what, is_loaded=self._is_loaded)
-
-    # -- running --
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
@@ -256,7 +254,7 @@ class StreamingContext(StreamBuilder):
             StreamingContext._active = self
         try:
             self._start_engine()
-            if self._settings.stop_gracefully_on_shutdown:
+            if self._stops_on_signals:
                 self._signals.install()
                 self._signals.install_hooks(self._sc, self._settings.graceful_stop_s(self._graph.batch_interval_ms))
             else:
@@ -278,12 +276,15 @@ class StreamingContext(StreamBuilder):
     def run(self, timeout: float | None = None, *, on_batch_error: OnBatchError | None = None) -> None:
         """Start, wait, and stop: gracefully, or at once after an error. The SparkContext goes on.
 
+        SIGTERM and Ctrl-C stop gracefully, as with ``spark.streaming.stopGracefullyOnShutdown``.
+
         Args:
             timeout: seconds to wait.
             on_batch_error: called with the error of a failed batch instead of raising it. The batches go on.
 
         Raises: what ``start`` and ``awaitTermination`` raise.
         """
+        self._stops_on_signals = True
         self._raises_batch_errors |= on_batch_error is not None
         with self:
             self.start()
@@ -430,17 +431,16 @@ class StreamingContext(StreamBuilder):
             self._termination.end()
 
     def _on_exit(self) -> None:
-        graceful = self._settings.stop_gracefully_on_shutdown
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:
                 self._stop_thread = threading.current_thread()
-                self._stops_gracefully = graceful
+                self._stops_gracefully = self._stops_on_signals
         if stopping is not None:
             stopping.join()
             return
         # On this thread, because an interpreter at exit may start no thread.
-        self._stop(graceful)
+        self._stop(self._stops_on_signals)
 
 
 def _created_by(setup: Callable[[], StreamingContext]) -> StreamingContext:

@@ -1,9 +1,10 @@
 """Every hook: the whole plugin contract on one page. The callbacks of ``StreamingListener`` are hooks as well.
 
 A plugin is a module, class or object named by an entry point of the group ``penstock``. It implements any of these
-hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record. Two attributes
-of that object are optional. ``penstock_api`` is the version of this contract. ``penstock_options`` is a dictionary from
-prefixes of configuration keys to options classes, for listeners that call ``ListenerContext.options``.
+hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record. Three
+attributes of that object are optional. ``penstock_api`` is the version of this contract. ``penstock_options`` is a
+dictionary from prefixes of configuration keys to options classes, for listeners that call ``ListenerContext.options``.
+``penstock_production`` is a dictionary from configuration keys to their defaults in the profile ``production``.
 """
 
 from __future__ import annotations

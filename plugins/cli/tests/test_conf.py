@@ -37,6 +37,7 @@ class Seen:
     every: int = field(default=10, validator=le(100))
 
 penstock_options = {"spark.penstock.acme.": Seen}
+penstock_production = {"spark.streaming.backpressure.rateEstimator": "best"}
 
 @hookimpl
 def receivers():
@@ -78,6 +79,7 @@ def test_list_has_every_key_of_the_core_and_of_plugins(cli: Cli) -> None:
         "default": None,
         "group": "receiver well",
         "meaning": "how deep",
+        "in_production": None,
     }
     assert {"spark.streaming.backpressure.same.level", "spark.penstock.acme.every"} < listed.keys()
 
@@ -106,6 +108,8 @@ def test_list_is_filtered_by_text_and_group(cli: Cli) -> None:
         ("spark.penstock.log.level.stats", ["type     log level", "default  the value of spark.penstock.log.level"]),
         ("spark.streaming.kafka.maxRatePerPartition", ["Penstock ignores this key of Spark", "receiver plugin"]),
         ("spark.streaming.checkpoint.directory", ["default  (empty)"]),
+        ("spark.penstock.checkpoint.rebuild", ["default  false, in production true"]),
+        ("spark.streaming.backpressure.rateEstimator", ["default  pid, in production best"]),
     ],
 )
 def test_key_is_explained(cli: Cli, name: str, words: list[str]) -> None:

@@ -123,7 +123,7 @@ spark.streaming.backpressure.enabled=true
 spark.streaming.backpressure.rateEstimator=model
 ```
 
-and `pip install penstock-rate`. The estimator is chosen by configuration alone:
+and `pip install penstock-rate`; `spark.penstock.profile=production` sets both keys, too. The estimator is chosen by configuration alone:
 
 | estimator | use it | set |
 |---|---|---|

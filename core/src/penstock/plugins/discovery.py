@@ -58,6 +58,7 @@ class LoadedPlugin:
         value: the object reference of the entry point.
         specs: offered specs, by hook.
         options: the options classes that its listeners read, by prefix of their keys.
+        in_production: its defaults of configuration keys in the profile ``production``.
         answers: the hooks that it answers for the whole program; those that it only wraps are not among them.
         fault: why it was left out; empty when it was loaded.
         disabled: whether ``spark.penstock.plugins.disable`` names it.
@@ -70,6 +71,7 @@ class LoadedPlugin:
     hooks: list[str] = Factory(list)
     specs: dict[str, list[Any]] = Factory(dict)
     options: dict[str, type] = Factory(dict)
+    in_production: dict[str, str] = Factory(dict)
     answers: list[str] = Factory(list)
     fault: str = ""
     disabled: bool = False
@@ -289,6 +291,11 @@ class Plugins:
         reasons = [record.absence for record in matches if not (left_out_only and record.is_working)]
         return "; ".join(reasons)
 
+    @property
+    def in_production(self) -> dict[str, str]:
+        """The working plugins' defaults of configuration keys in the profile ``production``."""
+        return {key: default for record in self._working for key, default in record.in_production.items()}
+
     def known_options(self) -> dict[str, list[str] | None]:
         """Return the names of working plugins' options by the prefix of their keys, with its dot.
 
@@ -379,6 +386,7 @@ class Plugins:
             and any(impl.plugin is plugin and not impl.wrapper for impl in caller.get_hookimpls())
         ]
         record.options = dict(getattr(target, "penstock_options", {}))
+        record.in_production = dict(getattr(target, "penstock_production", {}))
         if not record.hooks:
             raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
         for hook, spec_class in self.KINDS.items():

@@ -43,6 +43,7 @@ class KnownKey:
         name: the full name.
         type: the accepted values.
         default: the default as text; ``None`` when a value is required.
+        in_production: the default in the profile ``production``; ``None`` for the same.
         group: the heading in the documentation, or the component that owns the option.
         meaning: description of its effect.
     """
@@ -52,6 +53,13 @@ class KnownKey:
     default: str | None
     group: str
     meaning: str
+    in_production: str | None = None
+
+    @property
+    def defaults(self) -> str:
+        """The defaults, for people."""
+        default = "required" if self.default is None else self.default.replace("`", "") or "(empty)"
+        return default if self.in_production is None else f"{default}, in production {self.in_production}"
 
 
 @frozen
@@ -159,8 +167,8 @@ def explain(name: str, as_json: bool) -> None:
     console.print(Text(name, "bold"), soft_wrap=True)
     described = Table.grid(padding=(0, 2))
     for field in ("type", "default", "group", "meaning"):
-        if (value := values[field]) != "" or (field == "default" and name in keys):
-            text = "required" if value is None else value.replace("`", "") or "(empty)"
+        text = keys[name].defaults if field == "default" and name in keys else values[field].replace("`", "")
+        if text:
             described.add_row(f"  {field}", text)
     console.print(described)
 
@@ -211,7 +219,8 @@ def known_keys(plugins: Plugins) -> list[KnownKey]:
     keys = []
     for key in KEYS.values():
         default = f"the value of {KEYS[key.falls_back_to].name}" if key.falls_back_to else key.default
-        keys.append(KnownKey(key.name, key.type.replace("`", ""), default, key.group, key.help))
+        in_production = plugins.in_production.get(key.name, key.in_production)
+        keys.append(KnownKey(key.name, key.type.replace("`", ""), default, key.group, key.help, in_production))
     level, meaning = KEYS["log_level"].name, "Lowest level that a component logs, such as `receiver_supervisor`."
     keys.append(KnownKey(f"{level}.<component>", "log level", f"the value of {level}", "log level", meaning))
     for prefix, (owner, options) in _options(plugins).items():
@@ -347,6 +356,6 @@ def _listed(keys: Iterable[KnownKey]) -> Iterator[RenderableType]:
         if key.group != group:
             yield Text("\n" * bool(group) + key.group, "bold")
             group = key.group
-        default = ("required", "yellow") if key.default is None else (key.default or "(empty)", "")
+        default = (key.defaults, "yellow" if key.default is None else "")
         yield Text.assemble("  ", (key.name, "cyan"), "  ", default, (f"  {key.type}", "dim"), no_wrap=True)
         yield Padding(key.meaning.replace("`", ""), (0, 0, 0, 6), expand=False)

@@ -18,6 +18,9 @@ __all__ = [
     "RateController",
 ]
 
+#: It settles in fewer batches than the others, and uses more of the capacity.
+penstock_production = {"spark.streaming.backpressure.rateEstimator": "model"}
+
 
 @hookimpl
 def rate_estimators() -> Iterable[RateEstimatorSpec]:
