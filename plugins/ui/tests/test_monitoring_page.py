@@ -17,6 +17,7 @@ from penstock_ui import commands, prometheus
 from penstock_ui.dashboard.pages import PAGES
 
 TEXT = (write_monitoring.ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+RUNBOOKS = (write_monitoring.ROOT / "docs" / "runbooks.md").read_text(encoding="utf-8")
 REFERENCE = write_monitoring.PAGE.read_text(encoding="utf-8")
 _, ALERTS = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 METRICS = {f"{prometheus.PREFIX}{each.name}": each for each in prometheus.metrics(snapshot())}
@@ -40,7 +41,7 @@ def test_every_metric_in_the_text_exists_with_its_labels() -> None:
 def test_alert_rules_are_rules_of_prometheus() -> None:
     (group,) = yaml.safe_load(ALERTS)["groups"]
     for rule in group["rules"]:
-        assert set(rule) <= {"alert", "expr", "for", "annotations"}
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["expr"].count("(") == rule["expr"].count(")")
         assert rule["annotations"]["summary"]
         for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
@@ -48,6 +49,15 @@ def test_alert_rules_are_rules_of_prometheus() -> None:
             assert all(label in METRICS[name].labels for name in names)
     named = re.findall(r"`(Penstock[A-Z]\w+)`", TEXT)
     assert set(named) <= {rule["alert"] for rule in group["rules"]}
+
+
+def test_every_alert_has_a_runbook_of_its_severity() -> None:
+    (group,) = yaml.safe_load(ALERTS)["groups"]
+    runbooks = re.findall(r"^## (Penstock\w+)\n\n\*(Page|Ticket)\.\* ", RUNBOOKS, re.MULTILINE)
+    assert len(runbooks) == len(re.findall("^## ", RUNBOOKS, re.MULTILINE))
+    severities = {rule["alert"]: rule["labels"]["severity"] for rule in group["rules"]}
+    assert {alert: severity.lower() for alert, severity in runbooks} == severities
+    assert set(re.findall(r"`(Penstock[A-Z]\w+)`", RUNBOOKS)) <= set(severities)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool installed: apt-get install prometheus")
