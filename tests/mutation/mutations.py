@@ -1,4 +1,4 @@
-"""Mutants of a module: small changes of its functions, each compiled, none written to disk."""
+"""Mutants of a module: changes of its functions, each compiled, none written to disk."""
 
 from __future__ import annotations
 
@@ -69,6 +69,25 @@ def mutants_of(module: str, path: Path, functions: Container[str] | None = None)
                     line: int = node.lineno  # type: ignore[attr-defined]
                     source, lines = sources[line - 1].strip(), _lines(statement)
                     yield Mutant(module, name, line, source, lines, _shown(node), _shown(replacement), code)
+
+
+def mutant_of(module: str, path: Path, before: str, after: str) -> Mutant:
+    """The mutant with another text in the place of one that the module has once, inside a function.
+
+    Raises:
+        LookupError: the module does not have the text, has it more than once, or has it outside of its functions.
+    """
+    text = path.read_text()
+    if text.count(before) != 1:
+        raise LookupError(f"{path} has this text {text.count(before)} times: {before}")
+    first = text.partition(before)[0].count("\n") + 1
+    lines, source = range(first, first + before.count("\n") + 1), text.splitlines()[first - 1].strip()
+    for classes, function in _functions(ast.parse(text.replace(before, after)).body, ()):
+        if function.body[0].lineno <= first <= (function.end_lineno or 0):
+            code, name = _code_of(classes, function, str(path)), ".".join([*classes, function.name])
+            assert code is not None
+            return Mutant(module, name, first, source, lines, _one_line(before), _one_line(after), code)
+    raise LookupError(f"{path} has this text outside of its functions: {before}")
 
 
 def _functions(body: list[ast.stmt], classes: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ast.FunctionDef]]:
@@ -169,15 +188,19 @@ def _compiled(
     if uses_super:
         # The code of a loaded function is replaced only by code with the same free variables.
         statement.body.append(ast.If(ast.Constant(False), [ast.Expr(ast.Name("__class__", ast.Load()))], []))
-    container: ast.stmt = statement
+    try:
+        return _code_of(classes, statement, path)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _code_of(classes: tuple[str, ...], function: ast.FunctionDef, path: str) -> CodeType | None:
+    container: ast.stmt = function
     for name in reversed(classes):
         container = ast.ClassDef(name, [], [], [container], [])
     future = ast.ImportFrom("__future__", [ast.alias("annotations")], 0)
     module = ast.fix_missing_locations(ast.Module([future, container], []))
-    try:
-        return _code(compile(module, path, "exec"), ".".join([*classes, function.name]))
-    except (SyntaxError, ValueError):
-        return None
+    return _code(compile(module, path, "exec"), ".".join([*classes, function.name]))
 
 
 def _code(container: CodeType, qualified_name: str) -> CodeType | None:
@@ -187,6 +210,10 @@ def _code(container: CodeType, qualified_name: str) -> CodeType | None:
             if code is not None:
                 return code
     return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _shown(node: ast.AST) -> str:
