@@ -260,7 +260,7 @@ DEFECTS = (
         "track/receiver_tracker.py",
         "return self._add(message, new) if new else Reply()",
         "return self._add(message, message.blocks)",
-        "The report of a block that was accepted from an earlier launch is refused, and the receiver deletes the block.",
+        "The repeated report of a block is judged as a new one: it may be refused, and the receiver deletes the block.",
     ),
     Defect(
         "replaced-launch-accepted",
