@@ -1,4 +1,4 @@
-"""The engine on a simulated disk and network, for tests that explore every order of a protocol and its faults."""
+"""The engine on a simulated disk and network, for tests that explore the orders and the faults of a protocol."""
 
 from __future__ import annotations
 
@@ -12,64 +12,70 @@ from penstock_testing.simulation.simulated_disk import SimulatedDisk
 from penstock_testing.simulation.simulated_network import SimulatedNetwork
 from penstock_testing.simulation.substitutions import logged, substituted
 
+# Operations that change files; "write" does where it does not append.
+_CHANGES = ("flush", "fsync", "sync", "delete", "move")
+
 
 class ExploredEngine:
     """What the processes of one run share. Its faults, from ``explore`` on, are choices.
 
-    The driver dies before an operation of the disk, by a kill or with the power of the machine. A request or an answer
-    is lost.
+    The driver dies before an operation changes the disk: by a ``kill``, or with the ``power`` of the machine, which
+    ends all processes.
     """
 
-    def __init__(self, choices: Choices) -> None:
+    def __init__(self, choices: Choices, *crashes: str) -> None:
         self.choices = choices
         self.scheduler = Scheduler(0)
         self.scheduler.preemption = 0.0
         self.disk = SimulatedDisk(self.scheduler)
-        self.network = ExploredNetwork(self.scheduler, self)
+        self.network = ExploredNetwork(self.scheduler, choices)
         self.cluster = SimulatedCluster(self.scheduler, self.disk)
-        #: Whether faults may happen at this moment.
-        self.is_explored = False
-        #: The process of the driver, which may die, and all others, which end with the power.
+        #: The process of the driver.
         self.driver: SimulatedProcess | None = None
-        self.others: list[SimulatedProcess] = []
+        self._crashes = crashes
 
     def run(self, main: Callable[[], object]) -> None:
         """Run a function as the first thread, and everything that it starts."""
         with substituted(Twins(self.scheduler), self.network, self.cluster), logged(self.scheduler):
             self.scheduler.run(main)
 
-    def explore(self) -> None:
-        """From now on order and faults are choices."""
-        self.is_explored = True
-        self.disk.fault = lambda _operation, _path: self.may_crash()
-        self.choices.decide(self.scheduler)
+    def explore(self, *, orders: bool, losses: bool) -> None:
+        """From now on crashes are choices, and so are the order of the threads and losses of messages if asked for."""
+        self.disk.fault = self._before
+        self.network.is_explored = losses
+        if orders:
+            self.choices.decide(self.scheduler)
 
-    def loses(self) -> bool:
-        """Whether a message is lost here."""
-        return self.is_explored and self.choices.fault() == 1
+    def _before(self, operation: str, path: str) -> None:
+        # What a process appends stays with it until it is committed.
+        is_change = path not in self.disk.files if operation == "write" else operation in _CHANGES
+        if is_change:
+            self.may_crash()
 
     def may_crash(self) -> None:
-        """Perhaps the driver is killed here, or the power fails."""
-        if not self.is_explored or self.driver is None or self.driver.is_dead:
+        """Perhaps the driver dies here."""
+        driver = self.driver
+        if driver is None or driver.is_dead or not (fault := self.choices.fault(len(self._crashes))):
             return
-        fault = self.choices.fault(2)
-        if fault == 2:
+        crash = self._crashes[fault - 1]
+        self.scheduler.note(crash)
+        killed = [driver]
+        if crash == "power":
             self.disk.fail_power()
-        if fault:
-            self.scheduler.note("power failure" if fault == 2 else "kill")
-            killed = [self.driver, *(self.others if fault == 2 else ())]
-            # The calling thread ends with its process, so that is the last one.
-            running = self.scheduler.current
-            for process in sorted(killed, key=lambda process: running is not None and process is running.process):
-                self.scheduler.kill(process)
+            killed = [process for process in self.scheduler.processes if process.name != "simulation"]
+        # The calling thread ends with its process, so that is the last one.
+        running = self.scheduler.current
+        for process in sorted(killed, key=lambda process: running is not None and process is running.process):
+            self.scheduler.kill(process)
 
 
 class ExploredNetwork(SimulatedNetwork):
     """A network whose losses are choices."""
 
-    def __init__(self, scheduler: Scheduler, engine: ExploredEngine) -> None:
+    def __init__(self, scheduler: Scheduler, choices: Choices) -> None:
         super().__init__(scheduler)
-        self._engine = engine
+        self._choices = choices
+        self.is_explored = False
 
     def _loses(self, _probability: float) -> bool:
-        return self._engine.loses()
+        return self.is_explored and self._choices.fault() == 1

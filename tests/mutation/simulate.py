@@ -119,6 +119,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[[], *(defect.name for defect in DEFECTS)], help="defects to test")
     parser.add_argument("--seeds", type=int, default=1000, help="the most seeds of each defect")
     parser.add_argument("--minutes", type=float, default=600.0, help="start no further seed after this time")
+    parser.add_argument("--only-seeds", action="store_true", help="run no unit tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="defects that are tested at the same time")
     parser.add_argument("--output", type=Path, default=_ROOT / "build" / "defects.jsonl", help="a line for each defect")
     parser.add_argument("--results", type=int, help=argparse.SUPPRESS)
@@ -128,7 +129,8 @@ def main() -> int:
     results = [Result(defect) for defect in DEFECTS if not arguments.names or defect.name in arguments.names]
     run = _Run(results, arguments.jobs, arguments.seeds, time.monotonic() + arguments.minutes * 60)
     run.simulate()
-    run.test()
+    if not arguments.only_seeds:
+        run.test()
     with os.fdopen(arguments.results, "w") as file:
         for result in results:
             print(json.dumps(_as_json(result)), file=file)

@@ -14,6 +14,7 @@ from types import ModuleType
 from uuid import uuid4
 
 import pytest
+from tests.mutation.defects import DEFECTS
 from tests.mutation.equivalents import EQUIVALENTS
 from tests.mutation.forks import Send, in_forks
 from tests.mutation.mutations import Mutant, mutants_of
@@ -108,6 +109,12 @@ def test_each_equivalent_mutant_exists() -> None:
     assert [equivalent for equivalent in EQUIVALENTS if not any(map(equivalent.covers, found))] == []
 
 
+def test_each_defect_is_a_mutant() -> None:
+    mutants = [defect.mutant() for defect in DEFECTS]
+    assert len({defect.name for defect in DEFECTS}) == len(set(map(str, mutants))) == len(DEFECTS)
+    assert [defect.name for defect in DEFECTS if not (_ROOT / "tests" / defect.package).is_dir()] == []
+
+
 @pytest.fixture
 def _sandbox() -> None:
     try:
@@ -132,6 +139,18 @@ def test_report_names_survivors_and_killers(tmp_path: Path) -> None:
     results = [json.loads(line) for line in output.read_text().splitlines()]
     assert {"killed", "survived"} >= {result["verdict"] for result in results} > {"survived"}
     assert all(result["killer"].startswith("tests/blocks") for result in results if result["verdict"] == "killed")
+
+
+@pytest.mark.usefixtures("_sandbox")
+def test_seed_that_kills_a_defect_is_reported(tmp_path: Path) -> None:
+    output = tmp_path / "defects.jsonl"
+    command = (sys.executable, "-m", "tests.mutation.simulate", "acknowledged-before-written", "--only-seeds")
+    completed = subprocess.run(
+        [*command, "--seeds", "1", "--output", output], cwd=_ROOT, capture_output=True, text=True, check=True
+    )
+    assert "| seed 0 | not run |" in completed.stdout
+    (result,) = map(json.loads, output.read_text().splitlines())
+    assert "in no batch" in result["violation"]
 
 
 @pytest.mark.usefixtures("_sandbox")

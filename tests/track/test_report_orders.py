@@ -87,7 +87,7 @@ class Run:
     engine: ExploredEngine = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.engine = ExploredEngine(self.choices)
+        self.engine = ExploredEngine(self.choices, "kill", "power")
         self.engine.run(self._main)
         self._check()
 
@@ -128,12 +128,10 @@ class Run:
 
     def _launched(self, job: ReceiverJob) -> None:
         if self._receiver is None:
-            self.engine.explore()
+            self.engine.explore(orders=True, losses=True)
             for task in list(self._awaiting_launch):
                 self.engine.scheduler.wake(task)
-            process = self.engine.scheduler.process("receiver")
-            self.engine.others.append(process)
-            self._receiver = process.spawn("main", partial(self._receive, job))
+            self._receiver = self.engine.scheduler.process("receiver").spawn("main", partial(self._receive, job))
 
     def _receive(self, job: ReceiverJob) -> None:
         task, clock = job.task, SystemClock()
