@@ -62,7 +62,7 @@ class Silent(Receiver[Any]):
 class Launcher(ReceiverLauncher):
     """Launches the receiver of the first driver as a simulated process; others receive nothing."""
 
-    launched: Callable[[ReceiverJob], object]
+    launched: Callable[[ReceiverJob], None]
 
     def make_job(self, *arguments: Any) -> ReceiverJob:
         job = super().make_job(*arguments)

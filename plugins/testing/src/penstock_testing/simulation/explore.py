@@ -55,7 +55,7 @@ class Choices(Random):
     def random(self) -> float:
         return 0.0
 
-    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:  # type: ignore[override]
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         if stop is not None or start > _MOST_THREADS:
             return 1 if stop is None else start
         # The thread that ran is the last one in the list of those that are ready.
