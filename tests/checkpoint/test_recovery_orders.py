@@ -66,6 +66,7 @@ class Run:
 
     def _drive(self, process: SimulatedProcess, outcome: list[bool]) -> None:
         sc = self.engine.cluster.context(_CONF, process)
+        # Each simulated process has its own, which a recovery looks up.
         SparkContext._active_spark_context = sc
         ssc = StreamingContext.getOrCreate("simulated:/home", lambda: create(sc, 1))
         self.engine.explore(orders=self.orders, losses=False)
@@ -95,6 +96,7 @@ def finds_violation(crash: str, faults: int = 1) -> bool:
 
 
 def test_old_checkpoints_deleted_before_the_new_one_is_written_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The variant breaks the order of steps inside the class.
     write = CheckpointStore.write
 
     def delete_and_write(store: CheckpointStore, checkpoint: Checkpoint) -> Checkpoint:
@@ -112,6 +114,7 @@ def test_checkpoint_that_the_disk_does_not_have_is_found(monkeypatch: pytest.Mon
 
 
 def test_log_truncated_before_its_new_state_is_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The variant breaks the order of steps inside the class.
     begin = WriteAheadLog._begin_base
 
     def truncate_and_begin(log: WriteAheadLog) -> None:
