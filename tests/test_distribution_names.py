@@ -40,7 +40,7 @@ ALLOWED = {
     ("conf_keys.py", "rate"): "a heading of the table of keys",
     ("graph/dstream.py", "dataframes"): "the name of the hook that DStream.toDF calls",
     ("graph/dstream.py", "state"): "the name of the hook that the stateful operators of DStream call",
-    ("plugins/discovery.py", "dataframes"): "the name of a hook that one plugin answers",
+    ("plugins/discovery.py", "dataframes"): "the usual name of the plugin that answers two hooks",
     ("plugins/discovery.py", "state"): "the name of a hook that one plugin answers",
     ("journal/segment.py", "state"): "an attribute of the header of a log file",
     ("storage/uri.py", "file"): "the scheme of file URIs",

@@ -34,7 +34,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "groupByKeyAndWindow",
     ),
     "State": ("updateStateByKey", "mapWithState", "stateSnapshots"),
-    "Outputs": ("foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "foreachDataFrame"),
+    "Columns": ("mapInArrow", "mapInPandas", "groupBy"),
+    "Outputs": ("foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "foreachTable", "foreachDataFrame"),
     "Persistence, names and DataFrames": (
         "cache",
         "persist",
@@ -50,6 +51,8 @@ NOTES = {
     "Windows": "Durations are in seconds: multiples of the batch interval `s`. "
     "[Windows and state](windows-and-state.md) has the cost of each.\n",
     "State": "`total` is the function above. All three need a checkpoint directory.\n",
+    "Columns": "These need the plugin `penstock-dataframes`. The columns of tuples are `_1`, `_2` and so on. "
+    "[Arrow](dataframes.md#arrow) explains them.\n",
     "Outputs": "An output operation makes a batch run: a stream without one is not computed.\n",
     "Persistence, names and DataFrames": "[DataFrames](dataframes.md) has the operators of `DataFrameStream`.\n",
 }
@@ -64,6 +67,18 @@ OWN: dict[str, tuple[str, list[list[Any]]]] = {
         "stream.mapWithState(StateSpec.function(total)).stateSnapshots()",
         [[("a", 3), ("b", 3)], [("a", 3), ("b", 3)], [("a", 7), ("b", 3)]],
     ),
+    "mapInArrow": (
+        "stream.mapInArrow(lambda batches: (batch.select(['_2']) for batch in batches))",
+        [[1, 2, 3], [], [4]],
+    ),
+    "mapInPandas": (
+        "stream.mapInPandas(lambda frames: (frame[frame['_2'] > 1] for frame in frames)).map(tuple)",
+        [[("a", 2), ("b", 3)], [], [("a", 4)]],
+    ),
+    "groupBy": (
+        "stream.groupBy('_1').agg(total=('_2', 'sum')).map(tuple)",
+        [[("a", 3), ("b", 3)], [], [("a", 4)]],
+    ),
     "setName": ("stream.map(str).setName('texts').count()", [[3], [0], [1]]),
     "toDF": (
         "stream.toDF('key string, n int').where('n > 1').rows().map(tuple)",
@@ -73,11 +88,12 @@ OWN: dict[str, tuple[str, list[list[Any]]]] = {
 # Output operations, and what has no result of its own.
 _WITHOUT_RESULT = {
     "saveAsPickleFiles": "stream.saveAsPickleFiles(folder + '/out')",
+    "foreachTable": "stream.foreachTable(lambda table: table.to_pandas())",
     "foreachDataFrame": "stream.toDF('key string, n int').foreachDataFrame(lambda df: df.show())",
     "id": "ssc.receiverStream(receiver).id()",
 }
 # Program of ``OWN`` → the output operation that runs beside it.
-_BESIDE = {"setName": "saveAsPickleFiles", "toDF": "foreachDataFrame"}
+_BESIDE = {"setName": "saveAsPickleFiles", "groupBy": "foreachTable", "toDF": "foreachDataFrame"}
 
 
 def operators() -> set[str]:

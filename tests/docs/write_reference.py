@@ -27,7 +27,7 @@ _NOTE = "<!-- Written by `python -m tests.docs.write_reference`. -->\n"
 _HOOK_GROUPS = {
     "Offering plugins": ("receivers", "input_streams", "rate_estimators", "listeners"),
     "Storing blocks": ("store",),
-    "DataFrames": ("dataframes",),
+    "DataFrames": ("dataframes", "columns"),
     "State": ("state",),
 }
 _WIDTH = 90  # of a code block of the site
@@ -39,6 +39,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "DStream",
             "DataFrameStream",
             "GroupedDataFrameStream",
+            "GroupedDStream",
             "StateSpec",
             "State",
             "StorageLevel",

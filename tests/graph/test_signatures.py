@@ -43,7 +43,10 @@ def test_every_method_of_pyspark_exists_with_its_arguments(cls: type, name: str,
 
 # Public names beyond PySpark's.
 ONLY_HERE = {
-    DStream: {"id", "setName", "mapWithState", "saveAsPickleFiles", "toDF", "foreachDataFrame"},
+    DStream: {
+        *("id", "setName", "mapWithState", "saveAsPickleFiles", "toDF", "foreachDataFrame"),
+        *("mapInArrow", "mapInPandas", "groupBy", "foreachTable"),
+    },
     StreamingContext: {
         *(
             "receiverStream",

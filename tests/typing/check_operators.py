@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import assert_type
+from typing import Any, assert_type
 
+import pyarrow as pa
 from pyspark import RDD, StorageLevel
 from pyspark.resultiterable import ResultIterable
 from pyspark.sql import DataFrame, Row, functions as F
 from pyspark.sql.types import IntegerType, StructType
 
-from penstock import DataFrameStream, DStream, StreamingContext
+from penstock import DataFrameStream, DStream, GroupedDStream, StreamingContext
 
 
 def word_count(ssc: StreamingContext) -> None:
@@ -130,6 +131,21 @@ def what_is_wrong_is_seen(numbers: DStream[int], stream: DStream[tuple[str, int]
     numbers.reduceByKey(max)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     stream.mapValues(len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     stream.join(numbers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def columns(lines: DStream[str]) -> None:
+    def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    words = lines.mapInArrow(split)
+    assert_type(words, DStream[Any])
+    assert_type(lines.mapInArrow(lambda batches: [batch.to_pandas() for batch in batches]), DStream[Any])
+    assert_type(lines.mapInPandas(lambda frames: (frame.head(1) for frame in frames)), DStream[Any])
+    assert_type(words.groupBy("word"), GroupedDStream)
+    assert_type(words.groupBy("word").count(), DStream[Any])
+    assert_type(words.groupBy("word").window(60, 10).agg({"n": "max"}, total=("n", "sum")), DStream[Any])
+    assert_type(words.foreachTable(lambda table: print(table.num_rows)), None)
+    assert_type(words.foreachTable(lambda time, table: print(time, table.num_rows)), None)
 
 
 def data_frames(lines: DStream[str], static: DataFrame) -> None:

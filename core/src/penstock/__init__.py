@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.graph.dataframe_stream import (
         DataFrameStream as DataFrameStream,
         GroupedDataFrameStream as GroupedDataFrameStream,
+        GroupedDStream as GroupedDStream,
     )
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.state_spec import StateSpec as StateSpec

@@ -366,7 +366,7 @@ class ConfigurationKeys:
         "",
         "Distributions, separated by commas. Of a name that several plugins offer, the one of the first distribution "
         "listed here is used. Without one, such a name is refused when it is used. The same holds for the hooks "
-        "`dataframes` and `state`, which one plugin answers.",
+        "`dataframes`, `columns` and `state`, which one plugin answers.",
     )
     log_format: Literal["console", "json"] = _advanced(
         "spark.penstock.log.format",

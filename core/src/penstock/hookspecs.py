@@ -77,6 +77,14 @@ def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrame
 
 
 @hookspec(firstresult=True)
+def columns(stream: DStream[Any], operator: str, arguments: tuple[Any, ...]) -> Any:
+    """Return the result of an operator on columns. Called on the driver, once per call of the operator of ``DStream``.
+
+    The operators are ``mapInArrow``, ``mapInPandas``, ``groupBy`` and ``foreachTable``.
+    """
+
+
+@hookspec(firstresult=True)
 def state(stream: DStream[Any], operator: str, options: StateOptions | WindowOptions) -> DStream[Any] | None:
     """Return a stream of states per key. Called on the driver, once per call of a stateful operator of ``DStream``.
 

@@ -122,5 +122,5 @@ if TYPE_CHECKING:
     from penstock.track.allocations import Allocations as Allocations
     from penstock.version import check_core_version as check_core_version
     from penstock.wire.token import Token as Token
-    from penstock.worker.block_reader import read_block as read_block
+    from penstock.worker.block_reader import BlockRecords as BlockRecords, read_block as read_block
     from penstock.worker.combine import MISSING as MISSING, merge_by_key as merge_by_key

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.graph.node import OnDriver
 
@@ -129,3 +129,29 @@ class GroupedDataFrameStream(OnDriver, ABC):
     @abstractmethod
     def count(self) -> DataFrameStream:
         """Count the rows of every group, in a column ``count``."""
+
+
+class GroupedDStream(OnDriver, ABC):
+    """The groups of a stream's records by the values of columns. Programs get it from ``DStream.groupBy``."""
+
+    @abstractmethod
+    def window(self, windowDuration: float, slideDuration: float | None = None) -> GroupedDStream:
+        """Group the records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds.
+
+        Every batch is aggregated once, and its groups are merged into each window.
+        """
+
+    @abstractmethod
+    def agg(self, *exprs: dict[str, str], **aggregates: tuple[str, str]) -> DStream[Any]:
+        """Aggregate every group, with ``sum``, ``count``, ``min``, ``max`` or ``mean``.
+
+        Args:
+            exprs: a function per column, as in Spark: ``{"price": "max"}`` gives the column ``max(price)``.
+            aggregates: new column, and the column and the function of its values: ``total=("price", "sum")``.
+
+        The column ``*`` counts records. The result has the columns of the groups before the others.
+        """
+
+    @abstractmethod
+    def count(self) -> DStream[Any]:
+        """Count the records of every group, in a column ``count``."""

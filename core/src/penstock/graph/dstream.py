@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
@@ -30,11 +30,12 @@ from penstock.worker import functions
 from penstock.worker.combine import CountRecords, CountValues
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
     from penstock.context import StreamingContext
-    from penstock.graph.dataframe_stream import DataFrameStream
+    from penstock.graph.dataframe_stream import DataFrameStream, GroupedDStream
 
 T = TypeVar("T", covariant=True)
 U = TypeVar("U")
@@ -348,6 +349,37 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         """
         self.toDF().foreachDataFrame(func)
 
+    # -- columns --
+
+    def mapInArrow(self, func: Callable[[Iterator[pa.RecordBatch]], Iterable[Any]]) -> DStream[Any]:
+        """Turn the Arrow record batches of every partition into others.
+
+        The records of the result are the values of its only column, or Rows of several columns.
+
+        Args:
+            func: gets an iterator of record batches. It yields record batches, tables or other objects with Arrow's
+                PyCapsule interface, all with the same columns.
+
+        Raises:
+            ConfigurationError: the plugin for DataFrames is not installed.
+        """
+        mapped: DStream[Any] = self._columns("mapInArrow", func)
+        return mapped
+
+    def mapInPandas(self, func: Callable[[Iterator[Any]], Iterable[Any]]) -> DStream[Any]:
+        """Turn the pandas DataFrames of every partition into others. See ``mapInArrow``."""
+        mapped: DStream[Any] = self._columns("mapInPandas", func)
+        return mapped
+
+    def groupBy(self, *cols: str) -> GroupedDStream:
+        """Group the records of every batch by columns, and aggregate the groups in Arrow: ``agg`` or ``count``."""
+        grouped: GroupedDStream = self._columns("groupBy", *cols)
+        return grouped
+
+    def foreachTable(self, func: Callable[[pa.Table], object] | Callable[[datetime, pa.Table], object]) -> None:
+        """Collect every batch as a pyarrow Table for ``func(table)`` or ``func(time, table)``: an output operation."""
+        self._columns("foreachTable", func)
+
     # -- output operations --
 
     @overload
@@ -387,6 +419,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
+
+    def _columns(self, operator: str, *arguments: Any) -> Any:
+        return self._ssc._plugins.first_answer("columns", stream=self, operator=operator, arguments=arguments)
 
     def _state(self, operator: str, options: StateOptions | WindowOptions) -> Any:
         return self._ssc._plugins.first_answer("state", stream=self, operator=operator, options=options)

@@ -127,7 +127,7 @@ class Plugins:
 
     Attributes:
         KINDS: hook that offers specs → their class.
-        ANSWERED: the hooks that one plugin answers for the whole program.
+        ANSWERED: hook that one plugin answers for the whole program → the usual name of that plugin.
         LEGAL_NAME: pattern of the names of entry points, and of the receivers, streams and estimators of plugins.
         additional_entry_points: plugins of this process besides the installed ones, such as the command line's.
 
@@ -140,7 +140,7 @@ class Plugins:
         "input_streams": InputStreamSpec,
         "rate_estimators": RateEstimatorSpec,
     }
-    ANSWERED: ClassVar[tuple[str, ...]] = ("dataframes", "state")
+    ANSWERED: ClassVar[dict[str, str]] = {"dataframes": "dataframes", "columns": "dataframes", "state": "state"}
     LEGAL_NAME: ClassVar[re.Pattern[str]] = re.compile(r"[a-z][a-z0-9_-]*")
     additional_entry_points: ClassVar[list[importlib.metadata.EntryPoint]] = []
 
@@ -269,7 +269,8 @@ class Plugins:
         answer = self.manager.subset_hook_caller(hook, others)(**arguments)
         if answer is not None:
             return answer
-        remedy = self._reason(hook) or f"pip install {plugin_distribution(hook)}"
+        plugin = self.ANSWERED[hook]
+        remedy = self._reason(plugin) or f"pip install {plugin_distribution(plugin)}"
         raise ConfigurationError(f"no plugin offers {hook}: {remedy}")
 
     def remedy(self, name: str) -> str:

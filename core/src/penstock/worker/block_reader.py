@@ -151,10 +151,10 @@ class ReadPartition:
 
 
 class BlockRecords:
-    """The records of a partition: an iterator over Python objects, or their number without creating objects."""
+    """The records of a partition: an iterator over Python objects, or their number or columns without creating any."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
+        self.batches = batches
         self._records = arrow_form.records(batches)
 
     def __iter__(self) -> Iterator[Any]:
@@ -165,7 +165,7 @@ class BlockRecords:
 
     def count_records(self) -> int:
         """The number of records; no record may have been read."""
-        return sum(map(arrow_form.num_records, self._batches))
+        return sum(map(arrow_form.num_records, self.batches))
 
 
 def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The plugin: the hook that ``DStream.toDF`` calls."""
+"""The plugin: the hooks that ``DStream.toDF`` and the operators on columns call."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ def dataframes(stream: DStream[Any], schema: DataType | str | None) -> DataFrame
     from penstock_dataframes.node_dataframe_stream import NodeDataFrameStream
 
     return NodeDataFrameStream.of_records(stream, schema)
+
+
+@hookimpl
+def columns(stream: DStream[Any], operator: str, arguments: tuple[Any, ...]) -> Any:
+    """Return the result of an operator on columns."""
+    from penstock_dataframes.column_operators import OPERATORS
+
+    return OPERATORS[operator](stream, *arguments)

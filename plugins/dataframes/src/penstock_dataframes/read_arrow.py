@@ -15,8 +15,9 @@ import pyarrow as pa
 from attrs import frozen
 
 from penstock import SchemaError
-from penstock.spi import is_pickled, records
+from penstock.spi import BlockRecords, is_pickled, records
 from penstock_dataframes.arrow_rows import ROWS_PER_BATCH, to_batches
+from penstock_dataframes.column_batches import columns_of
 from penstock_dataframes.conform import conform, describe_schema
 from penstock_dataframes.spark_types import as_value, require_same
 
@@ -90,6 +91,8 @@ class ReadRows:
         first = list(itertools.islice(batches, 1))
         elements = _elements(itertools.chain(first, batches), self.is_grouped)
         results = self.function(_index_of(first), elements)
+        if isinstance(results, BlockRecords) and not self.are_values:
+            return merged(conform(batch, self.schema) for batch in columns_of(results))
         return to_batches(results, self.schema, are_values=self.are_values)
 
 
