@@ -148,6 +148,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "open_block_file",
             "write_block_file",
             "read_block",
+            "BlockRecords",
             "LocalBlockHandler",
             "encode",
             "records",

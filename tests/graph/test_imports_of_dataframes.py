@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -25,10 +24,6 @@ def test_tasks_of_dataframes_import_nothing_of_the_driver_side(tmp_path: Path) -
     ]
     pickled = [("toDF", cloudpickle.dumps(function)) for function in functions]
     counts = Aggregation(("value",), (Aggregate.of("count", "*", "count"),))
-    operators = [MapBatches(_same, "mapInArrow"), PartialAggregates(counts), CombinedAggregates(counts), serialized]
+    operators = [MapBatches(list, "mapInArrow"), PartialAggregates(counts), CombinedAggregates(counts), serialized]
     pickled += [("columns", cloudpickle.dumps(function)) for function in operators]
     assert imports_of_a_worker(pickled, tmp_path) == ""
-
-
-def _same(batches: Any) -> Any:
-    return batches
