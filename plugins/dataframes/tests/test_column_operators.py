@@ -14,7 +14,6 @@ from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInputNode, fa
 
 from penstock import ConfigurationError, DStream, SchemaError
 from penstock.spi import node_of
-from penstock_dataframes import jvm_frames
 from penstock_dataframes.column_operators import ForEachTable
 
 WORDS = {1: [["a", "b"], ["a"]], 2: [["b"]], 3: []}
@@ -105,7 +104,7 @@ def test_table_with_other_columns_than_before_fails_its_batch(context: FakeConte
     batches: dict[int, list[list[Any]]] = {1: [["a"]], 2: [[1]]}
     node = FakeInputNode(context.graph, lambda time_ms: batches[time_ms // INTERVAL_MS])
     DStream(node, context).foreachTable(len)  # type: ignore[arg-type]
-    (output,) = context.graph.outputs
+    output: Any = context.graph.outputs[0]
     initialized_output(output)
     output.generate_job(INTERVAL_MS).run()
     with pytest.raises(SchemaError, match=r"columns \(value int64\) after \(value string\)"):
@@ -144,7 +143,6 @@ def test_pandas_function_needs_pandas(words: DStream[Any], monkeypatch: pytest.M
         raise ConfigurationError("no pandas")
 
     monkeypatch.setattr("penstock_dataframes.column_operators.require_pandas", missing)
-    assert jvm_frames.require_pandas() is None
     words.mapInArrow(lambda batches: batches)
     with pytest.raises(ConfigurationError, match="no pandas"):
         words.mapInPandas(lambda frames: frames)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from penstock_dataframes.column_batches import columns_of, serialized
 from penstock_dataframes.map_batches import MapBatches, PandasFunction
 
 TEXT = pa.record_batch({"value": ["a", "b"]})
+# The stubs of PySpark say that only names are without keywords.
+UNNAMED: Any = ("a", 1)
 NUMBERS = pa.record_batch({"value": [1, 2]})
 
 
@@ -110,7 +113,7 @@ def test_stop_iteration_of_the_function_is_an_error() -> None:
         ([1, 2], {"value": [1, 2]}),
         ([Row(word="a", n=1), Row(word="b", n=None)], {"word": ["a", "b"], "n": [1, None]}),
         ([("a", 1), ("b", 2)], {"_1": ["a", "b"], "_2": [1, 2]}),
-        ([Row("a", 1)], {"_1": ["a"], "_2": [1]}),
+        ([Row(*UNNAMED)], {"_1": ["a"], "_2": [1]}),
         ([{"n": 1}, {"m": 2}], {"n": [1, None], "m": [None, 2]}),
     ],
 )
@@ -144,9 +147,19 @@ def test_pandas_function_gets_and_returns_dataframes() -> None:
 
 
 def test_pandas_function_must_yield_dataframes() -> None:
-    for result, message in ((TEXT.to_pandas(), "returned DataFrame"), (None, "returned NoneType"), ([TEXT], "yielded")):
+    results: list[tuple[Any, str]] = [
+        (TEXT.to_pandas(), "returned DataFrame"),
+        (None, "returned NoneType"),
+        ([TEXT], "yielded"),
+    ]
+    for result, message in results:
+        function = PandasFunction(partial(_returned, result))
         with pytest.raises(ResultTypeError, match=f"given to mapInPandas {message}"):
-            list(MapBatches(PandasFunction(lambda _frames, result=result: result), "mapInPandas")(0, ()))
+            list(MapBatches(function, "mapInPandas")(0, ()))
+
+
+def _returned(result: Any, _frames: object) -> Any:
+    return result
 
 
 def test_a_partition_is_one_arrow_stream_of_its_rows() -> None:

@@ -371,7 +371,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         mapped: DStream[Any] = self._columns("mapInPandas", func)
         return mapped
 
-    def groupBy(self, *cols: str) -> GroupedDStream:
+    def groupBy(self, *cols: str | list[str]) -> GroupedDStream:
         """Group the records of every batch by columns, and aggregate the groups in Arrow: ``agg`` or ``count``."""
         grouped: GroupedDStream = self._columns("groupBy", *cols)
         return grouped
