@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import takewhile
 
+from benchmarks.comparison import Outcome, ratios
 from tests.docs.pages import ROOT, blocks
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,6 +45,33 @@ def test_requirements_are_those_of_the_distributions() -> None:
     assert f"| Python | {python} or newer |" in README
     assert f"| PySpark | {re.findall(r'pyspark>=([0-9.]+)', spark[0])[0]} or newer;" in README
     assert f"version {core.get('version', '')}" in README
+
+
+def ratio(row: str, ours: str, other: str, metric: str) -> float:
+    """The median ratio of two engines in the benchmarks."""
+    outcome = Outcome.load(ROOT / "docs" / "benchmarks" / f"{row}.json")
+    cells = outcome.cell(ours), outcome.cell(other)
+    assert cells[0]
+    assert cells[1]
+    spread = ratios(cells[0], cells[1], metric)
+    assert spread
+    return spread.median
+
+
+def test_figures_are_those_of_the_benchmarks_and_of_the_fault_lab() -> None:
+    rows = ratio("wordcount-0", "penstock", "pyspark-unix", "records_per_s")
+    frames = ratio("wordcount-0", "penstock-dataframe", "pyspark-unix", "records_per_s")
+    assert f"| {rows:.1f} times as fast with functions of rows, {frames:.1f} times with DataFrames:" in README
+    processing = ratio("latency-1", "penstock", "bare-spark", "processing_p50_ms")
+    assert f"| {processing:.2f} times as long:" in README
+    lines = (ROOT / "docs" / "leases.md").read_text(encoding="utf-8").splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("| broker | minutes |"))
+    names = lines[head].split(" | ")
+    runs = [dict(zip(names, line.split(" | "), strict=True)) for line in takewhile(bool, lines[head + 2 :])]
+    acknowledged, lost = (sum(int(run[name].replace(",", "")) for run in runs) for name in ("acknowledged", "lost"))
+    number = {5: "five", 6: "six"}[len({run["| broker"] for run in runs})]
+    assert f"| messages acknowledged to {number} brokers while" in README
+    assert f"| {acknowledged:,}, of which {lost} were lost:" in README
 
 
 def test_every_distribution_is_listed() -> None:
