@@ -19,6 +19,7 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
+from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 
 #: 2026-11-22 12:00:00 UTC
@@ -85,6 +86,16 @@ def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: 
         TRACEBACK if failed else None,
         inputs if detailed else None,
         tuple(operations) if detailed else None,
+        stages=(_stage(number, started, ended),) if detailed else (),
+    )
+
+
+def _stage(number: int, started: int, ended: int) -> StageRun:
+    took = ended - started
+    ran = started + took // 20
+    longest = int(0.9 * took)
+    return StageRun(
+        number, started, ran, ended - took // 8, 4, 3 * took, took, took // 8, took // 5, 4000, longest, 1100
     )
 
 

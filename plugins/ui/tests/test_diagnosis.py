@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from plugins.ui.tests.snapshots import snapshot
+from plugins.ui.tests.snapshots import START_MS, snapshot
 
-from penstock import SourceStatus
-from penstock_ui.dashboard.diagnosis import Diagnosis, diagnose_receiver
+from penstock import JobInfo, SourceStatus
+from penstock_ui.dashboard.diagnosis import Diagnosis, batch_parts, diagnose_batches, diagnose_receiver, recent_budget
 from penstock_ui.dashboard.verdict import Level
-from penstock_ui.snapshot import Snapshot
+from penstock_ui.snapshot import Batch, BatchStatus, Operation, Snapshot
+from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 
 
@@ -95,3 +96,125 @@ def test_nothing_is_said_of_a_receiver_that_has_not_reported() -> None:
     state = snapshot()
     assert diagnose_receiver(state, evolve(state.streams[0], budget=None)) is None
     assert diagnose_receiver(state, evolve(state.streams[0], receiver=None)) is None
+
+
+# -- batches --
+
+
+def batches(*, job_ms: int, output_ms: int = 0, number: int = 20, **stage: Any) -> list[Batch]:
+    """Batches of a second: a stage of four tasks, whose metrics are ``stage``, then ``output_ms`` in the driver."""
+    made = []
+    for index in range(number):
+        time_ms = START_MS + 1000 * index
+        started, job_end = time_ms + 10, time_ms + 10 + job_ms
+        job = JobInfo(index, time_ms, 1, "SUCCEEDED", started, job_end)
+        quick = Operation(0, "pprint at orders.py:52", "", started, started + 1)
+        operation = Operation(1, "write at orders.py:41", "", started + 1, job_end + output_ms, None, (job,))
+        run = StageRun(index, started, started + 5, job_end - 5, **{"tasks": 4, **stage}) if stage else None
+        made.append(
+            Batch(
+                time_ms,
+                BatchStatus.COMPLETED,
+                1000,
+                time_ms + 4,
+                started,
+                job_end + output_ms,
+                operations=(quick, operation),
+                stages=() if run is None else (run,),
+            )
+        )
+    return made
+
+
+def cause(found: list[Batch]) -> str:
+    diagnosis = diagnose_batches(found, 1000)
+    assert diagnosis is not None
+    return diagnosis.sentence
+
+
+EVEN = {"run_ms": 4000, "cpu_ms": 400, "longest_ms": 1100, "longest_records": 260, "records": 1000}
+
+
+def test_slow_sink_that_tasks_write_to() -> None:
+    found = cause(batches(job_ms=1200, **EVEN))
+    assert found.startswith("Python functions take 89% of the time of batches, most of it in output operation 1 (write")
+    assert "batch the calls of a sink" in found
+
+
+def test_slow_sink_that_the_driver_writes_to() -> None:
+    found = cause(batches(job_ms=100, output_ms=1500, run_ms=200, cpu_ms=100))
+    assert found.startswith("Output operations spend 94% of the time of batches in the driver, outside of Spark's jobs")
+    assert "write from the tasks" in found
+
+
+def test_skewed_key() -> None:
+    skewed = {"run_ms": 1300, "longest_ms": 1000, "records": 1000, "longest_records": 850}
+    assert cause(batches(job_ms=1200, **skewed)).startswith(
+        "One task takes 10 times as long as the others of its stage, because it has 85% of the records: a key is "
+        "skewed."
+    )
+
+
+def test_slow_executor() -> None:
+    slow = {"run_ms": 1300, "longest_ms": 1000, "records": 1000, "longest_records": 250}
+    where: dict[str, Any] = {"longest_executor": "3", "longest_host": "worker-03"}
+    assert cause(batches(job_ms=1200, **slow, **where)).startswith(
+        "One task takes 10 times as long as the others of its stage, nearly always on executor 3 on worker-03: that "
+        "executor is slow."
+    )
+
+
+def test_long_tasks_on_changing_executors() -> None:
+    slow = {"run_ms": 1300, "longest_ms": 1000, "records": 1000, "longest_records": 250}
+    found = [batch for n in range(5) for batch in batches(job_ms=1200, number=4, longest_executor=str(n), **slow)]
+    assert "with as many records and on changing executors" in cause(found)
+
+
+def test_garbage_collection() -> None:
+    found = cause(batches(job_ms=1500, **{**EVEN, "gc_ms": 1600}))
+    assert found.startswith("Garbage collection takes 40% of the time of batches.")
+    assert "spark.executor.memory" in found
+
+
+def test_shuffle() -> None:
+    assert cause(batches(job_ms=1500, **{**EVEN, "shuffle_ms": 3000})).startswith("Shuffling takes 74% of the time")
+
+
+def test_spark_without_free_slots() -> None:
+    waiting = [
+        evolve(batch, stages=tuple(evolve(stage, first_task_ms=batch.time_ms + 1400) for stage in batch.stages))
+        for batch in batches(job_ms=1500, **EVEN)
+    ]
+    assert cause(waiting).startswith("Spark's scheduling takes 93% of the time of batches.")
+
+
+def test_busy_driver() -> None:
+    times = [(batch, batch.time_ms + 900) for batch in batches(job_ms=2)]
+    late = [evolve(batch, submitted_ms=at, started_ms=at, ended_ms=at + 50, operations=()) for batch, at in times]
+    assert cause(late).startswith("Generating jobs takes ")
+
+
+def test_waiting_batches_are_explained_by_what_the_batches_before_them_do() -> None:
+    behind = [
+        evolve(
+            batch,
+            submitted_ms=batch.time_ms + 4 - 60_000,
+            time_ms=batch.time_ms - 60_000,
+        )
+        for batch in batches(job_ms=1200, **EVEN)
+    ]
+    assert cause(behind).startswith("Python functions take 89%")
+    parts = batch_parts(recent_budget(behind))
+    assert max(parts, key=lambda part: part.share).name == "waiting for earlier batches"
+
+
+def test_batches_that_keep_up_need_no_advice_and_without_batches_nothing_is_said() -> None:
+    quick = diagnose_batches(batches(job_ms=200, **EVEN), 1000)
+    assert quick is not None
+    assert quick.level is Level.GOOD
+    assert diagnose_batches([], 1000) is None
+    assert batch_parts(None) == ()
+
+
+def test_without_stages_the_part_of_the_tasks_is_not_divided() -> None:
+    assert cause(batches(job_ms=1200)).startswith("Tasks take 100% of")

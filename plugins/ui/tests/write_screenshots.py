@@ -52,6 +52,7 @@ async def pictures() -> None:
     await take("dashboard-falling-behind", Growing(3, 330, slow=True), [("/", 1280, 960, True)])
     many = {3: "stopped", 7: "given up", 11: "unhealthy", 20: "lost"}
     await take("dashboard-streams", Growing(1000, 300, problems=many), [("/streams", 1280, 620, False)])
+    await take("dashboard-triage", Growing(24, 120, slow=True, problems=many), [("/triage", 1280, 1000, False)])
     steady = Growing(3, 420)
     failed = next(batch.time_ms for batch in reversed(steady.snapshot().completed) if batch.num_failed)
     await take("dashboard-batch", steady, [(f"/batch?id={failed}", 1280, 560, False)])

@@ -31,6 +31,7 @@ def batch_of(info: BatchInfo, status: BatchStatus, earlier: Batch | None = None)
         # A copy, because another listener may modify the event's dictionary.
         inputs=dict(info.streamIdToInputInfo),
         awaits_rerun=info.awaits_rerun,
+        stages=() if earlier is None else earlier.stages,
     )
     return with_operations(batch, operations)
 
@@ -116,6 +117,6 @@ def _latency_ms(info: BatchInfo) -> int | None:
 
 
 def num_details(batch: Batch) -> int:
-    """The number of inputs, output operations and jobs that a record holds."""
+    """The number of inputs, output operations, jobs and stages that a record holds."""
     jobs = sum(len(operation.jobs) for operation in batch.operations or ())
-    return len(batch.inputs or ()) + len(batch.operations or ()) + jobs
+    return len(batch.inputs or ()) + len(batch.operations or ()) + jobs + len(batch.stages)

@@ -34,8 +34,17 @@ from penstock import (
     StreamingStarted,
 )
 from penstock.spi import get_logger
-from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled, StreamDescribed, Taken
+from penstock_ui.own_events import (
+    ApplicationDescribed,
+    JobsRun,
+    RateChanged,
+    Sampled,
+    StagesRun,
+    StreamDescribed,
+    Taken,
+)
 from penstock_ui.snapshot import Application, Listener, Snapshot, Storage
+from penstock_ui.spark_stages import SparkStages
 from penstock_ui.store import MetricsStore
 
 log = get_logger("ui")
@@ -88,6 +97,9 @@ class Monitor:
         self._sampled_ms = self._asked_ms = self._timed_ms = -1
         self._next_job = 0
         self._open_jobs = dict[int, JobInfo]()
+        self._stages = SparkStages(context.spark_ui_url, context.application_id)
+        # The batch whose stages were asked for last, and its jobs.
+        self._staged: tuple[int, set[int]] = (0, set())
         self._is_closed = False
         self._receivers: dict[int, ReceiverInfo] = {}
         self._sources: dict[int, SourceStatus | None] = {}
@@ -250,11 +262,23 @@ class Monitor:
                 self._asked_ms = now_ms
                 if changed := self._changed_jobs(_LAST_WAIT_S if is_last else 0.0):
                     self._take(JobsRun(changed))
+                    self._ask_for_stages(changed)
         # Py4J has several errors for a JVM that has ended.
         except Exception as error:
             log.info("Spark jobs unknown", reason=str(error), throttle_s=60)
         finally:
             self._asking.release()
+
+    def _ask_for_stages(self, changed: Sequence[JobInfo]) -> None:
+        """Ask Spark for the stages of the newest batch that has just had a job that ended."""
+        ended = [job for job in changed if job.completed_ms is not None]
+        newest = max((job.batch_time or 0 for job in ended), default=0)
+        # A batch may have had other jobs that ended before.
+        if self._staged[0] != newest:
+            self._staged = newest, set()
+        self._staged[1].update(job.job_id for job in ended if job.batch_time == newest)
+        if ended and (stages := self._stages.of_jobs(sorted(self._staged[1]))):
+            self._take(StagesRun(newest, stages))
 
     def _changed_jobs(self, wait_s: float) -> tuple[JobInfo, ...]:
         """Jobs of batches that are new, or have changed since they were last seen."""

@@ -29,6 +29,7 @@ from penstock import (
     StreamingStarted,
 )
 from penstock_ui.snapshot import Application, Listener, Storage, Totals
+from penstock_ui.spark_stages import StageRun
 
 
 @frozen
@@ -103,6 +104,19 @@ class JobsRun:
 
 
 @frozen
+class StagesRun:
+    """The stages of the Spark jobs of a batch. Spark is asked for those of one batch per second, the newest.
+
+    Attributes:
+        batch_time: the batch.
+        stages: its completed stages.
+    """
+
+    batch_time: int
+    stages: tuple[StageRun, ...]
+
+
+@frozen
 class CountsCarried:
     """The counts so far, at the start of an event log file: older files may have been deleted.
 
@@ -144,6 +158,7 @@ Taken = (
     | RateChanged
     | Sampled
     | JobsRun
+    | StagesRun
     | CountsCarried
 )
 #: The same event classes by name.

@@ -16,6 +16,7 @@ from typing import Protocol
 from attrs import field, frozen
 
 from penstock import DStreamInfo, JobInfo, ReceiverInfo, StreamInputInfo
+from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget
 
 
@@ -93,6 +94,7 @@ class Batch:
         inputs: the input by stream id; ``None`` for an old batch whose details were dropped to limit memory.
         operations: its output operations by id; ``None`` for an old batch whose details were dropped too.
         awaits_rerun: whether it has failed and will run again.
+        stages: the stages of its Spark jobs; empty where Spark was not asked or does not know them any more.
     """
 
     time_ms: int
@@ -109,6 +111,7 @@ class Batch:
     inputs: Mapping[int, StreamInputInfo] | None = field(factory=dict)
     operations: tuple[Operation, ...] | None = ()
     awaits_rerun: bool = False
+    stages: tuple[StageRun, ...] = ()
 
     @property
     def generation_delay_ms(self) -> int | None:

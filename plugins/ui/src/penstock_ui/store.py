@@ -46,6 +46,7 @@ from penstock_ui.own_events import (
     JobsRun,
     RateChanged,
     Sampled,
+    StagesRun,
     StreamDescribed,
     Taken,
 )
@@ -60,6 +61,7 @@ from penstock_ui.snapshot import (
     Stream,
     Totals,
 )
+from penstock_ui.spark_stages import StageRun
 from penstock_ui.time_budget import TimeBudget, since, time_budget
 
 K = TypeVar("K")
@@ -172,6 +174,8 @@ class MetricsStore:
                 self._on_sampled(event)
             case JobsRun(jobs=jobs):
                 self._on_jobs(jobs)
+            case StagesRun(batch_time=batch_time, stages=stages):
+                self._on_stages(batch_time, stages)
             case ApplicationDescribed():
                 self._application = event.application
                 self._graph = event
@@ -322,6 +326,15 @@ class MetricsStore:
                 _drop_oldest(self._early_jobs, _MOST_EARLY)
         self._bound()
 
+    def _on_stages(self, batch_time: int, stages: tuple[StageRun, ...]) -> None:
+        for batches in (self._unfinished, self._completed):
+            # A batch without operations has lost its details.
+            if (before := batches.get(batch_time)) is not None and before.operations is not None:
+                batches[batch_time] = evolve(before, stages=stages)
+                if batches is self._completed:
+                    self._details += len(stages) - len(before.stages)
+        self._bound()
+
     def _batch(self, info: BatchInfo, status: BatchStatus, earlier: Batch | None = None) -> Batch:
         batch = batch_of(info, status, earlier)
         early = self._early_jobs.pop(info.batchTime, None)
@@ -341,7 +354,7 @@ class MetricsStore:
             oldest = self._detailed.popleft()
             if (batch := self._completed.get(oldest)) is not None:
                 self._details -= num_details(batch)
-                self._completed[oldest] = evolve(batch, inputs=None, operations=None)
+                self._completed[oldest] = evolve(batch, inputs=None, operations=None, stages=())
         while self._detailed and self._detailed[0] not in self._completed:
             self._detailed.popleft()
 

@@ -30,12 +30,19 @@ class TimeBudget:
     @property
     def largest(self) -> str:
         """The name of the largest share."""
-        return max(self.shares, key=self.shares.__getitem__)
+        shares = self.shares
+        return max(shares, key=shares.__getitem__)
 
     @property
     def shares(self) -> Mapping[str, float]:
         """The shares by name."""
-        return asdict(self)
+        return {
+            "source": self.source,
+            "limiter": self.limiter,
+            "disk": self.disk,
+            "driver": self.driver,
+            "code": self.code,
+        }
 
 
 def since(before: StoreTimes | None, after: StoreTimes) -> StoreTimes:

@@ -5,11 +5,17 @@ Pure functions of a snapshot.
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections import Counter
+from collections.abc import Sequence
+from statistics import mean
 
+from attrs import asdict, evolve, frozen
+
+from penstock_ui.batch_budget import BatchBudget, batch_budget
 from penstock_ui.dashboard.units import duration, rate
 from penstock_ui.dashboard.verdict import RECENT, Level
-from penstock_ui.snapshot import Snapshot, Stream
+from penstock_ui.snapshot import Batch, Snapshot, Stream
+from penstock_ui.spark_stages import StageRun
 
 #: What each share of a receiver's time is, as its name on the pages.
 RECEIVER_PARTS = {
@@ -18,6 +24,50 @@ RECEIVER_PARTS = {
     "disk": "writing blocks",
     "driver": "waiting for the driver",
     "code": "computing",
+}
+#: What each part of a batch's time is, as its name on the pages, in the order in which it happens.
+BATCH_PARTS = {
+    "generation": "generating jobs",
+    "waiting": "waiting for earlier batches",
+    "scheduling": "Spark's scheduling",
+    "python": "Python in tasks",
+    "jvm": "JVM in tasks",
+    "shuffle": "shuffle",
+    "gc": "garbage collection",
+    "tasks": "tasks",
+    "output": "output in the driver",
+}
+# The cause and the advice for each part; ``share`` is its part of the time that is no waiting.
+_CAUSES = {
+    "generation": (
+        "Generating jobs takes {share} of the time of batches",
+        "The driver is busy: look at its CPU and the checkpoint directory, and use fewer streams and windows.",
+    ),
+    "scheduling": (
+        "Spark's scheduling takes {share} of the time of batches",
+        "Use fewer partitions and stages, give receivers and batches enough slots, or choose a longer batch interval.",
+    ),
+    "python": (
+        "Python functions take {share} of the time of batches",
+        "Make them cheaper, use DataFrames or mapInArrow, batch the calls of a sink, or add cores.",
+    ),
+    "jvm": ("The JVM's part of tasks takes {share} of the time of batches", "Look at the SQL plan, or add cores."),
+    "shuffle": (
+        "Shuffling takes {share} of the time of batches",
+        "Reduce before the shuffle, use fewer partitions, or faster local disks and network.",
+    ),
+    "gc": (
+        "Garbage collection takes {share} of the time of batches",
+        "Give executors more memory (spark.executor.memory), and persist less, or as MEMORY_AND_DISK_SER.",
+    ),
+    "tasks": (
+        "Tasks take {share} of the time of batches",
+        "Make the functions cheaper, batch the calls of a sink, or add cores. With Spark's UI on, the part is named.",
+    ),
+    "output": (
+        "Output operations spend {share} of the time of batches in the driver, outside of Spark's jobs",
+        "The sink, or what the driver does with collected data, is slow: write from the tasks, or in larger groups.",
+    ),
 }
 # A lag of a source that grows or is this old is a receiver's problem, not only a number.
 _OLD_LAG_S = 30.0
@@ -63,16 +113,20 @@ def receiver_parts(stream: Stream) -> tuple[Part, ...]:
     return tuple(Part(key, name, shares[key], f"{shares[key]:.0%}") for key, name in RECEIVER_PARTS.items())
 
 
-def diagnose_receiver(snapshot: Snapshot, stream: Stream) -> Diagnosis | None:
-    """Name what a receiver spends its time on; ``None`` until it is known."""
+def diagnose_receiver(snapshot: Snapshot, stream: Stream, load: float | None = None) -> Diagnosis | None:
+    """Name what a receiver spends its time on; ``None`` until it is known.
+
+    Args:
+        snapshot: the application.
+        stream: its input stream.
+        load: the ``batch_load`` of the application, for callers with many receivers.
+    """
     budget, info = stream.budget, stream.receiver
     if budget is None or info is None:
         return None
     part = budget.largest
     share = f"{budget.shares[part]:.0%}"
     name = stream.name
-    recent = [batch for batch in snapshot.completed[-RECENT:] if batch.inputs is not None]
-    records = sum((batch.inputs or {})[stream.id].numRecords for batch in recent if stream.id in (batch.inputs or {}))
     source = info.source
     is_behind = source is not None and bool(source.lag_messages) and (source.lag_s or 0) > _OLD_LAG_S
     match part:
@@ -81,7 +135,7 @@ def diagnose_receiver(snapshot: Snapshot, stream: Stream) -> Diagnosis | None:
                 Level.WARNING,
                 part,
                 f"The rate limit ({rate(stream.rate_limit)} records/s) holds {name} back for {share} of its time.",
-                _limit_advice(snapshot),
+                _limit_advice(batch_load(snapshot) if load is None else load),
             )
         case "disk":
             is_full = "disk is full" in info.lastErrorMessage
@@ -109,7 +163,8 @@ def diagnose_receiver(snapshot: Snapshot, stream: Stream) -> Diagnosis | None:
                 f"{name} computes for {share} of its time.",
                 "Its own code limits it: parse in the batches instead, or add a receiver." * (budget.code >= 0.8),
             )
-    if recent and not records:
+    recent = [batch for batch in snapshot.completed[-RECENT:] if batch.inputs is not None]
+    if recent and not any(_has_records(batch, stream.id) for batch in reversed(recent)):
         silent = f"the last {len(recent)} batches had none of its records"
         return Diagnosis(
             Level.WARNING,
@@ -128,14 +183,112 @@ def diagnose_receiver(snapshot: Snapshot, stream: Stream) -> Diagnosis | None:
     return Diagnosis(Level.GOOD, part, f"{name} waits for its source for {share} of its time: it gets all that comes.")
 
 
-def _limit_advice(snapshot: Snapshot) -> str:
-    """A limit that is too low for batches with room, or that protects batches without."""
-    interval_ms = snapshot.application.batch_interval_ms
+def _has_records(batch: Batch, stream_id: int) -> bool:
+    info = (batch.inputs or {}).get(stream_id)
+    return info is not None and info.numRecords > 0
+
+
+def batch_load(snapshot: Snapshot) -> float:
+    """The share of the batch interval that the last batches used: their median, 1 without any."""
     took = sorted(b.processing_delay_ms for b in snapshot.completed[-RECENT:] if b.processing_delay_ms is not None)
-    used = took[len(took) // 2] / interval_ms if took else 1.0
-    if used < 0.7:
+    return took[len(took) // 2] / snapshot.application.batch_interval_ms if took else 1.0
+
+
+def _limit_advice(load: float) -> str:
+    """A limit that is too low for batches with room, or that protects batches without."""
+    if load < 0.7:
         return (
-            f"Batches use only {used:.0%} of the batch interval: raise spark.streaming.receiver.maxRate, or leave "
-            "it out and turn spark.streaming.backpressure.enabled on."
+            f"Batches use only {load:.0%} of the batch interval: raise spark.streaming.receiver.maxRate, or leave it "
+            "out and turn spark.streaming.backpressure.enabled on."
         )
-    return f"Batches use {used:.0%} of the batch interval: make them cheaper, and the limit rises."
+    return f"Batches use {load:.0%} of the batch interval: make them cheaper, and the limit rises."
+
+
+def batch_parts(budget: BatchBudget | None) -> tuple[Part, ...]:
+    """The parts of the time of one batch, or of several, in the order in which they happen."""
+    if budget is None or not budget.total:
+        return ()
+    parts = asdict(budget)
+    return tuple(
+        Part(key, name, ms / budget.total, duration(ms)) for key, name in BATCH_PARTS.items() if (ms := parts[key])
+    )
+
+
+def recent_budget(batches: Sequence[Batch]) -> BatchBudget | None:
+    """The parts of the last batches together; of those alone whose stages Spark has named, if there are any."""
+    ended = batches[-RECENT:]
+    known = [batch for batch in ended if batch.stages] or ended
+    budgets = [budget for batch in known if (budget := batch_budget(batch)) is not None]
+    return sum(budgets, BatchBudget()) if budgets else None
+
+
+def diagnose_batches(batches: Sequence[Batch], interval_ms: int) -> Diagnosis | None:
+    """Name what the last of some completed batches spent their time on; ``None`` without any."""
+    budget = recent_budget(batches)
+    if budget is None or not budget.total:
+        return None
+    recent = batches[-RECENT:]
+    parts = asdict(budget)
+    # Batches wait because those before them take long: the cause is in what they do.
+    work = {name: ms for name, ms in parts.items() if name != "waiting"}
+    total = sum(work.values())
+    if not total:
+        return Diagnosis(Level.WARNING, "waiting", "Batches only wait.", "Look for a batch that took long before them.")
+    took = sum(batch.processing_delay_ms or 0 for batch in recent)
+    level = Level.WARNING if took > interval_ms * len(recent) else Level.GOOD
+    part = max(work, key=work.__getitem__)
+    if work["gc"] >= 0.25 * total:
+        part = "gc"
+    share = f"{work[part] / total:.0%}"
+    if part in ("python", "jvm", "tasks", "shuffle") and (straggler := _straggler(recent)) is not None:
+        return evolve(straggler, level=level)
+    cause, advice = _CAUSES[part]
+    operation = _slowest_operation(recent) if part in ("python", "jvm", "tasks", "output", "shuffle") else ""
+    return Diagnosis(level, part, f"{cause.format(share=share)}{operation}.", advice)
+
+
+def _slowest_operation(recent: Sequence[Batch]) -> str:
+    took: Counter[str] = Counter()
+    for batch in recent:
+        for operation in batch.operations or ():
+            took[f"{operation.id} ({operation.name})"] += operation.duration_ms or 0
+    return f", most of it in output operation {took.most_common(1)[0][0]}" if len(took) > 1 else ""
+
+
+def _straggler(recent: Sequence[Batch]) -> Diagnosis | None:
+    """A task that keeps most of its stage waiting: it has more records than the others, or a slower executor."""
+    stages = [stage for batch in recent for stage in batch.stages if stage.tasks > 1 and stage.run_ms]
+    slow = [stage for stage in stages if stage.longest_ms >= 3 * _mean_of_others(stage.run_ms, stage.longest_ms, stage)]
+    lost_ms = sum(stage.longest_ms - _mean_of_others(stage.run_ms, stage.longest_ms, stage) for stage in slow)
+    wall_ms = sum((stage.completed_ms or 0) - (stage.first_task_ms or stage.completed_ms or 0) for stage in stages)
+    if not slow or lost_ms < 0.4 * wall_ms:
+        return None
+    times = mean(s.longest_ms / max(_mean_of_others(s.run_ms, s.longest_ms, s), 1) for s in slow)
+    long_one = f"One task takes {times:.0f} times as long as the others of its stage"
+    skewed = [s for s in slow if s.longest_records >= 2 * max(_mean_of_others(s.records, s.longest_records, s), 1)]
+    if 2 * len(skewed) > len(slow):
+        records = mean(s.longest_records / s.records for s in skewed)
+        return Diagnosis(
+            Level.WARNING,
+            "skew",
+            f"{long_one}, because it has {records:.0%} of the records: a key is skewed.",
+            "Reduce before the shuffle (reduceByKey instead of groupByKey), or add a salt to the key.",
+        )
+    executor, count = Counter(f"{s.longest_executor} on {s.longest_host}" for s in slow).most_common(1)[0]
+    if len(slow) >= 3 and count >= 0.8 * len(slow):
+        return Diagnosis(
+            Level.WARNING,
+            "executor",
+            f"{long_one}, nearly always on executor {executor}: that executor is slow.",
+            "Look at its host (CPU, disk, other programs), or turn spark.excludeOnFailure and spark.speculation on.",
+        )
+    return Diagnosis(
+        Level.WARNING,
+        "straggler",
+        f"{long_one}, with as many records and on changing executors.",
+        "Look for records that take long, or for calls that wait.",
+    )
+
+
+def _mean_of_others(total: int, longest: int, stage: StageRun) -> float:
+    return max(total - longest, 0) / (stage.tasks - 1)

@@ -28,6 +28,7 @@ from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
 from penstock_ui.dashboard.measures import measures
 from penstock_ui.dashboard.page_server import PageServer
 from penstock_ui.dashboard.query import Query
+from penstock_ui.dashboard.triage import triage
 from penstock_ui.snapshot import Snapshot, Source, error_line
 
 _UPDATE_MS = 1000
@@ -71,6 +72,14 @@ PAGES = (
         ("verdict", "timelines", *(f"measure-{name}" for name in _MEASURES), "inputs", "latest-batches", "storage"),
         views.overview,
         lambda snapshot, query: OverviewCharts(snapshot),
+    ),
+    Page(
+        "/triage",
+        "Triage",
+        "Triage",
+        "triage.html",
+        ("causes", "gantt", "failed-batches", "top-receivers", "top-outputs", "top-batches"),
+        triage,
     ),
     Page("/streams", "Streams", "Streams", "streams.html", ("stream-list",), views.streams),
     Page(
@@ -225,6 +234,7 @@ def _frame(snapshot: Snapshot) -> dict[str, Any]:
         "snapshot": snapshot,
         "css": _asset("dashboard.css"),
         "js": _asset("dashboard.js"),
+        "export_js": _asset("export.js"),
         "bokeh_version": bokeh.__version__,
         "zone": units.zone(),
         "spark_ui": _spark_ui(snapshot),

@@ -28,6 +28,7 @@ class Query:
         text: only rows that contain this text.
         first: time of the first batch, ms; 0 for any.
         last: time of the last batch, ms; 0 for any.
+        rows: batches in the Gantt chart; 0 for the default.
     """
 
     id: int | None = None
@@ -38,6 +39,7 @@ class Query:
     text: str = ""
     first: int = 0
     last: int = 0
+    rows: int = 0
 
     @classmethod
     def of(cls, arguments: Mapping[str, Sequence[bytes]]) -> Query:
@@ -52,11 +54,13 @@ class Query:
             text=_text(arguments, "q"),
             first=_number(arguments, "from") or 0,
             last=_number(arguments, "to") or 0,
+            rows=_number(arguments, "rows") or 0,
         )
 
     def address(self) -> str:
         """The address of these arguments, relative to the page."""
         arguments = {
+            "id": "" if self.id is None else self.id,
             "q": self.text,
             "show": self.show,
             "from": self.first or "",
@@ -64,6 +68,7 @@ class Query:
             "sort": self.sort,
             "order": {True: "desc", False: "asc", None: ""}[self.descending],
             "page": self.page if self.page > 1 else "",
+            "rows": self.rows or "",
         }
         return "?" + urlencode({name: value for name, value in arguments.items() if value != ""})
 

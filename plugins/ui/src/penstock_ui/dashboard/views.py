@@ -7,7 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock_ui.dashboard.diagnosis import diagnose_receiver, receiver_parts
+from penstock_ui.batch_budget import batch_budget
+from penstock_ui.dashboard.diagnosis import batch_parts, diagnose_batches, diagnose_receiver, receiver_parts
 from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, WIDEST, grouped, in_a_list, in_rows
 from penstock_ui.dashboard.measures import capacity, measured, measures
 from penstock_ui.dashboard.query import Query, tabulate
@@ -54,6 +55,7 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     newest = snapshot.completed[-_OVERVIEW_ROWS:][::-1]
     return {
         "verdict": judge(snapshot, now_ms),
+        "diagnosis": diagnose_batches(snapshot.completed, snapshot.application.batch_interval_ms),
         "late": lateness(snapshot, now_ms),
         "problems": problems,
         "limit": _limit_of_all(snapshot),
@@ -159,6 +161,7 @@ def batch(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     inputs = sorted((chosen.inputs or {}).values(), key=lambda info: (-info.numRecords, info.inputStreamId))
     return {
         "batch": chosen,
+        "parts": batch_parts(batch_budget(chosen)),
         "op_rows": [
             (operation, operation.jobs[:_MAX_JOBS], max(len(operation.jobs) - _MAX_JOBS, 0))
             for operation in chosen.operations or ()
