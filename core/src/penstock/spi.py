@@ -110,6 +110,7 @@ if TYPE_CHECKING:
         make_private as make_private,
         own_directory as own_directory,
     )
+    from penstock.runtime.redaction import Redaction as Redaction, secret_names as secret_names
     from penstock.runtime.threads import EngineThread as EngineThread
     from penstock.spark.failure import reason as reason
     from penstock.spark.rdds import known_partitions as known_partitions

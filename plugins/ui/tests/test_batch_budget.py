@@ -23,7 +23,7 @@ def batch(*jobs: tuple[int, int], stages: tuple[StageRun, ...] = ()) -> Batch:
 
 def test_time_outside_of_jobs_is_that_of_the_output_in_the_driver() -> None:
     assert batch_budget(batch((100, 300), (250, 450))) == BatchBudget(20, 30, tasks=350, output=650)
-    assert batch_budget(batch()) == BatchBudget(20, 30, output=1000)
+    assert batch_budget(batch()) == BatchBudget(20, 30, operations=1000)
 
 
 def test_time_of_tasks_is_divided_by_what_they_did() -> None:

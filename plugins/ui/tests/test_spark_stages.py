@@ -26,16 +26,16 @@ STAGE = {
     "jvmGcTime": 40,
     "shuffleFetchWaitTime": 50,
     "shuffleWriteTime": 60_000_000,
-    "inputRecords": 5,
-    "shuffleReadRecords": 600,
+    "inputBytes": 5,
+    "shuffleReadBytes": 600,
 }
 TASK = {
     "executorId": "2",
     "host": "worker-02",
     "taskMetrics": {
         "executorRunTime": 800,
-        "inputMetrics": {"recordsRead": 1},
-        "shuffleReadMetrics": {"recordsRead": 400},
+        "inputMetrics": {"bytesRead": 1},
+        "shuffleReadMetrics": {"remoteBytesRead": 300, "localBytesRead": 100},
     },
 }
 AT = 1_795_348_800_100

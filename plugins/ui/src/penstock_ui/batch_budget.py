@@ -24,6 +24,7 @@ class BatchBudget:
         gc: tasks waited for garbage collection.
         tasks: tasks ran, where Spark did not say what they did.
         output: output operations ran in the driver, outside of Spark's jobs.
+        operations: output operations ran, where no Spark job of theirs is known.
     """
 
     generation: float = 0.0
@@ -35,6 +36,7 @@ class BatchBudget:
     gc: float = 0.0
     tasks: float = 0.0
     output: float = 0.0
+    operations: float = 0.0
 
     @property
     def total(self) -> float:
@@ -56,6 +58,8 @@ def batch_budget(batch: Batch) -> BatchBudget | None:
     )
     in_jobs = sum(until - since for since, until in jobs)
     before = {"generation": float(batch.generation_delay_ms or 0), "waiting": float(batch.scheduling_delay_ms or 0)}
+    if not jobs:
+        return BatchBudget(**before, operations=float(end - start))
     output = float(end - start - in_jobs)
     if not batch.stages:
         return BatchBudget(**before, tasks=float(in_jobs), output=output)

@@ -1,4 +1,4 @@
-"""``penstock top`` and ``penstock status`` show a running application, ``penstock ui`` one that has ended.
+"""``penstock top`` and ``status`` show a running application, ``penstock ui`` and ``report`` one that has ended.
 
 ``penstock`` imports this module to list its subcommands, so heavy imports wait until a command runs.
 """
@@ -9,6 +9,7 @@ import json
 import time
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -125,3 +126,42 @@ def ui(log: str, application_id: str, host: str, port: int, token: str, batches:
                 time.sleep(3600)
     finally:
         serving.stop()
+
+
+@click.command(
+    epilog=_examples(
+        ("report /data/event-logs", "all of the log, as report.html"),
+        (
+            "report /data/event-logs --from 2026-11-22T12:00 --to 2026-11-22T12:30 --output incident.html",
+            "half an hour, to attach to an incident",
+        ),
+    )
+)
+@click.argument("log")
+@click.option(
+    "--app", "application_id", default="", help="Which application, if the directory has the logs of several."
+)
+@click.option("--from", "first", default="", help="First batch time, such as 2026-11-22T12:00; local without a zone.")
+@click.option("--to", "last", default="", help="Last batch time.")
+@click.option("--output", default="report.html", show_default=True, type=click.Path(dir_okay=False), help="The file.")
+def report(log: str, application_id: str, first: str, last: str, output: str) -> None:
+    """Write a report of a period as one HTML file.
+
+    LOG is the directory of spark.penstock.eventLog.dir, or a file in it; a path or URI.
+
+    It has verdicts, charts, slow batches, errors and the configuration, opens from a disk, and loads nothing. The
+    configuration in it has no secrets; error texts may have records.
+    """
+    event_log: Any = import_module("penstock_ui.event_log")
+    reports: Any = import_module("penstock_ui.report")
+    try:
+        period = reports.Period.of(first, last)
+        written = reports.report(event_log.files_of(log, application_id), period)
+        data = written.html.encode()
+        Path(output).write_bytes(data)
+    except OSError as error:
+        raise PenstockError(f"the report of {log} cannot be written to {output}: {error}") from error
+    damage = f", {written.damaged} damaged lines skipped" if written.damaged else ""
+    click.echo(
+        f"{output}: {written.batches:,} batches from {written.events:,} events{damage}, {len(data) // 1000:,} kB"
+    )

@@ -347,6 +347,11 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
         ConfigurationError: there is no such log, or the directory contains several and none was chosen.
         OSError: the log cannot be read.
     """
+    return replay(files_of(location, application_id), limits)
+
+
+def files_of(location: str, application_id: str = "") -> Iterator[bytes]:
+    """The contents of an application's event log files, oldest first; raises as ``read_history`` does."""
     folder, _, last = location.rstrip("/").rpartition("/")
     directory = Directory.of(location)
     if (parts := _NAME.fullmatch(last)) is not None:
@@ -367,7 +372,7 @@ def read_history(location: str, application_id: str = "", limits: Limits | None 
             f"{directory.location()} has several event logs: choose one with --app: {_named(logs)}"
         )
     names = [name for _number, name in logs[wanted or next(iter(logs))]]
-    return replay((directory.read(name) for name in names), limits)
+    return (directory.read(name) for name in names)
 
 
 def _named(logs: Iterable[str]) -> str:
@@ -380,20 +385,22 @@ def replay(files: Iterable[bytes], limits: Limits | None = None) -> History:
     """Build the state from the contents of event log files."""
     store = MetricsStore(limits)
     events = damaged = 0
-    for line in _lines(files):
-        try:
-            event = decode(line)
-        except ValueError:
+    for event in events_of(files):
+        if event is None:
             damaged += 1
-            continue
-        store.apply(event)
-        events += 1
+        else:
+            store.apply(event)
+            events += 1
     store.ended()
     return History(store.snapshot(), events, damaged)
 
 
-def _lines(files: Iterable[bytes]) -> Iterator[bytes]:
+def events_of(files: Iterable[bytes]) -> Iterator[Taken | None]:
+    """The events in the contents of event log files; ``None`` for a line that is not an event."""
     for content in files:
         for line in content.split(b"\n"):
             if line.strip():
-                yield line
+                try:
+                    yield decode(line)
+                except ValueError:
+                    yield None

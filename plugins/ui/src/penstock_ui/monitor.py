@@ -33,7 +33,7 @@ from penstock import (
     StoreTimes,
     StreamingStarted,
 )
-from penstock.spi import get_logger
+from penstock.spi import Redaction, get_logger, secret_names
 from penstock_ui.own_events import (
     ApplicationDescribed,
     JobsRun,
@@ -311,4 +311,13 @@ def describe(context: ListenerContext) -> ApplicationDescribed:
     }
     for stream in context.receiver_streams:
         streams[stream.stream_id] = StreamDescribed(stream.stream_id, stream.name, stream.receiver_type, True)
-    return ApplicationDescribed(application, tuple(streams[id_] for id_ in sorted(streams)), graph)
+    described = tuple(streams[id_] for id_ in sorted(streams))
+    return ApplicationDescribed(application, described, graph, without_secrets(context.configuration))
+
+
+def without_secrets(configuration: Mapping[str, str]) -> dict[str, str]:
+    """A configuration with ``***`` in place of secrets, and of what contains one."""
+    names = secret_names(configuration)
+    secrets = {key: value for key, value in configuration.items() if names.search(key)}
+    redaction = Redaction.of(names, secrets.values())
+    return {key: "***" if key in secrets else redaction.apply(value) for key, value in configuration.items()}

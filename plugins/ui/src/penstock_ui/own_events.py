@@ -51,11 +51,19 @@ class StreamDescribed:
 
 @frozen
 class ApplicationDescribed:
-    """The application, before its first event."""
+    """The application, before its first event.
+
+    Attributes:
+        application: names, addresses, interval.
+        streams: the input streams.
+        graph: the DStream graph.
+        configuration: Spark's and Penstock's keys, with ``***`` for secrets.
+    """
 
     application: Application
     streams: tuple[StreamDescribed, ...] = ()
     graph: tuple[DStreamInfo, ...] = ()
+    configuration: Mapping[str, str] = field(factory=dict)
 
 
 @frozen

@@ -24,6 +24,12 @@ _TIMEOUT_S = 2.0
 _MOST_BYTES = 4 << 20
 # After an error, for example because the UI asks for a login, Spark is asked again after this time.
 _PAUSE_S = 60.0
+# What a task read, in its metrics.
+_READ = (
+    ("inputMetrics", "bytesRead"),
+    ("shuffleReadMetrics", "remoteBytesRead"),
+    ("shuffleReadMetrics", "localBytesRead"),
+)
 # The jobs of one batch that are looked at, and the stages of one job.
 _MOST_JOBS, _MOST_STAGES = 8, 8
 
@@ -42,9 +48,9 @@ class StageRun:
         cpu_ms: of it, CPU time in the JVM.
         gc_ms: of it, garbage collection.
         shuffle_ms: of it, waits for shuffled data and writes of it.
-        records: records that the tasks read, from inputs and shuffles.
+        read_bytes: what the tasks read, from inputs and shuffles; Spark counts no records of Python's shuffles.
         longest_ms: time of the longest task.
-        longest_records: records that it read.
+        longest_bytes: what it read.
         longest_executor: its executor.
         longest_host: the host of that executor.
     """
@@ -58,9 +64,9 @@ class StageRun:
     cpu_ms: int = 0
     gc_ms: int = 0
     shuffle_ms: int = 0
-    records: int = 0
+    read_bytes: int = 0
     longest_ms: int = 0
-    longest_records: int = 0
+    longest_bytes: int = 0
     longest_executor: str = ""
     longest_host: str = ""
 
@@ -108,9 +114,9 @@ class SparkStages:
             stage["executorCpuTime"] // 1_000_000,
             stage["jvmGcTime"],
             stage["shuffleFetchWaitTime"] + stage["shuffleWriteTime"] // 1_000_000,
-            stage["inputRecords"] + stage["shuffleReadRecords"],
+            stage["inputBytes"] + stage["shuffleReadBytes"],
             metrics.get("executorRunTime", 0),
-            sum(metrics.get(name, {}).get("recordsRead", 0) for name in ("inputMetrics", "shuffleReadMetrics")),
+            sum(metrics.get(of, {}).get(name, 0) for of, name in _READ),
             longest.get("executorId", ""),
             longest.get("host", ""),
         )

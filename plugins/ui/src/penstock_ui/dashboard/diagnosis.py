@@ -36,6 +36,7 @@ BATCH_PARTS = {
     "gc": "garbage collection",
     "tasks": "tasks",
     "output": "output in the driver",
+    "operations": "output operations",
 }
 # The cause and the advice for each part; ``share`` is its part of the time that is no waiting.
 _CAUSES = {
@@ -67,6 +68,10 @@ _CAUSES = {
     "output": (
         "Output operations spend {share} of the time of batches in the driver, outside of Spark's jobs",
         "The sink, or what the driver does with collected data, is slow: write from the tasks, or in larger groups.",
+    ),
+    "operations": (
+        "Output operations take {share} of the time of batches, and no Spark job of theirs is known",
+        "If they run none, the sink or the driver's own code is slow: write from the tasks, or in larger groups.",
     ),
 }
 # A lag of a source that grows or is this old is a receiver's problem, not only a number.
@@ -214,36 +219,36 @@ def batch_parts(budget: BatchBudget | None) -> tuple[Part, ...]:
     )
 
 
-def recent_budget(batches: Sequence[Batch]) -> BatchBudget | None:
-    """The parts of the last batches together; of those alone whose stages Spark has named, if there are any."""
-    ended = batches[-RECENT:]
-    known = [batch for batch in ended if batch.stages] or ended
+def total_budget(batches: Sequence[Batch]) -> BatchBudget | None:
+    """The parts of some batches together; of those alone whose stages Spark has named, if there are any."""
+    known = [batch for batch in batches if batch.stages] or batches
     budgets = [budget for batch in known if (budget := batch_budget(batch)) is not None]
     return sum(budgets, BatchBudget()) if budgets else None
 
 
 def diagnose_batches(batches: Sequence[Batch], interval_ms: int) -> Diagnosis | None:
-    """Name what the last of some completed batches spent their time on; ``None`` without any."""
-    budget = recent_budget(batches)
+    """Name what some completed batches spent their time on; ``None`` without any."""
+    budget = total_budget(batches)
     if budget is None or not budget.total:
         return None
-    recent = batches[-RECENT:]
     parts = asdict(budget)
     # Batches wait because those before them take long: the cause is in what they do.
     work = {name: ms for name, ms in parts.items() if name != "waiting"}
     total = sum(work.values())
     if not total:
         return Diagnosis(Level.WARNING, "waiting", "Batches only wait.", "Look for a batch that took long before them.")
-    took = sum(batch.processing_delay_ms or 0 for batch in recent)
-    level = Level.WARNING if took > interval_ms * len(recent) else Level.GOOD
+    took = sum(batch.processing_delay_ms or 0 for batch in batches)
+    level = Level.WARNING if took > interval_ms * len(batches) else Level.GOOD
     part = max(work, key=work.__getitem__)
     if work["gc"] >= 0.25 * total:
         part = "gc"
     share = f"{work[part] / total:.0%}"
-    if part in ("python", "jvm", "tasks", "shuffle") and (straggler := _straggler(recent)) is not None:
+    if part in ("python", "jvm", "tasks", "shuffle") and (straggler := _straggler(batches)) is not None:
         return evolve(straggler, level=level)
     cause, advice = _CAUSES[part]
-    operation = _slowest_operation(recent) if part in ("python", "jvm", "tasks", "output", "shuffle") else ""
+    operation = (
+        _slowest_operation(batches) if part in ("python", "jvm", "tasks", "output", "operations", "shuffle") else ""
+    )
     return Diagnosis(level, part, f"{cause.format(share=share)}{operation}.", advice)
 
 
@@ -256,7 +261,7 @@ def _slowest_operation(recent: Sequence[Batch]) -> str:
 
 
 def _straggler(recent: Sequence[Batch]) -> Diagnosis | None:
-    """A task that keeps most of its stage waiting: it has more records than the others, or a slower executor."""
+    """A task that keeps most of its stage waiting: it has more data than the others, or a slower executor."""
     stages = [stage for batch in recent for stage in batch.stages if stage.tasks > 1 and stage.run_ms]
     slow = [stage for stage in stages if stage.longest_ms >= 3 * _mean_of_others(stage.run_ms, stage.longest_ms, stage)]
     lost_ms = sum(stage.longest_ms - _mean_of_others(stage.run_ms, stage.longest_ms, stage) for stage in slow)
@@ -265,13 +270,13 @@ def _straggler(recent: Sequence[Batch]) -> Diagnosis | None:
         return None
     times = mean(s.longest_ms / max(_mean_of_others(s.run_ms, s.longest_ms, s), 1) for s in slow)
     long_one = f"One task takes {times:.0f} times as long as the others of its stage"
-    skewed = [s for s in slow if s.longest_records >= 2 * max(_mean_of_others(s.records, s.longest_records, s), 1)]
+    skewed = [s for s in slow if s.longest_bytes >= 2 * max(_mean_of_others(s.read_bytes, s.longest_bytes, s), 1)]
     if 2 * len(skewed) > len(slow):
-        records = mean(s.longest_records / s.records for s in skewed)
+        read = mean(s.longest_bytes / max(s.read_bytes, s.longest_bytes) for s in skewed)
         return Diagnosis(
             Level.WARNING,
             "skew",
-            f"{long_one}, because it has {records:.0%} of the records: a key is skewed.",
+            f"{long_one}, because it reads {read:.0%} of the data: a key is skewed.",
             "Reduce before the shuffle (reduceByKey instead of groupByKey), or add a salt to the key.",
         )
     executor, count = Counter(f"{s.longest_executor} on {s.longest_host}" for s in slow).most_common(1)[0]
@@ -285,7 +290,7 @@ def _straggler(recent: Sequence[Batch]) -> Diagnosis | None:
     return Diagnosis(
         Level.WARNING,
         "straggler",
-        f"{long_one}, with as many records and on changing executors.",
+        f"{long_one}, with as much data and on changing executors.",
         "Look for records that take long, or for calls that wait.",
     )
 

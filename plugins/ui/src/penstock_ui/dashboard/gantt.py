@@ -52,7 +52,8 @@ def spans(batch: Batch, now_ms: int) -> tuple[Span, ...]:
     if batch.submitted_ms is not None:
         found.append(Span("waiting", batch.submitted_ms, batch.started_ms or now_ms))
     if batch.started_ms is not None:
-        found.append(Span("output", batch.started_ms, batch.ended_ms or now_ms))
+        has_jobs = any(operation.jobs for operation in batch.operations or ())
+        found.append(Span("output" if has_jobs else "operations", batch.started_ms, batch.ended_ms or now_ms))
     for operation in batch.operations or ():
         for job in operation.jobs:
             if job.submitted_ms is not None:
@@ -96,6 +97,7 @@ def gantt(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         "gantt_interval": 100 * interval_ms / length if is_aligned and interval_ms <= length else None,
         "gantt_data": _data(drawn, phases),
         "gantt_names": BATCH_PARTS,
+        "gantt_keys": {span.key for found in phases.values() for span in found},
         "is_aligned": is_aligned,
         "is_following": not query.last,
         "pinned": pinned,

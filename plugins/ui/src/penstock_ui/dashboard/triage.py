@@ -17,7 +17,7 @@ from penstock_ui.dashboard.diagnosis import (
     diagnose_batches,
     diagnose_receiver,
     receiver_parts,
-    recent_budget,
+    total_budget,
 )
 from penstock_ui.dashboard.gantt import gantt
 from penstock_ui.dashboard.query import Query
@@ -54,7 +54,7 @@ class RankedOutput:
     longest_ms: int
     longest_batch: int
     share: float
-    failed: int
+    failed: int = 0
 
 
 @frozen
@@ -71,11 +71,11 @@ def triage(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     interval_ms = snapshot.application.batch_interval_ms
     return {
         "verdict": judge(snapshot, now_ms),
-        "diagnosis": diagnose_batches(snapshot.completed, interval_ms),
-        "parts": batch_parts(recent_budget(snapshot.completed)),
+        "diagnosis": diagnose_batches(snapshot.completed[-RECENT:], interval_ms),
+        "parts": batch_parts(total_budget(snapshot.completed[-RECENT:])),
         "receivers": rank_receivers(snapshot, now_ms)[:TOP],
         "outputs": rank_outputs(snapshot.completed[-RECENT:])[:TOP],
-        "slowest": rank_batches(snapshot.completed)[:TOP],
+        "slowest": rank_batches(snapshot.completed),
         "failed": [batch for batch in snapshot.completed if batch.awaits_rerun][:TOP],
         "num_failed": sum(batch.awaits_rerun for batch in snapshot.completed),
         **gantt(snapshot, query, now_ms),
@@ -129,10 +129,10 @@ def rank_outputs(batches: Sequence[Batch]) -> list[RankedOutput]:
     return sorted(ranked, key=lambda output: (-output.share, output.id))
 
 
-def rank_batches(batches: Sequence[Batch]) -> list[RankedBatch]:
-    """Completed batches by the time from their batch time to their end."""
+def rank_batches(batches: Sequence[Batch], count: int = TOP) -> list[RankedBatch]:
+    """The slowest of some completed batches, by the time from their batch time to their end."""
     took = [((b.ended_ms or b.time_ms) - b.time_ms, b.time_ms, number) for number, b in enumerate(batches)]
-    return [_batch(batches[number]) for _ms, _time, number in nlargest(TOP, took)]
+    return [_batch(batches[number]) for _ms, _time, number in nlargest(count, took)]
 
 
 def _batch(batch: Batch) -> RankedBatch:

@@ -55,7 +55,7 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     newest = snapshot.completed[-_OVERVIEW_ROWS:][::-1]
     return {
         "verdict": judge(snapshot, now_ms),
-        "diagnosis": diagnose_batches(snapshot.completed, snapshot.application.batch_interval_ms),
+        "diagnosis": diagnose_batches(snapshot.completed[-RECENT:], snapshot.application.batch_interval_ms),
         "late": lateness(snapshot, now_ms),
         "problems": problems,
         "limit": _limit_of_all(snapshot),
