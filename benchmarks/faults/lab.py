@@ -91,7 +91,7 @@ class FaultLab:
         self._folder = Path()
         # Between the receiver and the broker, unless that cannot have one.
         self._proxy: TcpProxy | None = None
-        # Where the receiver connects.
+        # Where the receiver connects or listens.
         self._port = 0
         self._disk: Path | None = None
         self._program: subprocess.Popen[bytes] | None = None
@@ -323,8 +323,8 @@ class FaultLab:
         return processes
 
     def _worker(self) -> psutil.Process:
-        """The process that has a connection to the broker."""
-        return self._found(lambda process: any(_leads_to(each, self._port) for each in _connections(process)))
+        """The process that has a connection to the broker, or from it."""
+        return self._found(lambda process: any(_has_port(each, self._port) for each in _connections(process)))
 
     def _executor(self) -> psutil.Process:
         """The JVM of the executor that runs the receiver."""
@@ -422,5 +422,6 @@ def _connections(process: psutil.Process) -> list[Any]:
     return list(process.net_connections("tcp"))
 
 
-def _leads_to(connection: Any, port: int) -> bool:
-    return connection.status == psutil.CONN_ESTABLISHED and bool(connection.raddr) and connection.raddr.port == port
+def _has_port(connection: Any, port: int) -> bool:
+    """Whether a connection is established, and one of its ends has this port."""
+    return connection.status == psutil.CONN_ESTABLISHED and port in (connection.laddr.port, connection.raddr.port)

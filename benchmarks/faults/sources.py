@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from penstock_brokers import BrokerServer
+from benchmarks.faults.webhook_sender import ANSWER_S, Outbox
+from penstock_brokers import BrokerServer, TcpProxy, free_port
 
 T = TypeVar("T")
 
@@ -53,7 +57,7 @@ class FaultSource(ABC):
 
     @property
     def port(self) -> int:
-        """Where the broker listens."""
+        """The broker's port, to which the receiver connects; or the receiver's, to which the broker does."""
         return self.server.port
 
     def prepare(self) -> None:  # noqa: B027  # optional
@@ -368,6 +372,83 @@ class RabbitSource(FaultSource):
         return self._publisher
 
 
+class SenderServer(BrokerServer):
+    """The process that sends webhooks, through a proxy. Its data is the outbox.
+
+    Attributes:
+        receiver_port: the receiver's port.
+        proxy: stands before the receiver.
+    """
+
+    name = "sender"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.receiver_port = free_port()
+        self.proxy = TcpProxy("127.0.0.1", self.receiver_port)
+
+    @property
+    def outbox(self) -> Path:
+        """The file of the outbox."""
+        return self.data / "outbox.db"
+
+    def command(self) -> Sequence[str | Path]:
+        return [sys.executable, "-m", "benchmarks.faults.webhook_sender", self.outbox, str(self.proxy.port)]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+    def answers(self) -> bool:
+        try:
+            with Outbox(self.outbox) as outbox:
+                return len(outbox) >= 0
+        except sqlite3.OperationalError:
+            return False
+
+    def close(self) -> None:
+        super().close()
+        self.proxy.close()
+
+
+class WebhookSource(FaultSource):
+    """A sender of webhooks, which repeats what was not answered with 2xx. Here the receiver is the server.
+
+    A number is sent, in the words of the lab, once it is in the sender's outbox, and acknowledged by an answer of 2xx.
+    """
+
+    receiver = "webhook"
+    lease_s = ANSWER_S
+
+    def __init__(self) -> None:
+        self.sender = SenderServer()
+        super().__init__(self.sender, cut=self._cut_off)
+
+    @property
+    def port(self) -> int:
+        return self.sender.receiver_port
+
+    @contextmanager
+    def _cut_off(self) -> Iterator[None]:
+        self.sender.proxy.cut()
+        try:
+            yield
+        finally:
+            self.sender.proxy.heal()
+
+    def options(self, port: int) -> Mapping[str, str]:
+        # A request that waits for longer would be sent again meanwhile.
+        max_wait_s = ANSWER_S / 2
+        return {"port": str(port), "columns": "value", "records": "lines", "max_wait": str(max_wait_s)}
+
+    def publish(self, numbers: Sequence[int]) -> None:
+        with Outbox(self.sender.outbox) as outbox:
+            outbox.add(numbers)
+
+    def remaining(self) -> int:
+        with Outbox(self.sender.outbox) as outbox:
+            return len(outbox)
+
+
 async def _ignored(_error: Exception) -> None:
     """Logs nothing: the server is down because the lab has killed it."""
 
@@ -379,4 +460,5 @@ SOURCES: Mapping[str, Callable[[], FaultSource]] = {
     "mqtt": MqttSource,
     "kafka": KafkaSource,
     "rabbitmq": RabbitSource,
+    "http": WebhookSource,
 }

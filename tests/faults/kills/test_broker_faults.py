@@ -14,7 +14,7 @@ KINDS = ("worker killed", "connection cut", "broker killed")
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize("broker", ["redis", "nats"])
+@pytest.mark.parametrize("broker", ["redis", "nats", "http"])
 def test_nothing_that_a_broker_was_told_is_stored_is_lost(broker: str) -> None:
     only = [argument for kind in KINDS for argument in ("--only", kind)]
     arguments = (broker, "--minutes", "0.33", "--master", "local[3]", *only)
