@@ -1,14 +1,17 @@
-"""The parts of the fault lab that need neither Spark nor a broker."""
+"""The parts of the fault lab that need no Spark."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 from benchmarks.faults.comparison import Fault, Wipe, compare
 from benchmarks.faults.lab import LabResult, table
 from benchmarks.faults.producer import Producer
+from benchmarks.faults.sources import WebhookSource
 from tests.helpers import wait_for
 
 
@@ -99,3 +102,56 @@ def test_paused_producer_publishes_nothing() -> None:
         assert producer.confirmed == set(range(count))
         producer.resume()
         wait_for(lambda: len(published) > count, "a further number")
+
+
+# -- the sender of webhooks --
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers the first request with 503, does not answer the second one, and answers all others with 200."""
+
+    protocol_version = "HTTP/1.1"
+    requests: ClassVar[list[list[int]]]
+    answered: ClassVar[list[int]]
+
+    def do_POST(self) -> None:
+        numbers = [int(line) for line in self.rfile.read(int(self.headers["Content-Length"])).split()]
+        self.requests.append(numbers)
+        if len(self.requests) == 2:
+            self.close_connection = True
+            return
+        status = 503 if len(self.requests) == 1 else 200
+        if status == 200:
+            self.answered.extend(numbers)
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Nothing: the output is the test's."""
+
+
+def test_sender_repeats_what_was_not_answered_with_2xx_also_after_it_was_killed() -> None:
+    Answers.requests, Answers.answered = [], []
+    source = WebhookSource()
+    with source.server as sender, ThreadingHTTPServer(("127.0.0.1", source.port), Answers) as receiver:
+        source.publish(range(50))
+        assert source.remaining() == 50
+        sender.kill()
+        source.publish(range(50, 60))
+        serving = threading.Thread(target=receiver.serve_forever)
+        serving.start()
+        sender.start()
+        wait_for(lambda: source.remaining() == 0, "an empty outbox")
+        receiver.shutdown()
+        serving.join()
+    assert sorted(Answers.answered) == list(range(60))
+    assert all(set(numbers) <= set(Answers.answered) for numbers in Answers.requests)
+
+
+def test_sender_without_its_data_has_an_empty_outbox() -> None:
+    source = WebhookSource()
+    with source.server as sender:
+        source.publish([1, 2])
+        sender.restart(keep_data=False)
+        assert source.remaining() == 0
