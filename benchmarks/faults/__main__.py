@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are injected")
     parser.add_argument("--seed", type=int, default=1, help="of the faults and their times")
     parser.add_argument("--rate", type=float, default=500.0, help="numbers per second")
+    parser.add_argument("--recovery", type=float, default=300.0, help="maximum seconds from a fault to a later number")
     parser.add_argument("--master", default="local-cluster[2,2,1024]", help="Spark's master; local[4] has no executors")
     parser.add_argument("--only", action="append", default=[], metavar="FAULT", help="inject this kind; repeatable")
     options = parser.parse_args()
@@ -43,6 +44,7 @@ def main() -> int:
             rate=options.rate,
             master=options.master,
             kinds=options.only,
+            recovery_s=options.recovery,
             report=lambda line: print(line, flush=True),
         ) as lab,
     ):

@@ -28,8 +28,6 @@ from benchmarks.processes import end_session, processes_of
 from penstock_brokers import TcpProxy
 
 DISK_MB = 256
-# Maximum time from a fault to a written number that was sent after it, and of the start of the program.
-_RECOVERY_S = 300.0
 _POLL_S = 0.05
 # Silence beyond a lease, as a multiple of it.
 _BEYOND_LEASE = 1.6
@@ -68,6 +66,7 @@ class FaultLab:
         rate: numbers per second.
         master: Spark's master: ``local-cluster[…]`` has executors to kill.
         kinds: names of the faults to choose from; all that apply if empty.
+        recovery_s: maximum time from a fault to a written number that was sent after it, and of the program's start.
         report: called with each line of progress.
     """
 
@@ -79,6 +78,7 @@ class FaultLab:
         rate: float = 500.0,
         master: str = "local-cluster[2,2,1024]",
         kinds: Sequence[str] = (),
+        recovery_s: float = 300.0,
         report: Callable[[str], object] = print,
     ) -> None:
         self._source = source
@@ -86,6 +86,7 @@ class FaultLab:
         self._master = master
         self._report = report
         self._kinds = kinds
+        self._recovery_s = recovery_s
         self._producer = Producer(source.publish, source.disconnect, rate)
         self._entered = ExitStack()
         self._folder = Path()
@@ -195,11 +196,13 @@ class FaultLab:
         self._await(lambda: self._newest() >= sent, f"a number sent after {what} is written")
 
     def _await(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + _RECOVERY_S
+        deadline = time.monotonic() + self._recovery_s
         while not condition():
             self._keep_program()
             if time.monotonic() > deadline:
-                raise FaultLabError(f"not within {_RECOVERY_S:g} s: {what}; the program's log ends with\n{self._log()}")
+                raise FaultLabError(
+                    f"not within {self._recovery_s:g} s: {what}; the program's log ends with\n{self._log()}"
+                )
             time.sleep(_POLL_S)
 
     def _newest(self) -> int:

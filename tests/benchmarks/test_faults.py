@@ -134,19 +134,21 @@ class Answers(BaseHTTPRequestHandler):
 def test_sender_repeats_what_was_not_answered_with_2xx_also_after_it_was_killed() -> None:
     Answers.requests, Answers.answered = [], []
     source = WebhookSource()
-    with source.server as sender, ThreadingHTTPServer(("127.0.0.1", source.port), Answers) as receiver:
+    with source.server as sender:
         source.publish(range(50))
         assert source.remaining() == 50
         sender.kill()
         source.publish(range(50, 60))
-        serving = threading.Thread(target=receiver.serve_forever)
-        serving.start()
-        sender.start()
-        wait_for(lambda: source.remaining() == 0, "an empty outbox")
-        receiver.shutdown()
-        serving.join()
-    assert sorted(Answers.answered) == list(range(60))
-    assert all(set(numbers) <= set(Answers.answered) for numbers in Answers.requests)
+        with ThreadingHTTPServer(("127.0.0.1", source.port), Answers) as receiver:
+            serving = threading.Thread(target=receiver.serve_forever)
+            serving.start()
+            sender.start()
+            wait_for(lambda: source.remaining() == 0, "an empty outbox")
+            receiver.shutdown()
+            serving.join()
+    assert len(Answers.requests) > 2
+    # An answer that is late is none: its numbers come again.
+    assert set(Answers.answered) == set(range(60))
 
 
 def test_sender_without_its_data_has_an_empty_outbox() -> None:
