@@ -61,3 +61,39 @@ def test_killed_receiver_loses_nothing_and_repeats_only_what_was_in_flight(
 
 def numbered(start: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_receiver_of_a_backlog_repeats_at_most_what_the_broker_had_sent(
+    broker: MosquittoServer,
+    options: Callable[..., MqttOptions],
+    publisher: Publisher,
+    receive: Receive,
+    topic: str,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    """With a backlog, Mosquitto before 2.0.13 has more in flight than Receive Maximum."""
+    made = options(value_as="text", receive_maximum=WINDOW)
+    traffic = MqttTraffic()
+    publisher.publish(topic, numbered(0, COUNT))
+    least = random.Random(seed).randrange(1, COUNT)
+    with TcpProxy("127.0.0.1", broker.port, traffic.wiretap) as proxy:
+        given = {"topics": topic, "client_id": topic, "host": "127.0.0.1", "port": proxy.port}
+        given |= {"columns": "value", "value_as": "text", "receive_maximum": WINDOW}
+        with storing("mqtt", given, tmp_path):
+            wait_for(lambda: len(stored(tmp_path)) >= least, "some messages")
+        wait_for(lambda: not proxy.connections, "the broker has read the last acknowledgements")
+    first = [int(text) for text in stored(tmp_path)]
+    acknowledged = [int(text) for text in traffic.acknowledged()]
+    assert first == list(range(len(first)))
+    assert acknowledged == first[: len(acknowledged)]
+    # Blocks have half of the window: one was stored and not acknowledged yet, and one was being stored.
+    assert len(first) - len(acknowledged) <= WINDOW
+    harness = receive(made)
+    harness.until(lambda: harness.records[-1:] == [str(COUNT - 1)] or len(acknowledged) == COUNT)
+    again = [int(record) for record in harness.records]
+    assert again == list(range(len(acknowledged), COUNT))
+    harness.until(lambda: harness.info.source is not None)
+    assert harness.info.source is not None
+    assert (harness.info.source.redelivered or 0) <= traffic.delivered - len(acknowledged)

@@ -89,8 +89,8 @@ class MqttOptions(TlsOptions):
         default=60,
         validator=and_(ge(2), le(65_535)),
         metadata={
-            "help": "the broker may expel a client that is silent for one and a half times these seconds; the receiver "
-            "sends a keepalive every half of them"
+            "help": "seconds; the broker may expel a client that is silent 1.5 times as long, and the receiver sends a "
+            "keepalive after half of it"
         },
     )
     connect_timeout: float = field(
