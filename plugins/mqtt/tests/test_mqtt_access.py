@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
+from plugins.brokers.tests.client_certificates import Certificates
 from plugins.mqtt.tests.conftest import Receive, read
 
 from penstock_mqtt.mosquitto_server import MosquittoServer
@@ -46,17 +46,12 @@ def test_missing_secret_is_reported_by_its_reference(guarded: MosquittoServer, r
 
 
 @pytest.fixture(scope="module")
-def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MosquittoServer, Path]]:
-    """A broker with TLS for the name ``localhost``, and the file of its authority."""
-    folder = tmp_path_factory.mktemp("encrypted")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    certificate = authority.issue_cert("localhost")
-    certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
-    certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
-    lines = [f"cafile {folder}/ca.pem", f"certfile {folder}/cert.pem", f"keyfile {folder}/key.pem"]
-    with TlsServer("allow_anonymous true", *lines) as server:
-        yield server, folder / "ca.pem"
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MosquittoServer, Certificates]]:
+    """A broker that refuses clients without a certificate, and the certificates."""
+    files = Certificates(tmp_path_factory.mktemp("encrypted"))
+    lines = [f"cafile {files.authority}", f"certfile {files.server}", f"keyfile {files.server}"]
+    with TlsServer("allow_anonymous true", "require_certificate true", *lines) as server:
+        yield server, files
 
 
 class TlsServer(MosquittoServer):
@@ -69,16 +64,32 @@ class TlsServer(MosquittoServer):
         return True
 
 
-def test_tls_connects_to_a_server_that_its_authority_vouches_for(
-    encrypted: tuple[MosquittoServer, Path], receive: Receive
+def test_tls_connects_both_sides_by_their_certificates(
+    encrypted: tuple[MosquittoServer, Certificates], receive: Receive
 ) -> None:
-    server, authority = encrypted
-    harness = receive(read(server.port, "t", host="localhost", tls=True, tls_ca=str(authority)))
+    server, files = encrypted
+    given = {"host": "localhost", "tls": True, "tls_ca": files.authority, "tls_certificate": files.client}
+    harness = receive(read(server.port, "t", **given))
     harness.until(lambda: harness.info.source is not None)
     assert harness.errors == []
 
 
-def test_tls_refuses_other_servers_and_names(encrypted: tuple[MosquittoServer, Path], receive: Receive) -> None:
-    server, authority = encrypted
+def test_broker_refuses_a_client_without_a_certificate(
+    encrypted: tuple[MosquittoServer, Certificates], receive: Receive
+) -> None:
+    server, files = encrypted
+    harness = receive(read(server.port, "t", host="localhost", tls=True, tls_ca=files.authority))
+    harness.until_error(f"localhost:{server.port}")
+    assert harness.info.source is None
+
+
+def test_tls_refuses_other_servers_and_names(
+    encrypted: tuple[MosquittoServer, Certificates], receive: Receive, tmp_path: Path
+) -> None:
+    server, files = encrypted
     receive(read(server.port, "t", host="localhost", tls=True)).until_error("certificate verify failed")
-    receive(read(server.port, "t", host="127.0.0.1", tls=True, tls_ca=str(authority))).until_error("127.0.0.1")
+    other = Certificates(tmp_path)
+    trusting = {"tls": True, "tls_ca": other.authority, "tls_certificate": other.client}
+    receive(read(server.port, "t", host="localhost", **trusting)).until_error("certificate verify failed")
+    own = {"tls": True, "tls_ca": files.authority, "tls_certificate": files.client}
+    receive(read(server.port, "t", host="127.0.0.2", **own)).until_error("127.0.0.2")

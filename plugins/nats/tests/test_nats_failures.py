@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DiscardPolicy, StreamConfig
+from plugins.brokers.tests.client_certificates import Certificates
 from plugins.nats.tests.js_stream import JsStream
 
 from penstock_brokers import free_port
@@ -181,28 +181,19 @@ def test_creds_file_that_is_missing_is_named(stream: JsStream, launch: Launch) -
     assert "creds='/no/such.creds' is no file where the receiver runs" in first_error(harness)
 
 
-@pytest.fixture(scope="module")
-def tls(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tls")
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
-    certificate = authority.issue_cert("127.0.0.1", "localhost")
-    certificate.private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
-    return folder
-
-
-def test_connection_is_encrypted_and_a_foreign_certificate_refused(tls: Path, launch: Launch, tmp_path: Path) -> None:
-    pem = tls / "server.pem"
-    settings = (
-        f'tls {{ cert_file: "{pem}", key_file: "{pem}", ca_file: "{tls / "ca.pem"}" }}\nauthorization {{ token: tok }}'
-    )
+def test_both_sides_have_certificates_and_foreign_ones_are_refused(launch: Launch, tmp_path: Path) -> None:
+    files = Certificates(tmp_path)
+    paths = f'cert_file: "{files.server}", key_file: "{files.server}", ca_file: "{files.authority}"'
     (tmp_path / "token").write_text("tok\n")
-    with NatsServer(settings) as server:
+    with NatsServer(f"tls {{ {paths}, verify: true }}\nauthorization {{ token: tok }}") as server:
         stream = JsStream(server, "s", exists=True)
         options = {"token": f"file:{tmp_path / 'token'}", "tls": True}
-        trusted = launch(stream.receiver(**options, tls_ca=str(tls / "ca.pem")), settings=QUICK)
+        trusting = {**options, "tls_ca": files.authority}
+        trusted = launch(stream.receiver(**trusting, tls_certificate=files.client), settings=QUICK)
         assert "has no stream 's'" in first_error(trusted)
+        anonymous = launch(stream.receiver(**trusting), settings=QUICK)
+        assert "has no stream" not in first_error(anonymous)
         foreign = launch(stream.receiver(**options), settings=QUICK)
         assert "certificate verify failed" in first_error(foreign)
-        trusted.stop()
-        foreign.stop()
+        for each in (trusted, anonymous, foreign):
+            each.stop()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
+from pathlib import Path
 
 import pika
 import pytest
+from plugins.brokers.tests.client_certificates import Certificates, tls_proxy
 from plugins.rabbitmq.tests.conftest import AT_ONCE, Receive
 from tests.helpers import wait_for
 
@@ -327,3 +329,21 @@ def test_a_broker_that_is_away_is_reported(receive: Receive) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     receive("q", port=port).until_error(f"connection to RabbitMQ 127.0.0.1:{port} failed")
+
+
+def test_tls_connects_both_sides_by_their_certificates(
+    broker: RabbitServer, queue: str, publisher: QueuePublisher, receive: Receive, tmp_path: Path
+) -> None:
+    """A proxy adds TLS to the broker."""
+    own, other = Certificates(tmp_path / "own"), Certificates(tmp_path / "other")
+    publisher.publish(queue, [b"a"])
+    with tls_proxy(own.context(), broker.port) as port:
+        given = {"port": port, "value_as": "text", "tls": True}
+        trusted = receive(queue, **given, tls_ca=own.authority, tls_certificate=own.client)
+        trusted.until(lambda: trusted.records == ["a"])
+        foreign = receive(queue, **given, tls_ca=other.authority, tls_certificate=own.client)
+        foreign.until_error("certificate verify failed")
+        anonymous = receive(queue, **given, tls_ca=own.authority)
+        anonymous.until_error(f"127.0.0.1:{port}")
+        for each in (trusted, foreign, anonymous):
+            each.stop()
