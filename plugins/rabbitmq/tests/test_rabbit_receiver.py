@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -338,7 +339,7 @@ def test_tls_connects_both_sides_by_their_certificates(
     own, other = Certificates(tmp_path / "own"), Certificates(tmp_path / "other")
     publisher.publish(queue, [b"a"])
     with tls_proxy(own.context(), broker.port) as port:
-        given = {"port": port, "value_as": "text", "tls": True}
+        given: dict[str, Any] = {"port": port, "value_as": "text", "tls": True}
         trusted = receive(queue, **given, tls_ca=own.authority, tls_certificate=own.client)
         trusted.until(lambda: trusted.records == ["a"])
         foreign = receive(queue, **given, tls_ca=other.authority, tls_certificate=own.client)
