@@ -18,6 +18,7 @@ from penstock.listen.events import (
     BatchCompleted,
     BatchStarted,
     BatchSubmitted,
+    OutputMetadata,
     OutputOperationCompleted,
     OutputOperationStarted,
 )
@@ -44,6 +45,15 @@ def names(engine: Engine) -> list[str]:
         type(event).__name__ + (f"({event.outputOperationInfo.id})" if isinstance(event, operations) else "")
         for event in engine.events
     ]
+
+
+def test_metadata_that_a_job_returns_is_in_its_info_and_no_other_result(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, lambda: OutputMetadata(rows=5), lambda: {"rows": 6}, fail)
+    engine.log.await_count(("complete", 1000))
+    (completed,) = [event for event in engine.events if isinstance(event, BatchCompleted)]
+    infos = completed.batchInfo.outputOperationInfos.values()
+    assert [info.metadata for info in infos] == [{"rows": 5}, {}, {}]
 
 
 def test_events_are_posted_in_order(engine: Engine) -> None:

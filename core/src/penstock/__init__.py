@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         BatchStarted as BatchStarted,
         BatchSubmitted as BatchSubmitted,
         CheckpointFailed as CheckpointFailed,
+        OutputMetadata as OutputMetadata,
         OutputOperationCompleted as OutputOperationCompleted,
         OutputOperationInfo as OutputOperationInfo,
         OutputOperationStarted as OutputOperationStarted,

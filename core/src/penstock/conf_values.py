@@ -143,10 +143,6 @@ def parse_size_limit(text: str) -> SizeLimit:
     return SizeLimit(_not_negative(parse_size_bytes)(text) or None)
 
 
-def _time_zone(text: str) -> ZoneInfo | None:
-    return ZoneInfo(text) if text else None
-
-
 def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
     return _parser(parse, "is negative", lambda value: value >= 0)
 
@@ -192,7 +188,10 @@ LogLevel = Annotated[
         _parser(lambda text: text.strip().upper(), f"is not one of {', '.join(_LEVELS)}", _LEVELS.__contains__),
     ),
 ]
-TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", _parser(_time_zone, "is not the name of a time zone"))]
+TimeZone = Annotated[
+    ZoneInfo | None,
+    TextForm("time zone", _parser(lambda text: ZoneInfo(text) if text else None, "is not the name of a time zone")),
+]
 DiskLimit = Annotated[SizeLimit, TextForm("size or % of disk", parse_size_limit)]
 
 

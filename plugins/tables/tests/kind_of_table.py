@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -17,16 +17,23 @@ from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.sql_table import SqlTableSettings, engine_of
 from penstock_tables.table import Table
 
+if TYPE_CHECKING:
+    from tests.helpers.postgresql import PostgreSqlServer
+
 KINDS = ("delta", "iceberg", "sql", "files")
 
 Rows = list[dict[str, Any]]
 
 
 class Kind:
-    """A kind of table in a folder, and an independent reader of it; with ``table``, that one instead."""
+    """A kind of table in a folder, and an independent reader of it; with ``table``, that one instead, of a server."""
 
-    def __init__(self, name: str, folder: Path, table: Table | None = None) -> None:
+    def __init__(
+        self, name: str, folder: Path, table: Table | None = None, server: PostgreSqlServer | None = None
+    ) -> None:
+        self.name = name
         self.folder = folder
+        self.server = server
         self.table = table or self._new(name)
 
     def _new(self, name: str) -> Table:

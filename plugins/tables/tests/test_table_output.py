@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ from penstock_tables import (
 )
 from penstock_tables.batch_identity import BatchId
 from penstock_tables.partition_writer import PartitionWriter
+from penstock_tables.sql_table import SqlTableSettings, engine_of
 from penstock_tables.table import Commit, OpenTable, Table
 from penstock_tables.table_output import TableOutput
 
@@ -338,3 +340,81 @@ def test_another_type_is_refused_before_anything_is_written(kind: Kind) -> None:
 def test_a_missing_table_without_a_schema_is_refused(kind: Kind) -> None:
     with pytest.raises(TableSchemaError, match=r"give schema="):
         output(kind.table).write(batch(0), None, task([]))
+
+
+LOCAL_KINDS = ("delta", "iceberg", "files")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_table_whose_store_is_away_is_not_created_anew(name: str, tmp_path: Path) -> None:
+    store, away = tmp_path / "store", tmp_path / "away"
+    store.mkdir()
+    kind = Kind(name, store)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    if isinstance(kind.table, SqlTableSettings):
+        # An open connection would reach the database where it is now.
+        engine_of(kind.table).dispose()
+    store.rename(away)
+    # As the place where a disk was mounted.
+    store.mkdir()
+    (store / "warehouse").mkdir()
+    with pytest.raises(TableWriteError, match=r"batch .* not written: .* into which .* has written before, is missing"):
+        writes.write(batch(1), SCHEMA, task(records(1)))
+    if isinstance(kind.table, SqlTableSettings):
+        engine_of(kind.table).dispose()
+    shutil.rmtree(store)
+    away.rename(store)
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+@pytest.mark.parametrize("name", LOCAL_KINDS)
+def test_a_store_that_goes_away_while_tasks_run_fails_the_batch(name: str, tmp_path: Path) -> None:
+    store, away = tmp_path / "store", tmp_path / "away"
+    store.mkdir()
+    kind = Kind(name, store)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+
+    def run(writer: PartitionWriter) -> list[str]:
+        store.rename(away)
+        store.mkdir()
+        return task(records(1))(writer)
+
+    with pytest.raises(TableWriteError, match=r"is missing on .*: is its store mounted"):
+        writes.write(batch(1), SCHEMA, run)
+    shutil.rmtree(store)
+    away.rename(store)
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+@pytest.mark.parametrize("name", ["delta", "files"])
+def test_a_commit_into_the_empty_place_of_a_store_fails_the_batch(name: str, tmp_path: Path) -> None:
+    store, away = tmp_path / "store", tmp_path / "away"
+    store.mkdir()
+    kind = Kind(name, store)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+
+    def run(writer: PartitionWriter) -> list[str]:
+        files = task(records(1))(writer)
+        store.rename(away)
+        shutil.copytree(away, store)
+        return files
+
+    with pytest.raises(TableWriteError, match=r"has written before, is missing"):
+        writes.write(batch(1), SCHEMA, run)
+    shutil.rmtree(store)
+    away.rename(store)
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_what_was_written_is_described(kind: Kind) -> None:
+    writes = output(kind.table)
+    written = writes.write(batch(0), SCHEMA, task(records(0)))
+    assert (written["table"], written["rows"], written["refused_rows"]) == (kind.table.name, 3, 0)
+    assert min(written["tasks_seconds"], written["commit_seconds"], written["bytes"]) >= 0
+    assert writes.write(batch(0), SCHEMA, task(records(0))) == {"table": kind.table.name}

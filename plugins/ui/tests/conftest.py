@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -36,6 +36,7 @@ def batch_events(
     arrival: int | None = None,
     operations: int = 1,
     awaits_rerun: bool = False,
+    metadata: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """The events of a batch that waits 10 ms and takes 200, of a second."""
     time = T + number * 1000
@@ -47,7 +48,7 @@ def batch_events(
     running = BatchInfo(time, inputs, time + 5, time + 15, None, {})
     began = [OutputOperationInfo(time, id_, f"op{id_}", f"op{id_} at app.py", time + 15) for id_ in range(operations)]
     ended = [
-        OutputOperationInfo(time, each.id, each.name, each.description, time + 15, time + 215, failure)
+        OutputOperationInfo(time, each.id, each.name, each.description, time + 15, time + 215, failure, metadata or {})
         for each in began
     ]
     completed = BatchInfo(

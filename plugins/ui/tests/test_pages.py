@@ -170,6 +170,17 @@ def test_batch_that_waits_to_run_again_says_so_in_tables_and_on_its_page() -> No
     assert "Failed batches 3 wait to run again, the oldest of" in read("/", evolve(state, storage=storage)).text
 
 
+def test_the_page_of_a_batch_shows_the_metadata_of_its_outputs() -> None:
+    state = snapshot(1, 70)
+    batch = state.batches[60]
+    assert batch.operations is not None
+    first, *others = batch.operations
+    described = evolve(first, metadata={"table": "<orders>", "rows": 3, "commit_seconds": 0.25})
+    batches = tuple(evolve(each, operations=(described, *others)) if each is batch else each for each in state.batches)
+    found = read("/batch", evolve(state, batches=batches), Query(id=batch.time_ms))
+    assert "table <orders>, rows 3, commit seconds 0.25" in found.text
+
+
 def test_the_page_of_a_batch_has_a_row_for_each_job_with_stages_and_tasks() -> None:
     state = snapshot(1, 70)
     batch = state.batches[60]

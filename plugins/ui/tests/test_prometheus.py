@@ -54,6 +54,17 @@ def test_values_are_those_of_the_events(run: list[Any]) -> None:
     assert value(text, "blocks_disk_bytes") == 2000
 
 
+def test_numbers_of_an_output_are_exported_until_the_next_batch() -> None:
+    metadata = {"table": "orders", "rows": 3, "commit_seconds": 0.25, "is_new": True}
+    events = batch_events(1, metadata=metadata)
+    text = exposition(state_of(events))
+    labels = {"output_operation_id": "0", "output_operation": "op0"}
+    assert value(text, "last_completed_batch_output", quantity="rows", **labels) == 3
+    assert value(text, "last_completed_batch_output", quantity="commit_seconds", **labels) == 0.25
+    assert not {"table", "is_new"} & {dict(labels).get("quantity") for _, labels in parse(text)}
+    assert "last_completed_batch_output{" not in exposition(state_of([*events, *batch_events(2)]))
+
+
 def test_lag_of_a_source_is_exported_as_far_as_it_is_known() -> None:
     labels = {"stream_id": "0", "stream": "Receiver-0"}
     info = ReceiverInfo(0, "Receiver-0", True, "", "", source=SourceStatus(lag_s=1.5, redelivered=4, dead_letters=2))

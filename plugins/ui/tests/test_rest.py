@@ -103,6 +103,12 @@ def test_values_are_those_of_the_events(run: list[Any]) -> None:
     assert (statistics["avgInputRate"], statistics["avgTotalDelay"]) == (40.0, 210)
 
 
+def test_operation_has_the_metadata_of_its_output(run: list[Any]) -> None:
+    written = {"table": "orders", "rows": 3, "commit_seconds": 0.25}
+    source = FixedSource(state_of([run[0], *batch_events(1, metadata=written)]))
+    assert get(source, "batches", T + 1000, "operations", 0)["metadata"] == written
+
+
 def test_batches_are_chosen_by_status_newest_first() -> None:
     source = FixedSource(
         state_of([*batch_events(1), *batch_events(2), *batch_events(3)[:2], *batch_events(4)[:1]]),

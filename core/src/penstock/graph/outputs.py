@@ -89,8 +89,8 @@ class ForEachDStream(Node):
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
             generate = _once(lambda: self._generate_again(time_ms, first))
-            return self._job(lambda: self._run(time_ms, generate()))
-        return None if batch is None else self._job(lambda: self._run(time_ms, batch))
+            return Job(self.output_op_id, self.call_site, lambda: self._run(time_ms, generate()))
+        return None if batch is None else Job(self.output_op_id, self.call_site, lambda: self._run(time_ms, batch))
 
     @functools.cached_property
     def _streams(self) -> list[Node]:
@@ -107,31 +107,29 @@ class ForEachDStream(Node):
         def fail() -> None:
             raise error
 
-        return self._job(fail)
+        return Job(self.output_op_id, self.call_site, fail)
 
     def batch(self, time_ms: int) -> Any:
         """The argument of ``call`` for a batch; ``None`` for a time without a batch. Called under the graph's lock."""
         return self._parent.get_or_compute(time_ms)
 
-    def call(self, time_ms: int, batch: Any) -> None:
+    def call(self, time_ms: int, batch: Any) -> object:
         """Call the function. Runs on the job's thread."""
-        self.function(self.datetime_of(time_ms), batch)
+        return self.function(self.datetime_of(time_ms), batch)
 
-    def _job(self, run: Callable[[], object]) -> Job:
-        return Job(self.output_op_id, self.call_site, run)
-
-    def _run(self, time_ms: int, batch: Any) -> None:
+    def _run(self, time_ms: int, batch: Any) -> object:
         if batch is None:
-            return
+            return None
         completed = self.graph.runtime.completed_outputs
         if completed is not None and completed.has(time_ms, self.output_op_id):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
-            return
-        self.call(time_ms, batch)
+            return None
+        result = self.call(time_ms, batch)
         for stream in self._streams:
             stream.check_job()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
+        return result
 
     def _generate_again(self, time_ms: int, first: BaseException) -> Any:
         """Retry to generate the RDD; on the job's thread, so that no other batch waits."""
@@ -221,8 +219,8 @@ class SaveFiles:
             # An earlier attempt of the batch has saved it, or was interrupted.
             if is_saved(rdd.context, path):
                 log.warning("batch not saved: its directory exists", path=path)
-                return
-            if not discard_interrupted_save(rdd.context, path):
+            elif discard_interrupted_save(rdd.context, path):
+                log.warning("interrupted save of the batch discarded", path=path)
+                self.save(rdd, path)
+            else:
                 raise
-            log.warning("interrupted save of the batch discarded", path=path)
-            self.save(rdd, path)

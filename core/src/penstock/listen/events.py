@@ -38,6 +38,10 @@ class StreamInputInfo:
         return None if description is None else str(description)
 
 
+class OutputMetadata(dict[str, Any]):
+    """What the function of an output operation returns to describe its output, such as ``OutputMetadata(rows=5)``."""
+
+
 @frozen
 class OutputOperationInfo:
     """An output operation of a batch.
@@ -50,6 +54,7 @@ class OutputOperationInfo:
         startTime: when it started.
         endTime: when it ended.
         failureReason: the traceback when it failed.
+        metadata: the ``OutputMetadata`` of its function, if that returned one.
     """
 
     batchTime: int
@@ -59,6 +64,7 @@ class OutputOperationInfo:
     startTime: int | None = None
     endTime: int | None = None
     failureReason: str | None = None
+    metadata: Mapping[str, Any] = field(factory=dict)
 
     @property
     def duration(self) -> int | None:

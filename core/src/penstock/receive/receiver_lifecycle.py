@@ -45,7 +45,9 @@ class _Transition:
             case lifecycle.RestartRequested():
                 self._restart(event)
             case lifecycle.StopRequested():
-                self._stop(Stop(event.message, event.error, _as_error(event.error)))
+                is_exception = event.error is None or isinstance(event.error, BaseException)
+                error = event.error if is_exception else ReceiverStoppedError(text_of(event.error))
+                self._stop(Stop(event.message, event.error, error))
                 # Callers of a stop must not wait for it.
                 if self.effects:
                     self.effects = [lifecycle.OnThread("receiver stop", tuple(self.effects))]
@@ -320,8 +322,3 @@ def with_error(message: str, error: object) -> str:
         # Penstock's own errors are sentences.
         return message if isinstance(error, PenstockError) else f"{message} ({type(error).__name__})"
     return f"{message} - {summary_of(error)}"
-
-
-def _as_error(error: object) -> BaseException | None:
-    """The exception for an error value of any type."""
-    return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))

@@ -240,7 +240,9 @@ class JobGenerator:
         self._backing_off = False
 
     def _generate_due(self) -> None:
-        while (time_ms := self._due.first) is not None and self._has_room() and not self._backing_off:
+        while (time_ms := self._due.first) is not None and not self._backing_off:
+            if not (self._is_below(self._max_pending) and self._is_below(self._due.max_pending)):
+                break
             if self._due.is_first_skippable and not self._tracker.has_unallocated_blocks:
                 log.info("empty batch of the downtime skipped", batch_time=self._due.skip_first())
                 continue
@@ -248,9 +250,6 @@ class JobGenerator:
             if not self._backing_off:
                 self._generate(time_ms, error)
         self._pause(self._due.first is not None and not self._is_below(self._max_pending))
-
-    def _has_room(self) -> bool:
-        return self._is_below(self._max_pending) and self._is_below(self._due.max_pending)
 
     def _is_below(self, limit: int) -> bool:
         return not limit or len(self._scheduler.pending_batches) < limit

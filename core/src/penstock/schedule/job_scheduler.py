@@ -14,6 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from attrs import define, evolve, field
 
@@ -27,6 +28,7 @@ from penstock.listen.events import (
     BatchStarted,
     BatchSubmitted,
     Event,
+    OutputMetadata,
     OutputOperationCompleted,
     OutputOperationInfo,
     OutputOperationStarted,
@@ -85,14 +87,13 @@ class JobSet:
     def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
         """Record the start of a job; the second result says whether it is the batch's first."""
         first = self._start_ms is None
-        if first:
-            self._start_ms = now_ms
+        self._start_ms = now_ms if first else self._start_ms
         self._operations[output_op_id] = evolve(self._operations[output_op_id], startTime=now_ms)
         return self._operations[output_op_id], first
 
-    def end_job(self, output_op_id: int, now_ms: int, reason: str | None) -> tuple[OutputOperationInfo, bool]:
-        """Record the end of a job; the second result says whether it was the batch's last."""
-        self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, failureReason=reason)
+    def end_job(self, output_op_id: int, now_ms: int, **outcome: Any) -> tuple[OutputOperationInfo, bool]:
+        """Record the end of a job, and the fields of its info that say how; and whether it was the batch's last."""
+        self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, **outcome)
         last = all(operation.endTime is not None for operation in self._operations.values())
         if last:
             self._end_ms = now_ms
@@ -278,17 +279,18 @@ class JobScheduler:
     def _run(self, job_set: JobSet, job: Job) -> None:
         self._loop.post(partial(self._on_job_started, job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
+        result: object = None
         try:
             with bound_fields(batch_time=job_set.time_ms, output_op_id=job.output_op_id):
                 self._set_properties(job_set.time_ms, job.output_op_id)
-                job.run()
+                result = job.run()
         # An error of the program, SystemExit included, fails this job only: the pool's thread must survive.
         except BaseException as caught:
             error = caught.with_traceback(from_the_program(caught.__traceback__))
         ended_ms = self._clock.now_ms()
         # Not on the loop, because Spark may publish the failed executor late.
         reason = "" if error is None else failure.reason(error)
-        self._loop.post(partial(self._on_job_completed, job_set, job, ended_ms, error, reason))
+        self._loop.post(partial(self._on_job_completed, job_set, job, ended_ms, error, reason, result))
 
     # -- on the loop --
 
@@ -299,10 +301,11 @@ class JobScheduler:
         self._post(OutputOperationStarted(operation))
 
     def _on_job_completed(
-        self, job_set: JobSet, job: Job, time_ms: int, error: BaseException | None, reason: str
+        self, job_set: JobSet, job: Job, time_ms: int, error: BaseException | None, reason: str, result: object
     ) -> None:
         whole = None if error is None else "".join(traceback.format_exception(error))
-        operation, last = job_set.end_job(job.output_op_id, time_ms, whole)
+        metadata = result if isinstance(result, OutputMetadata) else {}
+        operation, last = job_set.end_job(job.output_op_id, time_ms, failureReason=whole, metadata=metadata)
         self._post(OutputOperationCompleted(operation))
         is_rerun = job_set.time_ms in self._rerunnable
         # The outputs of the program raise other errors.
@@ -392,7 +395,7 @@ class JobScheduler:
             "(spark.penstock.maxPendingBatches, drop-oldest)"
         )
         for job in job_set.jobs:
-            operation, _last = job_set.end_job(job.output_op_id, time_ms, reason)
+            operation, _last = job_set.end_job(job.output_op_id, time_ms, failureReason=reason)
             self._post(OutputOperationCompleted(operation))
         info = job_set.info()
         log.warning(

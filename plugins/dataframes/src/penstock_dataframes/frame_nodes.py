@@ -339,16 +339,14 @@ class ForEachDataFrame(ForEachDStream):
         assert isinstance(self._parent, DataFrameDStream)
         return self._parent.frame(time_ms)
 
-    def call(self, time_ms: int, batch: BatchFrame) -> None:
+    def call(self, time_ms: int, batch: BatchFrame) -> object:
         # Without a call while the stream's schema is unknown.
         frame = batch.get()
         function: Callable[..., object] = self.function
         if frame is None:
             log.debug("empty batch skipped, schema unknown", batch_time=time_ms, operation=self.call_site.short)
-        elif self._by_id:
-            function(frame, time_ms)
-        else:
-            function(self.datetime_of(time_ms), frame)
+            return None
+        return function(frame, time_ms) if self._by_id else function(self.datetime_of(time_ms), frame)
 
 
 @frozen

@@ -12,9 +12,9 @@ from attrs import field, frozen
 
 from penstock.spi import absolute_location, text_of
 from penstock_tables.batch_identity import BatchId, Standing, check_absence
-from penstock_tables.partition_writer import PartitionWriter
-from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
-from penstock_tables.table_schemas import TableSchemaError, check_partition_columns
+from penstock_tables.partition_writer import PartitionWriter, place_of
+from penstock_tables.table import Commit, CommitConflictError, MissingTableError, OpenTable, Table
+from penstock_tables.table_schemas import check_partition_columns
 
 _BATCH = "penstock.batch"
 
@@ -37,13 +37,17 @@ class DeltaTableSettings(Table):
     def name(self) -> str:
         return f"Delta table {self.location}"
 
+    @property
+    def place(self) -> object:
+        return place_of(self.location)
+
     def open(self, schema: pa.Schema | None) -> OpenTable:
         import deltalake
 
         options = dict(self.storage_options) or None
         if not deltalake.DeltaTable.is_deltatable(self.location, options):
             if schema is None:
-                raise TableSchemaError(f"{self.name} does not exist: give schema=, with which it is created")
+                raise MissingTableError(f"{self.name} does not exist: give schema=, with which it is created")
             check_partition_columns(self.partition_by, schema)
             deltalake.DeltaTable.create(
                 self.location, schema, mode="ignore", partition_by=list(self.partition_by), storage_options=options

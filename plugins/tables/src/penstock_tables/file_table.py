@@ -21,9 +21,9 @@ from attrs import asdict, field, frozen
 from penstock import ConfigurationError
 from penstock.spi import absolute_location, is_remote
 from penstock_tables.batch_identity import BatchId, Standing
-from penstock_tables.partition_writer import PartitionWriter, create_file, located, write_file
-from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
-from penstock_tables.table_schemas import TableSchemaError, check_partition_columns
+from penstock_tables.partition_writer import PartitionWriter, create_file, located, place_of, write_file
+from penstock_tables.table import Commit, CommitConflictError, MissingTableError, OpenTable, Table
+from penstock_tables.table_schemas import check_partition_columns
 
 _MANIFESTS, _STAGED, _RUNS = "_penstock/manifests", "_penstock/staged", "_penstock/runs"
 _WRITER, _SCHEMA = "_penstock/writer.json", "_penstock/schema.arrow"
@@ -54,11 +54,15 @@ class FileTableSettings(Table):
     def name(self) -> str:
         return f"folder {self.location}"
 
+    @property
+    def place(self) -> object:
+        return place_of(self.location)
+
     def open(self, schema: pa.Schema | None) -> OpenTable:
         table = OpenFileTable(self)
         if table.saved_schema is None:
             if schema is None:
-                raise TableSchemaError(f"{self.name} is empty: give schema=, the columns of its files")
+                raise MissingTableError(f"{self.name} is empty: give schema=, the columns of its files")
             check_partition_columns(self.partition_by, schema)
             table.save_schema(schema)
         return table

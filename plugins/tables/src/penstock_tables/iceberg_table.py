@@ -18,8 +18,7 @@ from penstock import ConfigurationError
 from penstock.spi import text_of
 from penstock_tables.batch_identity import BatchId, Standing, check_absence
 from penstock_tables.partition_writer import PartitionWriter
-from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table
-from penstock_tables.table_schemas import TableSchemaError
+from penstock_tables.table import Commit, CommitConflictError, MissingTableError, OpenTable, Table
 
 _BATCH = "penstock.batch"
 _DATA = "data"
@@ -54,7 +53,7 @@ class IcebergTableSettings(Table):
             table = catalog.load_table(self.identifier)
         except NoSuchTableError:
             if schema is None:
-                raise TableSchemaError(f"{self.name} does not exist: give schema=, with which it is created") from None
+                raise MissingTableError(f"{self.name} does not exist: give schema=, with which it is created") from None
             catalog.create_namespace_if_not_exists(self.identifier.rpartition(".")[0])
             try:
                 table = catalog.create_table(self.identifier, schema)
@@ -104,6 +103,8 @@ class OpenIcebergTable(OpenTable):
             partition_by=self._partition_columns(),
             keeps_partition_columns=True,
             dead_letter=dead_letter,
+            # The metadata may be elsewhere.
+            location_exists=self._table.metadata_location.startswith(self._table.location()),
         )
 
     def _partition_columns(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -73,6 +74,7 @@ class PartitionWriter:
         keeps_partition_columns: whether the files have the partition columns nevertheless.
         format: ``parquet`` or ``csv``.
         dead_letter: folder for records that do not fit; ``None`` fails the task.
+        location_exists: whether the location has to exist, so that nothing is written beside a store that is away.
     """
 
     batch: BatchId
@@ -84,6 +86,7 @@ class PartitionWriter:
     keeps_partition_columns: bool = False
     format: str = "parquet"
     dead_letter: str | None = None
+    location_exists: bool = True
 
     def write_records(self, index: int, records: Iterable[Any]) -> Iterator[str]:
         """Partition function of an RDD of records."""
@@ -120,6 +123,9 @@ class PartitionWriter:
         return (file.to_json() for file in done)
 
     def _open(self, index: int, values: tuple[Any, ...]) -> _OpenFile:
+        is_local = not is_remote(absolute_location(self.location))
+        if self.location_exists and is_local and place_of(self.location) is None:
+            raise FileNotFoundError(f"{self.location} is missing on {socket.gethostname()}: is its store mounted?")
         named = dict(zip(self.partition_by, map(_as_text, values), strict=True))
         folders = [self.folder] if self.folder else []
         if self.named_folders:
@@ -210,6 +216,20 @@ def located(location: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     return fs.LocalFileSystem(), location
+
+
+def place_of(location: str) -> object:
+    """What identifies a local folder as long as it is not replaced; ``None`` for a missing folder, and for a URI."""
+    from pathlib import Path
+
+    location = absolute_location(location)
+    if is_remote(location):
+        return None
+    try:
+        status = Path(location).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (status.st_dev, status.st_ino)
 
 
 def write_file(location: str, data: bytes) -> None:

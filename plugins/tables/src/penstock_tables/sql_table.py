@@ -17,7 +17,7 @@ from penstock import ConfigurationError
 from penstock_tables.batch_identity import BatchId, Standing, newer_writer
 from penstock_tables.partition_writer import DataFile, PartitionWriter
 from penstock_tables.row_fitting import RowFitting
-from penstock_tables.table import Commit, OpenTable, Table
+from penstock_tables.table import Commit, MissingTableError, OpenTable, Table
 from penstock_tables.table_schemas import TableSchemaError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class SqlTableSettings(Table):
         schema_name, _, table_name = self.table.rpartition(".")
         if not sql.inspect(engine).has_table(table_name, schema=schema_name or None):
             if schema is None:
-                raise TableSchemaError(f"{self.name} does not exist: give schema=, with which it is created")
+                raise MissingTableError(f"{self.name} does not exist: give schema=, with which it is created")
             columns = [
                 sql.Column(column.name, _sql_type(column, self.name), nullable=column.nullable) for column in schema
             ]

@@ -11,6 +11,7 @@ from attrs import frozen
 from penstock import PenstockError
 from penstock_tables.batch_identity import BatchId, Standing
 from penstock_tables.partition_writer import DataFile, PartitionWriter
+from penstock_tables.table_schemas import TableSchemaError
 
 
 @frozen
@@ -33,6 +34,10 @@ class TableWriteError(PenstockError):
 
 class CommitConflictError(TableWriteError):
     """Other writers committed first, again and again."""
+
+
+class MissingTableError(TableSchemaError):
+    """The table does not exist, and there is no schema with which to create it."""
 
 
 class OpenTable(ABC):
@@ -79,10 +84,15 @@ class Table(ABC):
     def name(self) -> str:
         """The table's location, without secrets."""
 
+    @property
+    def place(self) -> object:
+        """What identifies the table's store as long as it is not replaced; ``None`` where nothing does."""
+        return None
+
     @abstractmethod
     def open(self, schema: pa.Schema | None) -> OpenTable:
         """Open the table; create it with these columns if it is missing.
 
         Raises:
-            TableSchemaError: the table is missing and ``schema`` is ``None``.
+            MissingTableError: the table is missing and ``schema`` is ``None``.
         """

@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from attrs import define, field
 
-from penstock import PenstockError
+from penstock import OutputMetadata, PenstockError
 from penstock.spi import get_logger, reason, text_of
 from penstock_tables.batch_identity import BatchId, look_up, writer_number
 from penstock_tables.partition_writer import DataFile, PartitionWriter, delete_others
-from penstock_tables.table import Commit, CommitConflictError, OpenTable, Table, TableWriteError
+from penstock_tables.table import (
+    Commit,
+    CommitConflictError,
+    MissingTableError,
+    OpenTable,
+    Table,
+    TableWriteError,
+)
 from penstock_tables.table_schemas import arrow_schema_of, plan
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ class TableOutput:
     dead_letter: str | None = None
     target_bytes: int = 16 << 20
     _lock: threading.Lock = field(factory=threading.Lock, init=False, repr=False)
+    # Whether this process has written a batch into the table.
+    _is_known: bool = field(default=False, init=False, repr=False)
     # Size of the last batch, 0 before the first.
     _last_bytes: int = field(default=0, init=False, repr=False)
 
@@ -61,7 +70,7 @@ class TableOutput:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
 
-    def write_frame(self, frame: DataFrame, batch_time_ms: int) -> None:
+    def write_frame(self, frame: DataFrame, batch_time_ms: int) -> OutputMetadata:
         """Write a batch of DataFrames: a function for ``foreachBatch``."""
 
         def run(writer: PartitionWriter) -> list[str]:
@@ -69,11 +78,11 @@ class TableOutput:
             narrowed = frame if wanted is None else frame.coalesce(wanted)
             return [row.file for row in narrowed.mapInArrow(writer.write_batches, "file string").collect()]
 
-        self.write(
+        return self.write(
             _batch_id(frame.sparkSession.sparkContext, self.output, batch_time_ms), arrow_schema_of(frame.schema), run
         )
 
-    def write_records(self, batch_time: datetime, records: RDD[Any]) -> None:
+    def write_records(self, batch_time: datetime, records: RDD[Any]) -> OutputMetadata | None:
         """Write a batch of records: a function for ``foreachRDD``."""
 
         def run(writer: PartitionWriter) -> list[str]:
@@ -81,10 +90,15 @@ class TableOutput:
             narrowed = records if wanted is None else records.coalesce(wanted)
             return narrowed.mapPartitionsWithIndex(writer.write_records).collect()
 
-        if records.getNumPartitions():
-            self.write(_batch_id(records.context, self.output, round(batch_time.timestamp() * 1000)), self.schema, run)
+        if not records.getNumPartitions():
+            return None
+        return self.write(
+            _batch_id(records.context, self.output, round(batch_time.timestamp() * 1000)), self.schema, run
+        )
 
-    def write(self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]) -> None:
+    def write(
+        self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]
+    ) -> OutputMetadata:
         """Write a batch, unless the table has it.
 
         Args:
@@ -92,30 +106,37 @@ class TableOutput:
             schema: columns of the batch; ``None`` for those of the table.
             run: calls a function with each partition of the batch, in tasks, and returns what they yield.
 
+        Returns:
+            What monitoring shows of the batch: the table, the numbers of rows, refused rows, files and bytes, and the
+            seconds that tasks and commit took; only the table if it had the batch.
+
         Raises:
             PenstockError: the batch was not written; the message names table, batch and what to do.
         """
         with self._lock:
             try:
-                self._write(batch, schema, run)
+                return self._write(batch, schema, run)
             except PenstockError:
                 raise
             except Exception as error:
                 if self._is_written(batch):
                     # The answer to the commit was lost.
-                    return
+                    return OutputMetadata(table=self.table.name)
                 raise TableWriteError(
                     f"{batch.description} not written to {self.table.name}: {reason(error)}. With a checkpoint "
                     "directory the batch runs again: after a restart, or earlier with "
                     "spark.penstock.onFailedBatch=retry"
                 ) from error
 
-    def _write(self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]) -> None:
+    def _write(
+        self, batch: BatchId, schema: pa.Schema | None, run: Callable[[PartitionWriter], list[str]]
+    ) -> OutputMetadata:
         started = time.monotonic()
-        opened = self.table.open(schema)
+        opened = self._open(batch, schema)
+        place = self.table.place
         number = self._number(opened, batch)
         if number is None:
-            return
+            return OutputMetadata(table=self.table.name)
         opened, columns = self._with_columns(opened, schema)
         written = [DataFile.from_json(text) for text in run(opened.writer(batch, columns, number, self.dead_letter))]
         tasks_s = time.monotonic() - started
@@ -125,19 +146,50 @@ class TableOutput:
             delete_others(f"{self.dead_letter}/{batch.file_prefix}", letters)
         files = [file for file in written if file.rows]
         self._last_bytes = sum(file.num_bytes for file in files)
-        if files:
+        if files and not self.table.commits_in_task:
             self._commit(opened, batch, files)
+        if self.table.place != place:
+            raise self._away(batch)
+        self._is_known = True
+        commit_s = time.monotonic() - started - tasks_s
+        rows, refused = sum(file.rows for file in files), sum(file.refused for file in written)
         log.info(
             "batch written to table",
             batch_time=batch.time_ms,
             table=self.table.name,
             output=self.output,
-            rows=sum(file.rows for file in files),
+            rows=rows,
             files=len(files),
             bytes=self._last_bytes,
-            refused_rows=sum(file.refused for file in written),
-            write_ms=round(tasks_s * 1000),
-            commit_ms=round((time.monotonic() - started - tasks_s) * 1000),
+            refused_rows=refused,
+            tasks_ms=round(tasks_s * 1000),
+            commit_ms=round(commit_s * 1000),
+        )
+        return OutputMetadata(
+            table=self.table.name,
+            rows=rows,
+            refused_rows=refused,
+            files=len(files),
+            bytes=self._last_bytes,
+            tasks_seconds=round(tasks_s, 3),
+            commit_seconds=round(commit_s, 3),
+        )
+
+    def _open(self, batch: BatchId, schema: pa.Schema | None) -> OpenTable:
+        """Open the table, and create it only if this program has not written into it: its store may be away."""
+        if not self._is_known:
+            return self.table.open(schema)
+        try:
+            return self.table.open(None)
+        except MissingTableError as error:
+            raise self._away(batch) from error
+
+    def _away(self, batch: BatchId) -> TableWriteError:
+        return TableWriteError(
+            f"{batch.description} not written: {self.table.name}, into which this program has written before, is "
+            "missing. Bring its store back, for example mount its disk: with a checkpoint directory the batch then "
+            "runs again, after a restart or with spark.penstock.onFailedBatch=retry. A restart creates the table anew "
+            "if it is still missing"
         )
 
     def _is_written(self, batch: BatchId) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from plugins.tables.tests.kind_of_table import Kind, ordered
 
-from penstock import ConfigurationError, StreamingContext
+from penstock import ConfigurationError, OutputOperationCompleted, StreamingContext, StreamingListener
 from penstock_tables import to_delta, to_files, to_iceberg, to_sql
 from penstock_tables.delta_table import DeltaTableSettings
 from penstock_tables.file_table import FileTableSettings
@@ -21,6 +22,18 @@ from penstock_tables.sql_table import SqlTableSettings
 pytestmark = pytest.mark.spark
 
 DDL = "key STRING, n BIGINT"
+
+
+class Written(StreamingListener):
+    """The rows that events say were written, by table."""
+
+    def __init__(self) -> None:
+        self.rows = Counter[str]()
+
+    def onOutputOperationCompleted(self, outputOperationCompleted: OutputOperationCompleted) -> None:
+        metadata = outputOperationCompleted.outputOperationInfo.metadata
+        if metadata:
+            self.rows[metadata["table"]] += metadata["rows"]
 
 
 @pytest.mark.usefixtures("frugal_plans")
@@ -40,6 +53,8 @@ def test_each_output_writes_records_and_dataframes(
     to_iceberg(frames, iceberg.identifier, catalog=iceberg.catalog, catalog_options=iceberg.catalog_options)
     to_sql(records, sql.url, sql.table, schema=DDL)
     to_files(frames.where("n > 1"), files.location)
+    written = Written()
+    ssc.addStreamingListener(written)
     ssc.start()
     rows = ordered([{"key": key, "n": n} for key, n in zip("abcde", range(1, 6), strict=True)])
     expected = {"delta": rows, "sql": rows, "iceberg": rows[:-1], "files": rows[1:-1]}
@@ -49,6 +64,8 @@ def test_each_output_writes_records_and_dataframes(
         return written == expected
 
     wait_for(are_written, "all rows in all tables")
+    tables = {kinds[name].table.name: len(expected[name]) for name in kinds}
+    wait_for(lambda: written.rows == tables, "the metadata of the outputs")
 
 
 @pytest.mark.usefixtures("frugal_plans")

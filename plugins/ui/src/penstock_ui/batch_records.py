@@ -80,6 +80,8 @@ def operation_of(info: OutputOperationInfo, earlier: Operation | None) -> Operat
         info.endTime,
         failure,
         () if earlier is None else earlier.jobs,
+        # A copy, because another listener may modify the event's dictionary.
+        dict(info.metadata),
     )
 
 

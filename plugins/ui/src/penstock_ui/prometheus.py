@@ -107,6 +107,20 @@ def _batches(snapshot: Snapshot) -> Iterable[Metric]:
         "1 when all output operations of the last completed batch succeeded.",
         None if last is None else int(last.num_failed == 0),
     )
+    operations = () if last is None else last.operations or ()
+    described = {
+        (str(operation.id), operation.name, name): float(value)
+        for operation in operations
+        for name, value in operation.metadata.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    yield Metric(
+        "last_completed_batch_output",
+        "gauge",
+        "A number by which an output operation describes its output in the last completed batch, such as rows.",
+        described,
+        ("output_operation_id", "output_operation", "quantity"),
+    )
     yield from _batch("last_received_batch", "the newest batch", received)
     yield _gauge(
         "last_received_batch_records", "Records of the newest batch.", None if received is None else received.records

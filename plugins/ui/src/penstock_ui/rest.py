@@ -187,6 +187,8 @@ def operation(operation: Operation) -> Json:
             "duration": operation.duration_ms,
             "failureReason": operation.failure,
             "jobIds": [job.job_id for job in operation.jobs],
+            # Absent without: Spark's operations have no such field.
+            "metadata": operation.metadata or None,
         }
     )
 

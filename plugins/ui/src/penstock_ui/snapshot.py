@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from math import ceil
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
@@ -59,6 +59,7 @@ class Operation:
         ended_ms: when it ended.
         failure: the traceback when it failed; a very long one is truncated.
         jobs: its known Spark jobs, by id.
+        metadata: describes the output, if its function did: numbers and texts by name.
     """
 
     id: int
@@ -68,6 +69,7 @@ class Operation:
     ended_ms: int | None = None
     failure: str | None = None
     jobs: tuple[JobInfo, ...] = ()
+    metadata: Mapping[str, Any] = field(factory=dict)
 
     @property
     def duration_ms(self) -> int | None:

@@ -1,0 +1,352 @@
+"""Kills the processes of a Spark program that writes into tables, cuts their stores off, and compares the tables.
+
+Run: python -m plugins.tables.tests.killed_programs delta sql --kills 25 --cuts 5 --seed 1
+
+The program receives numbers, which it acknowledges once they are stored, and writes them into each table. At seeded
+random moments of an output's tasks, or of its commit, one of its processes is killed (-9): the driver, its JVM, an
+executor, or a Python worker. Cuts take a store away for a while, or lose the answer of a commit; the program retries.
+In the end every acknowledged number must be in each table, and nothing that was stored once may be there twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from benchmarks.numbered_source import Source
+from benchmarks.processes import end_session, ends_on_sigterm
+from plugins.tables.tests.kind_of_table import KINDS, Kind
+from plugins.tables.tests.kinds_with_servers import POSTGRESQL, kind_of_table
+from plugins.tables.tests.table_program import ANSWERS_ARE_LOST, LOST_ANSWERS, STOP_S, launch, progress_of
+from plugins.tables.tests.writer_progress import Phase
+from pyspark.find_spark_home import _find_spark_home
+
+from penstock_tables.iceberg_table import IcebergTableSettings
+from penstock_tables.sql_table import SqlTableSettings
+
+# In local mode the JVM is the executor.
+VICTIMS = ("driver", "JVM", "executor", "worker")
+# Recovery, and the next batch.
+_RECOVERY_S = 240.0
+_POLL_S = 0.002
+# The longest delay of a kill after the moment that it waited for.
+_INTO_TASKS_S, _INTO_COMMIT_S = 0.25, 0.02
+# How long a store is away: longer than several attempts.
+_AWAY_S = (1.0, 3.0)
+#: The counts that must be 0.
+FAULTS = ("lost", "twice")
+
+
+class KilledProgram:
+    """The program, its source and its tables."""
+
+    def __init__(self, kinds: Sequence[Kind], folder: Path, options: argparse.Namespace) -> None:
+        self.source = Source(options.seed)
+        self.rng = random.Random(options.seed)
+        self.kinds = kinds
+        self.progress = {kind.name: progress_of(folder, kind) for kind in kinds}
+        self._folder = folder
+        self._victims = options.victims
+        self._launch = partial(launch, folder, kinds, self.source.port, options.interval, options.master)
+        self._sessions = list[int]()
+        self._process = self._launched()
+
+    def _launched(self) -> subprocess.Popen[bytes]:
+        process = self._launch()
+        self._sessions.append(process.pid)
+        return process
+
+    # -- kills --
+
+    def kill(self) -> tuple[str, str, Phase]:
+        """Kill a process at a random moment; return which, and what the output of which table did."""
+        victim, kind = self.rng.choice(self._victims), self.rng.choice(self.kinds)
+        aim = self.rng.choice((Phase.TASKS, Phase.COMMIT))
+        delay_s = self.rng.uniform(0, _INTO_COMMIT_S if aim is Phase.COMMIT else _INTO_TASKS_S)
+        self._await_batches()
+        interrupted: tuple[str, Phase] | None = None
+        while interrupted is None:
+            process = self._process_of(victim)
+            self._await(lambda: self._phase(kind) is aim, f"a batch is in its {aim.text} of {kind.name}")
+            time.sleep(delay_s)
+            interrupted = self._interrupted()
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                # An idle worker has ended by itself.
+                interrupted = None
+        if victim in ("driver", "JVM"):
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                raise SystemExit(f"FAILED: 60 s after its {victim} was killed, the program runs") from None
+            for progress in self.progress.values():
+                progress.phase = Phase.BETWEEN_BATCHES
+            self._process = self._launched()
+        return victim, *interrupted
+
+    def _interrupted(self) -> tuple[str, Phase]:
+        """The table whose output runs, and its phase."""
+        for kind in self.kinds:
+            if (phase := self._phase(kind)) is not Phase.BETWEEN_BATCHES:
+                return kind.name, phase
+        return "", Phase.BETWEEN_BATCHES
+
+    def _phase(self, kind: Kind) -> Phase:
+        """What an output does; a task that commits is in the commit while its transaction has written something."""
+        phase = self.progress[kind.name].phase
+        if not kind.table.commits_in_task or phase is Phase.BETWEEN_BATCHES:
+            return phase
+        return Phase.COMMIT if self._in_transaction(kind) else Phase.TASKS
+
+    def _in_transaction(self, kind: Kind) -> bool:
+        if kind.server is None:
+            return (kind.folder / "shop.db-journal").exists()
+        with suppress(Exception):
+            query = b"SELECT 1 FROM pg_stat_activity WHERE datname = 'shop' AND backend_xid IS NOT NULL"
+            return self._observer(kind).execute(query).fetchone() is not None
+        return False
+
+    @lru_cache(maxsize=1)  # noqa: B019  # as long as the program
+    def _observer(self, kind: Kind) -> Any:
+        assert kind.server is not None
+        return kind.server.connect()
+
+    def _process_of(self, victim: str) -> psutil.Process:
+        found: list[psutil.Process] = []
+
+        def look() -> bool:
+            with suppress(psutil.Error, IndexError):
+                found.append(self._look_for(victim))
+            return bool(found)
+
+        self._await(look, f"the {victim} runs")
+        return found[0]
+
+    def _look_for(self, victim: str) -> psutil.Process:
+        driver = psutil.Process(self._process.pid)
+        if victim == "driver":
+            return driver
+        (jvm,) = (child for child in driver.children() if child.name() == "java")
+        executors = [child for child in jvm.children() if child.name() == "java"]
+        if victim == "JVM":
+            return jvm
+        # In local mode the driver's JVM runs the tasks.
+        executor = self.rng.choice(executors) if executors else jvm
+        if victim == "executor":
+            return executor
+        workers = [each for each in executor.children(recursive=True) if each.name().startswith("python")]
+        return self.rng.choice([worker for worker in workers if not worker.children()])
+
+    # -- cuts --
+
+    def cut(self) -> tuple[str, str]:
+        """Take a table's store away in the middle of a batch, bring it back; return which table, and how."""
+        kind = self.rng.choice(self.kinds)
+        cuts = {"answer lost": self._answer_lost, **self._cuts(kind)}
+        name = self.rng.choice(list(cuts))
+        self._await_batches()
+        self._await(lambda: self._phase(kind) is not Phase.BETWEEN_BATCHES, f"a batch is written into {kind.name}")
+        time.sleep(self.rng.uniform(0, 0.1))
+        with cuts[name](kind):
+            time.sleep(self.rng.uniform(*_AWAY_S))
+        self._await_batches()
+        return kind.name, name
+
+    def _cuts(self, kind: Kind) -> Mapping[str, Callable[[Kind], AbstractContextManager[None]]]:
+        if kind.server is not None:
+            return {"server suspended": self._suspended, "server killed": self._stopped}
+        if isinstance(kind.table, SqlTableSettings):
+            return {"locked": self._locked, "removed": self._removed}
+        cuts = {"removed": self._removed, "not a folder": self._replaced}
+        if isinstance(kind.table, IcebergTableSettings):
+            # The catalog is in the folder as well: its open connection would commit what is written nowhere.
+            del cuts["removed"]
+        return cuts
+
+    @contextmanager
+    def _answer_lost(self, kind: Kind) -> Iterator[None]:
+        path, lost = self._folder / f"{ANSWERS_ARE_LOST}-{kind.name}", self._folder / LOST_ANSWERS
+        before = lost.read_text() if lost.exists() else ""
+        path.touch()
+        try:
+            self._await(lambda: lost.exists() and lost.read_text() != before, "a commit without an answer")
+            yield
+        finally:
+            path.unlink()
+
+    @contextmanager
+    def _suspended(self, kind: Kind) -> Iterator[None]:
+        assert kind.server is not None
+        kind.server.suspend()
+        try:
+            yield
+        finally:
+            kind.server.resume()
+
+    @contextmanager
+    def _stopped(self, kind: Kind) -> Iterator[None]:
+        assert kind.server is not None
+        kind.server.kill()
+        try:
+            yield
+        finally:
+            kind.server.start()
+            self._observer.cache_clear()
+
+    @contextmanager
+    def _locked(self, kind: Kind) -> Iterator[None]:
+        with closing(sqlite3.connect(kind.folder / "shop.db", timeout=60)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
+
+    @contextmanager
+    def _removed(self, kind: Kind) -> Iterator[None]:
+        """As when a disk is not mounted: the folder is there, and empty."""
+        away = kind.folder.with_suffix(".away")
+        kind.folder.rename(away)
+        kind.folder.mkdir()
+        try:
+            yield
+        finally:
+            shutil.rmtree(kind.folder)
+            away.rename(kind.folder)
+
+    @contextmanager
+    def _replaced(self, kind: Kind) -> Iterator[None]:
+        """No folder can be created in its place."""
+        away = kind.folder.with_suffix(".away")
+        kind.folder.rename(away)
+        kind.folder.touch()
+        try:
+            yield
+        finally:
+            kind.folder.unlink()
+            away.rename(kind.folder)
+
+    # -- waiting and the end --
+
+    def _await_batches(self) -> None:
+        """Wait until a number is acknowledged, and a later batch is written into each table."""
+        acknowledged = len(self.source.acknowledged)
+        self._await(lambda: len(self.source.acknowledged) > acknowledged, "a number is acknowledged")
+        batches = {name: progress.batches for name, progress in self.progress.items()}
+        self._await(
+            lambda: all(progress.batches > batches[name] for name, progress in self.progress.items()),
+            "a batch is written into each table",
+        )
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _RECOVERY_S
+        while not condition():
+            if self._process.poll() is not None:
+                raise SystemExit(f"FAILED: the program ended with {self._process.returncode}; see {self._folder}/log")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"FAILED: not within {_RECOVERY_S:g} s: {what}; see {self._folder}/log")
+            time.sleep(_POLL_S)
+
+    def finish(self) -> int:
+        """Stop gracefully; return the exit code."""
+        self._await_batches()
+        self.source.paused.set()
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(STOP_S + 60)
+
+    def counts(self, kind: Kind) -> dict[str, int]:
+        """Compare a table with what was acknowledged."""
+        rows = Counter((row["number"], row["store"]) for row in kind.rows())
+        numbers = {number for number, _store in rows}
+        return {
+            "batches": self.progress[kind.name].batches,
+            "acknowledged": len(self.source.acknowledged),
+            "written": rows.total(),
+            "lost": len(self.source.acknowledged - numbers),
+            "twice": sum(count - 1 for count in rows.values()),
+            "sent again and stored again": len(rows) - len(numbers),
+        }
+
+    def close(self) -> None:
+        """End every process, and remove what Spark keeps of its executors."""
+        self.source.shutdown()
+        self.source.server_close()
+        for session in self._sessions:
+            end_session(session)
+        with suppress(FileNotFoundError):
+            for application in (self._folder / "applications").read_text().split():
+                shutil.rmtree(Path(_find_spark_home()) / "work" / application, ignore_errors=True)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Kill and cut, and print the counts of each table."""
+    began_s = time.monotonic()
+    victims, interrupted, cuts = Counter[str](), Counter[tuple[str, Phase]](), Counter[tuple[str, str]]()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-killed-"))
+    with ExitStack() as opened:
+        kinds = [opened.enter_context(kind_of_table(name)) for name in options.kinds]
+        program = KilledProgram(kinds, folder, options)
+        opened.callback(program.close)
+        faults = ["kill"] * options.kills + ["cut"] * options.cuts
+        program.rng.shuffle(faults)
+        for number, fault in enumerate(faults, 1):
+            if time.monotonic() - began_s > 60 * options.minutes:
+                break
+            if fault == "kill":
+                victim, table, phase = program.kill()
+                victims[victim] += 1
+                interrupted[table, phase] += 1
+                text = f"{victim} killed, {phase.text} of {table or 'every table'}"
+            else:
+                cut = program.cut()
+                cuts[cut] += 1
+                text = f"{cut[1]}, {cut[0]}"
+            if options.verbose:
+                print(f"{time.monotonic() - began_s:4.0f} s, fault {number} of {len(faults)}: {text}", flush=True)
+        code = program.finish()
+        seconds = round(time.monotonic() - began_s)
+        total = {"seed": options.seed, "kills": victims.total(), "victims": victims, "exit code": code}
+        print(json.dumps({**total, "seconds": seconds}), flush=True)
+        failed = code != 0
+        for kind in kinds:
+            counts = program.counts(kind)
+            failed = failed or any(counts[fault] for fault in FAULTS)
+            kills = {phase.text: interrupted[kind.name, phase] for phase in (Phase.TASKS, Phase.COMMIT)}
+            of_kind = {name: count for (table, name), count in cuts.items() if table == kind.name}
+            print(json.dumps({"table": kind.name, "kills": kills, "cuts": of_kind, **counts}), flush=True)
+    if failed:
+        raise SystemExit(f"FAILED: the log is {folder}/log")
+    shutil.rmtree(folder)
+
+
+def main() -> None:
+    """Print a line of JSON for the run, and one for each table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", default=(*KINDS, POSTGRESQL), help=", ".join((*KINDS, POSTGRESQL)))
+    parser.add_argument("--kills", type=int, default=25)
+    parser.add_argument("--cuts", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no further fault after this time")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
+    parser.add_argument("--master", default="local[3]", help="Spark's; local-cluster[1,3,1024] has executors")
+    parser.add_argument("--victims", nargs="+", default=VICTIMS, choices=VICTIMS, help="what to kill")
+    parser.add_argument("--verbose", action="store_true", help="a line per fault")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    with ends_on_sigterm():
+        main()
