@@ -44,6 +44,7 @@ _API: dict[ModuleType, dict[str, tuple[str, ...]]] = {
             "State",
             "StorageLevel",
             "StreamingContextState",
+            "OutputMetadata",
         ),
         "Receivers": (
             "Receiver",

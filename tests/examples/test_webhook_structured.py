@@ -21,12 +21,12 @@ pytestmark = pytest.mark.spark
 EXAMPLE = Path(__file__).parents[2] / "examples" / "webhook_structured.py"
 
 
-def post(port: int, body: bytes) -> int:
+def post(port: int, body: bytes, path: str = "/orders") -> int:
     """Send a request, as soon as somebody listens; return the status of the answer."""
     while True:
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         try:
-            connection.request("POST", "/orders", body, {"Content-Type": "application/json"})
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
             return connection.getresponse().status
         except ConnectionRefusedError:
             threading.Event().wait(0.05)

@@ -6,6 +6,7 @@ import importlib.metadata
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 from click.testing import Result
 from tests.helpers import wait_for
@@ -113,7 +115,7 @@ def test_chosen_receiver_runs_with_its_options(cli: Cli, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def offer_demo(monkeypatch: pytest.MonkeyPatch, log: list[object]) -> None:
-    """Offers the demonstrations ``socket``, which notes its start and end, and ``broken``."""
+    """Offers the demonstrations ``socket``, which notes its start and end, ``written``, an output, and ``broken``."""
 
     @contextmanager
     def source() -> Iterator[tuple[dict[str, str], SendLines]]:
@@ -121,11 +123,24 @@ def offer_demo(monkeypatch: pytest.MonkeyPatch, log: list[object]) -> None:
         yield {"host": "here", "port": "1"}, lambda lines: log.append(len(lines[0].split()))
         log.append("ended")
 
+    class Report:
+        def attach(self, lines: object) -> None:
+            log.append(lines)
+
+        def report(self) -> str:
+            return "5 rows"
+
+    @contextmanager
+    def written() -> Iterator[Report]:
+        yield Report()
+
     class Offered(importlib.metadata.EntryPoint):
         def load(self) -> object:
-            return {"socket": source}[self.name]
+            return {"socket": source, "written": written}[self.name]
 
-    offered = importlib.metadata.EntryPoints(Offered(name, "x:y", "penstock.demos") for name in ("socket", "broken"))
+    offered = importlib.metadata.EntryPoints(
+        Offered(name, "x:y", "penstock.demos") for name in ("socket", "written", "broken")
+    )
     really = importlib.metadata.entry_points
 
     def entry_points(**choice: Any) -> Any:
@@ -160,11 +175,30 @@ def test_demonstration_of_a_plugin_runs_its_source_and_its_receiver(
     assert log[-1] == "ended"
 
 
+@pytest.mark.usefixtures("offer_demo")
+def test_demonstration_of_an_output_gets_the_generated_lines_and_its_report_follows_the_summary(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, log: list[object]
+) -> None:
+    def ask(
+        _screen: object, _count: int, _interval_s: float, source: object, producer: object, *, output: Any, **_: object
+    ) -> list[ViewedBatch]:
+        output.attach(source)
+        assert producer is None
+        return [viewed(1, 5)]
+
+    show(monkeypatch)
+    monkeypatch.setattr(demo_module, "_batches", ask)
+    result = cli("demo", "written", "--rate", "50", "--seed", "3")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert log == [("synthetic", {"rate": 50, "shape": "lines", "seed": 3})]
+    assert result.stdout.splitlines()[-1] == "5 rows"
+
+
 @pytest.mark.usefixtures("no_spark", "offer_demo")
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("sockets",), 1, "unknown demonstration 'sockets'. Did you mean 'socket'? Known: broken, socket."),
+        (("sockets",), 1, "unknown demonstration 'sockets'. Did you mean 'socket'? Known: broken, socket, written."),
         (("broken",), 1, "the demonstration broken of x:y does not load: KeyError: 'broken'"),
         (("socket", "--receiver", "file"), 2, "--receiver cannot be combined with socket"),
     ],
@@ -303,12 +337,23 @@ def without_delays(errors: str) -> list[str]:
 @pytest.mark.programs
 def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
     shared_jvm.prepare(PYSPARKS_DAEMON)
-    arguments = ["demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
+    arguments = ["demo", "tables", "--batches", "3", "--rate", "1000", "--seed", "7"]
     output, error = tmp_path / "output", tmp_path / "error"
     demo = Fork("penstock_cli", arguments, cwd=tmp_path, env=shared_jvm.environment, stdout=output, stderr=error)
     assert demo.wait(240) == 0, error.read_text()
     assert without_delays(error.read_text()) == []
-    dashboard, *batches, totals, delays = output.read_text().splitlines()
+    dashboard, *batches, totals, delays, table, query = output.read_text().splitlines()
+    written = re.fullmatch(
+        r"table: ([\d,]+) rows of (\d+) batches in (\S+); .* [\d.]+ s after the command began", table
+    )
+    assert written is not None
+    folder = Path(written[3])
+    try:
+        rows = sum(parquet.read_table(file).num_rows for file in folder.glob("batch=*/*.parquet"))
+    finally:
+        shutil.rmtree(folder)
+    assert (written[1], int(written[2]) >= 1) == (f"{rows:,}", rows > 0)
+    assert f"FROM '{folder}/batch=*/*.parquet'" in query
     assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+/\?token=\S{32,}", dashboard)
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)

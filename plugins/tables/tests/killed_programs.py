@@ -42,7 +42,7 @@ from penstock_tables.sql_table import SqlTableSettings
 # In local mode the JVM is the executor.
 VICTIMS = ("driver", "JVM", "executor", "worker")
 # Recovery, and the next batch.
-_RECOVERY_S = 240.0
+_RECOVERY_S = 300.0
 _POLL_S = 0.002
 # The longest delay of a kill after the moment that it waited for.
 _INTO_TASKS_S, _INTO_COMMIT_S = 0.25, 0.02
@@ -261,9 +261,12 @@ class KilledProgram:
             time.sleep(_POLL_S)
 
     def finish(self) -> int:
-        """Stop gracefully; return the exit code."""
+        """Let the program write what is acknowledged, and stop it gracefully; return its exit code."""
         self._await_batches()
         self.source.paused.set()
+        deadline = time.monotonic() + _RECOVERY_S
+        while any(self.counts(kind)["lost"] for kind in self.kinds) and time.monotonic() < deadline:
+            time.sleep(1)
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(STOP_S + 60)
 
@@ -340,7 +343,7 @@ def main() -> None:
     parser.add_argument("--cuts", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=math.inf, help="no further fault after this time")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
+    parser.add_argument("--interval", type=float, default=2.0, help="batch interval in seconds")
     parser.add_argument("--master", default="local[3]", help="Spark's; local-cluster[1,3,1024] has executors")
     parser.add_argument("--victims", nargs="+", default=VICTIMS, choices=VICTIMS, help="what to kill")
     parser.add_argument("--verbose", action="store_true", help="a line per fault")

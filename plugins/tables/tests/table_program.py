@@ -120,6 +120,7 @@ def observe(folder: Path, kinds: Sequence[Kind]) -> None:
     """Share what the outputs do, and lose the answers of commits while ``ANSWERS_ARE_LOST`` has the kind of table."""
     kind_of = {kind.table.name: kind.name for kind in kinds}
     progress_by = {kind.table.name: progress_of(folder, kind) for kind in kinds}
+    # What the outputs do is visible nowhere else.
     write, write_anew, commit = TableOutput.write, TableOutput._write, TableOutput._commit
 
     def noted_write(self: TableOutput, batch: BatchId, schema: Any, run: Any) -> OutputMetadata:
@@ -144,6 +145,7 @@ def observe(folder: Path, kinds: Sequence[Kind]) -> None:
             raise ConnectionResetError("the answer of the commit is lost")
         return written
 
+    # In this process, which is the program's own.
     TableOutput.write = noted_write  # type: ignore[method-assign]
     TableOutput._write = write_without_answer  # type: ignore[method-assign]
     TableOutput._commit = noted_commit  # type: ignore[method-assign]

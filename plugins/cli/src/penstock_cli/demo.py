@@ -10,14 +10,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from penstock import PenstockError
 from penstock.spi import set_level
 from penstock_cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
-from penstock_cli.demonstrations import Demonstration, demonstration, demonstration_names
+from penstock_cli.demonstrations import Demonstration, OutputDemonstration, demonstration, demonstration_names
 from penstock_cli.installed import completes, load_plugins, offered_names
 from penstock_cli.java import ensure_java
 from penstock_cli.launch import PROGRESS, UDS, local_master
@@ -33,12 +33,16 @@ _START_S, _FIRST_RECORD_S = 120.0, 60.0
 _RECEIVER = "synthetic"
 _DASHBOARD = "spark.penstock.ui."
 
+#: The receiver, its options, the producer of its source, and a further output.
+Source: TypeAlias = "tuple[str, Mapping[str, Any], LineProducer | None, OutputDemonstration | None]"
+
 
 @click.command(
     epilog=examples(
         ("demo", "10 batches of 10,000 lines a second"),
         ("demo --rate 100000 --interval 0.5", "more lines, shorter batches"),
         ("demo nats", "a broker, a producer and its receiver, of a plugin that brings such a demonstration"),
+        ("demo tables", "the lines in a table as well, which you can query"),
         (
             "demo --receiver socket --option host=localhost --option port=9999",
             'the words of another receiver: "nc -lk 9999"',
@@ -86,15 +90,15 @@ def demo(
     Starts Spark on this machine; needs no data and no cluster. A receiver generates lines of text, and each batch
     counts their words. Ends after the given number of batches, counted from the first one with records. With --receiver
     another receiver runs, and the words of its records are counted. With a NAME, its plugin runs the receiver's source
-    and sends lines to it.
+    and sends lines to it, or writes the generated lines into its output.
     """
-    with _source(context, name, receiver, rate, seed) as (receiver_name, options, producer):
-        _show((receiver_name, {**options, **extra}), producer, batches, interval, verbose=context.obj)
+    with _source(context, name, receiver, rate, seed) as (receiver_name, options, producer, output):
+        _show((receiver_name, {**options, **extra}), producer, batches, interval, verbose=context.obj, output=output)
 
 
 def _source(
     context: click.Context, name: str | None, receiver: str, rate: float, seed: int | None
-) -> AbstractContextManager[tuple[str, Mapping[str, Any], LineProducer | None]]:
+) -> AbstractContextManager[Source]:
     """The receiver with its options, and inside the context its source and, if it needs one, a producer."""
 
     def is_given(parameter: str) -> bool:
@@ -105,19 +109,25 @@ def _source(
             raise click.UsageError(f"--receiver cannot be combined with {name}, which is a receiver itself")
         return _demonstrated(name, demonstration(name), rate, seed)
     if receiver == _RECEIVER:
-        options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed})
-        return nullcontext((receiver, options, None))
+        return nullcontext((receiver, _generated(rate, seed), None, None))
     if given := next(filter(is_given, ("rate", "seed")), None):
         raise click.UsageError(f"--{given} is an option of {_RECEIVER}: use --option for {receiver}")
-    return nullcontext((receiver, {}, None))
+    return nullcontext((receiver, {}, None, None))
+
+
+def _generated(rate: float, seed: int | None) -> dict[str, Any]:
+    return {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed})
 
 
 @contextmanager
-def _demonstrated(
-    name: str, source: Demonstration, rate: float, seed: int | None
-) -> Iterator[tuple[str, Mapping[str, Any], LineProducer]]:
-    with source() as (options, send), LineProducer(send, rate, seed) as producer:
-        yield name, options, producer
+def _demonstrated(name: str, source: Demonstration, rate: float, seed: int | None) -> Iterator[Source]:
+    with source() as given:
+        if not isinstance(given, tuple):
+            yield _RECEIVER, _generated(rate, seed), None, given
+            return
+        options, send = given
+        with LineProducer(send, rate, seed) as producer:
+            yield name, options, producer, None
 
 
 def _show(
@@ -127,21 +137,24 @@ def _show(
     interval_s: float,
     *,
     verbose: bool,
+    output: OutputDemonstration | None = None,
 ) -> None:
-    """Run the program, show its batches as they complete, and their summary."""
+    """Run the program, show its batches as they complete, their summary, and what the output says."""
     _check(*source)
     ensure_java()
     screen: Screen = Picture(terminal()) if is_live() and not verbose else Lines()
     seen: list[ViewedBatch] = []
     try:
         with screen:
-            for batch in _batches(screen, batches, interval_s, source, producer, verbose=verbose):
+            for batch in _batches(screen, batches, interval_s, source, producer, verbose=verbose, output=output):
                 seen.append(batch)
                 screen.add(batch)
                 screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")
     finally:
         if seen:
             click.echo(summary(seen))
+            if output is not None:
+                click.echo(output.report())
 
 
 def _check(receiver: str, options: dict[str, Any]) -> None:
@@ -158,6 +171,7 @@ def _batches(
     producer: LineProducer | None = None,
     *,
     verbose: bool,
+    output: OutputDemonstration | None = None,
 ) -> Iterator[ViewedBatch]:
     """Run the program and yield its batches as they complete.
 
@@ -185,7 +199,7 @@ def _batches(
         verbose=verbose,
     )
     try:
-        program = WordCount(sc, interval_s, *source, producer)
+        program = WordCount(sc, interval_s, *source, producer, output)
         try:
             program.ssc.start()
             if program.ssc.uiWebUrl is not None:

@@ -25,6 +25,7 @@ from pyspark import RDD, SparkConf, SparkContext
 from penstock import BatchCompleted, BatchSubmitted, PenstockError, ReceiverError, ReceiverStarted, StreamingContext
 from penstock.spi import reason
 from penstock_cli.demo_view import ViewedBatch
+from penstock_cli.demonstrations import OutputDemonstration
 from penstock_cli.line_producer import LineProducer
 
 _LAST_LINES = 20
@@ -55,6 +56,7 @@ class WordCount:
         receiver: its name.
         options: the receiver's.
         producer: of the receiver's source; begins when the receiver has started.
+        output: gets the records, too.
 
     Raises:
         PenstockError: the StreamingContext cannot be created.
@@ -67,6 +69,7 @@ class WordCount:
         receiver: str,
         options: Mapping[str, Any],
         producer: LineProducer | None = None,
+        output: OutputDemonstration | None = None,
     ) -> None:
         self.ssc = StreamingContext(sc, interval_s)
         self._interval_ms = round(interval_s * 1000)
@@ -76,6 +79,8 @@ class WordCount:
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
         records = self.ssc.receiverStream(receiver, **options)
+        if output is not None:
+            output.attach(records)
         words = records.flatMap(lambda record: str(record).split())
         words.map(lambda word: (word, 1)).reduceByKey(operator.add).foreachRDD(self._keep_top_words)
         self.ssc.addStreamingListener(self)

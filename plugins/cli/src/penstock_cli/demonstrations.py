@@ -1,8 +1,9 @@
-"""Demonstrations of receivers that distributions offer in the entry-point group ``penstock.demos``.
+"""Demonstrations of receivers and outputs that distributions offer in the entry-point group ``penstock.demos``.
 
-An entry point names a function without arguments. It returns a context manager that runs what the receiver of the same
-name needs, such as a broker, and gives the receiver's options and a function that sends lines. The command calls that
-function from one thread at a time, after the receiver has started.
+An entry point names a function without arguments, which returns a context manager. For a receiver, it runs what the
+receiver of the same name needs, such as a broker, and gives the receiver's options and a function that sends lines. The
+command calls that function from one thread at a time, after the receiver has started. For an output, it gives an
+``OutputDemonstration``.
 """
 
 from __future__ import annotations
@@ -10,18 +11,29 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from penstock import PenstockError
+from penstock import DStream, PenstockError
 from penstock.spi import UnknownNameError, check_core_version, summary_of
 from penstock_cli.line_producer import SendLines
 from penstock_cli.shared import DEMOS_GROUP
 
-Demonstration = Callable[[], AbstractContextManager[tuple[Mapping[str, Any], SendLines]]]
+
+class OutputDemonstration(Protocol):
+    """An output to which the lines of the receiver ``synthetic`` go."""
+
+    def attach(self, lines: DStream[str]) -> object:
+        """Define the output operation. Called before the start."""
+
+    def report(self) -> str:
+        """Describe what was written, in lines of text. Called after the stop."""
+
+
+Demonstration = Callable[[], AbstractContextManager[tuple[Mapping[str, Any], SendLines] | OutputDemonstration]]
 
 
 def demonstration_names() -> list[str]:
-    """The receivers with an installed demonstration."""
+    """The names of the installed demonstrations."""
     return sorted({entry_point.name for entry_point in importlib.metadata.entry_points(group=DEMOS_GROUP)})
 
 
