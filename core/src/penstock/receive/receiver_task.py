@@ -132,7 +132,7 @@ class _Launch:
             StopReceiver: self._on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: lambda message: self._supervisor.take(message),
-            CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
+            CleanUpBlocks: self._on_clean_up,
         }
         self._endpoint = Endpoint(host, token, handlers, open_stream, ports, readers=task.driver.readers)
         advice += _TLS_ADVICE * (token.tls is not None)
@@ -183,6 +183,9 @@ class _Launch:
     def _on_stop(self, message: StopReceiver) -> None:
         self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
         self._supervisor.stop_soon(message.message)
+
+    def _on_clean_up(self, message: CleanUpBlocks) -> None:
+        self._blocks.delete(message.block_ids)
 
 
 def _has_left_threads(before: Collection[threading.Thread]) -> bool:

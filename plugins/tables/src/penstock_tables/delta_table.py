@@ -61,13 +61,17 @@ class OpenDeltaTable(OpenTable):
     def __init__(self, table: Any, settings: DeltaTableSettings) -> None:
         self._table = table
         self._settings = settings
+        # Each look-up reads the log of the version again.
+        self._standings: dict[BatchId, Standing] = {}
 
     def schema(self) -> pa.Schema:
         return pa.schema(self._table.schema().to_arrow())
 
     def standing(self, batch: BatchId) -> Standing:
-        newest, own, last_ms = map(self._table.transaction_version, _transactions(batch))
-        return Standing(newest or 0, own, -1 if last_ms is None else last_ms)
+        if batch not in self._standings:
+            newest, own, last_ms = map(self._table.transaction_version, _transactions(batch))
+            self._standings[batch] = Standing(newest or 0, own, -1 if last_ms is None else last_ms)
+        return self._standings[batch]
 
     def has(self, batch: BatchId) -> bool:
         oldest: dict[str, Any] = {"version": -1}

@@ -17,6 +17,8 @@ from penstock.spi import shown, summary_of
 
 # Records that are converted together.
 _ROWS = 16_384
+# What Arrow raises for values that do not fit.
+_MISFITS = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 class RowsRefusedError(PenstockError):
@@ -47,6 +49,9 @@ class RowFitting:
         """Convert records: mappings, rows, or tuples in the order of the columns; single values for one column."""
         iterator = iter(records)
         while piece := list(islice(iterator, _ROWS)):
+            if (batch := self._from_tuples(piece)) is not None:
+                yield batch
+                continue
             named = list(self._named(piece))
             yield from self._fitted(named, self._from_rows, lambda rows: rows[0])
 
@@ -54,6 +59,17 @@ class RowFitting:
         """Convert Arrow batches."""
         for batch in batches:
             yield from self._fitted(batch, self._from_batch, lambda row: row.to_pylist()[0])
+
+    def _from_tuples(self, records: Sequence[Any]) -> pa.RecordBatch | None:
+        """Convert tuples that all fit, column by column; ``None`` for other records."""
+        if set(map(type, records)) != {tuple} or set(map(len, records)) != {len(self.schema)}:
+            return None
+        columns = zip(zip(*records, strict=True), self.schema, strict=True)
+        try:
+            arrays = [pa.array(values, column.type) for values, column in columns]
+            return self._checked(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+        except _MISFITS:
+            return None
 
     def _named(self, records: Iterable[Any]) -> Iterator[dict[str, Any]]:
         names = self.schema.names
@@ -92,7 +108,7 @@ class RowFitting:
             return
         try:
             yield convert(rows)
-        except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        except _MISFITS as error:
             if len(rows) == 1:
                 self.refused.append(RefusedRow(to_json(record_of(rows)), summary_of(error)))
                 return
