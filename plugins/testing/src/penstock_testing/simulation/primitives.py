@@ -20,42 +20,38 @@ class SimulatedLock:
     def __init__(self, scheduler: Scheduler, *, is_reentrant: bool = False) -> None:
         self._scheduler = scheduler
         self._is_reentrant = is_reentrant
-        self._owner: object = None
+        # The thread that holds it, how often; no thread for code outside of simulated threads.
+        self._owner: Task | None = None
         self._count = 0
         self._waiters: list[Task] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         self._scheduler.pause()
-        me: object = threading.current_thread()
-        if self._is_reentrant and self._owner is me:
-            self._count += 1
-            return True
-        deadline = None if timeout < 0 else self._scheduler.now_s + timeout
-        while self._owner is not None:
-            if not blocking:
-                return False
-            left = None if deadline is None else deadline - self._scheduler.now_s
-            if left is not None and left <= 0:
-                return False
-            self._scheduler.wait(self._waiters, left)
-        self._owner = me
-        self._count = 1
+        if self._count and not (self._is_reentrant and self.is_owned()):
+            deadline = None if timeout < 0 else self._scheduler.now_s + timeout
+            while self._count:
+                if not blocking:
+                    return False
+                left = None if deadline is None else deadline - self._scheduler.now_s
+                if left is not None and left <= 0:
+                    return False
+                self._scheduler.wait(self._waiters, left)
+        self._owner = self._scheduler.current
+        self._count += 1
         return True
 
     def release(self) -> None:
-        if self._owner is None:
+        if not self._count:
             raise RuntimeError("release unlocked lock")
         self._count -= 1
-        if self._count == 0:
-            self._owner = None
-            if self._waiters:
-                self._scheduler.wake(self._waiters[0])
+        if not self._count and self._waiters:
+            self._scheduler.wake(self._waiters[0])
 
     def locked(self) -> bool:
-        return self._owner is not None
+        return self._count > 0
 
     def is_owned(self) -> bool:
-        return self._owner is threading.current_thread()
+        return self._count > 0 and self._owner is self._scheduler.current
 
     def release_all(self) -> int:
         """Release a reentrant lock wholly; return how often it was held."""
@@ -72,7 +68,7 @@ class SimulatedLock:
 
     def __exit__(self, *_error: object) -> None:
         # A killed thread may have lost the lock while it waited.
-        if self._owner is not None:
+        if self._count:
             self.release()
 
 

@@ -12,12 +12,12 @@ import itertools
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 # The real ones: while a simulation runs, the engine's modules use twins of them.
-_Thread, _Lock, _current = threading.Thread, threading.Lock, threading.current_thread
+_Thread, _Lock = threading.Thread, threading.Lock
 _start, _join = threading.Thread.start, threading.Thread.join
 
 _SECOND = 1_000_000_000
@@ -43,7 +43,6 @@ class SimulatedProcess:
         self.name = name
         self.tasks: list[Task] = []
         self.is_dead = False
-        self.is_suspended = False
         #: Called when the process has been killed, or its first thread has ended.
         self.on_end: list[Callable[[], object]] = []
         #: The process's values of swapped globals; see ``Scheduler.own``.
@@ -95,11 +94,13 @@ class Scheduler:
         #: The lines of the history so far.
         self.trace: list[str] = []
         self.processes: list[SimulatedProcess] = []
+        #: The running thread; ``None`` in one that is not simulated. At most one thread runs at any time.
+        self.current: Task | None = None
         self._max_steps = max_steps
         #: The probability that the baton passes at a point where the running thread could continue.
         self.preemption = 0.1
-        self._current: Task | None = None
         self._ready: list[Task] = []
+        self._suspended: set[SimulatedProcess] = set()
         self._timers: list[tuple[int, int, Task, int]] = []
         self._order = itertools.count()
         self._finished = threading.Event()
@@ -110,11 +111,6 @@ class Scheduler:
         self._owned: list[tuple[Any, str, Any]] = []
 
     # -- who runs --
-
-    @property
-    def current(self) -> Task | None:
-        """The running thread; ``None`` for a thread that is not simulated."""
-        return self._by_thread.get(_current())
 
     @property
     def now_s(self) -> float:
@@ -146,6 +142,7 @@ class Scheduler:
             if self.steps == seen:
                 self._fail(SimulationError(f"a thread blocks outside of the simulation:\n{self._stack()}"))
             seen = self.steps
+        self.current = None
         # The end of one process may start another.
         while self.processes:
             self.kill(self.processes[0])
@@ -197,9 +194,14 @@ class Scheduler:
 
     def pause(self) -> None:
         """Perhaps let another thread run."""
-        task = self.check()
-        if task is not None and self.random.random() < self.preemption:
-            self.yield_now()
+        task = self.current
+        if task is None:
+            return
+        if task.process.is_dead:
+            raise ProcessKilled
+        if self.random.random() < self.preemption:
+            self._ready.append(task)
+            self._switch(task)
 
     def yield_now(self) -> None:
         """Let another thread run, chosen by the seed; it may be this one."""
@@ -216,7 +218,7 @@ class Scheduler:
         """Wait in a list until ``wake``, at most ``timeout_s``; return whether it was ``wake`` that ended the wait."""
         task = self.check()
         if task is None:
-            raise SimulationError(f"{_current().name} waits, which is no thread of the simulation")
+            raise SimulationError(f"{threading.current_thread().name} waits, which is no thread of the simulation")
         task.wait_number += 1
         task.is_waiting = True
         task.was_woken = False
@@ -256,11 +258,11 @@ class Scheduler:
 
     def suspend(self, process: SimulatedProcess) -> None:
         """Stop a process, as SIGSTOP does."""
-        process.is_suspended = True
+        self._suspended.add(process)
 
     def resume(self, process: SimulatedProcess) -> None:
         """Continue a suspended process."""
-        process.is_suspended = False
+        self._suspended.discard(process)
 
     # -- history --
 
@@ -274,22 +276,24 @@ class Scheduler:
 
     def _switch(self, task: Task) -> None:
         """Pass the baton on and wait until it comes back."""
-        self._pass_on(task)
-        task.baton.acquire()
+        if self._pass_on(task) is not task:
+            task.baton.acquire()
         if task.process.is_dead:
             raise ProcessKilled
 
-    def _pass_on(self, running: Task | None) -> None:
+    def _pass_on(self, running: Task | None) -> Task | None:
         try:
             task = self._next()
         except BaseException as error:
             self._fail(error)
-            return
+            return None
         before = running.process if running is not None else None
         if task.process is not before:
             self._swap(before, task.process)
-        self._current = task
-        task.baton.release()
+        self.current = task
+        if task is not running:
+            task.baton.release()
+        return task
 
     def _next(self) -> Task:
         if self._failure is not None:
@@ -304,12 +308,17 @@ class Scheduler:
                 if task.is_waiting and task.wait_number == number:
                     self._stop_waiting(task)
                     self._ready.append(task)
-            ready = [number for number, task in enumerate(self._ready) if not task.process.is_suspended]
-            if ready:
+            if ready := self._runnable():
                 return self._ready.pop(ready[self.random.randrange(len(ready))] if len(ready) > 1 else ready[0])
             if not self._timers:
                 raise SimulationError(f"every thread waits for ever:\n{self._waits()}")
             self.now_ns = max(self.now_ns, self._timers[0][0])
+
+    def _runnable(self) -> Sequence[int]:
+        """The positions in ``_ready`` of threads whose process is not suspended."""
+        if not self._suspended:
+            return range(len(self._ready))
+        return [number for number, task in enumerate(self._ready) if task.process not in self._suspended]
 
     def _stop_waiting(self, task: Task) -> None:
         task.is_waiting = False
@@ -323,6 +332,7 @@ class Scheduler:
         if task.is_unwinding:
             self._unwound.release()
             return
+        self.current = None
         for joining in list(task.joining):
             self.wake(joining)
         process = task.process
@@ -342,12 +352,15 @@ class Scheduler:
             self._ready.remove(task)
         task.wait_number += 1
         task.is_unwinding = True
+        running, self.current = self.current, task
         task.baton.release()
         if not self._unwound.acquire(timeout=_STUCK_S):
             raise SimulationError(f"the killed thread {task.name} does not end:\n{self._stack(task)}")
+        self.current = running
 
     def _ended(self, process: SimulatedProcess) -> None:
         self.processes.remove(process)
+        self._suspended.discard(process)
         for task in process.tasks:
             for joining in list(task.joining):
                 if joining.process is not process:
@@ -385,6 +398,6 @@ class Scheduler:
         )
 
     def _stack(self, task: Task | None = None) -> str:
-        task = task or self._current
+        task = task or self.current
         frame = None if task is None else sys._current_frames().get(task.thread.ident or 0)
         return "".join(traceback.format_stack(frame)[-12:]) if frame is not None else ""

@@ -81,7 +81,8 @@ class SimulatedDisk:
 
     def below(self, directory: str) -> list[str]:
         """The paths of all files in a directory and its subdirectories."""
-        return sorted(path for path in self.files if path.startswith(f"{directory}/"))
+        inside = f"{directory}/"
+        return sorted([path for path in self.files if path.startswith(inside)])
 
     # -- as a file system of Arrow, from which tasks read blocks --
 

@@ -169,10 +169,39 @@ def _signals() -> Any:
     )
 
 
+class _ParsedDistribution(importlib.metadata.Distribution):
+    """As the distribution, with metadata that is parsed once instead of at each access."""
+
+    def __init__(self, real: importlib.metadata.Distribution) -> None:
+        self._real = real
+        self._metadata = real.metadata
+
+    @property
+    def metadata(self) -> importlib.metadata.PackageMetadata:
+        return self._metadata
+
+    def read_text(self, filename: str) -> str | None:
+        return self._real.read_text(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        return self._real.locate_file(path)
+
+
+def _with_parsed_metadata(entry_point: importlib.metadata.EntryPoint) -> importlib.metadata.EntryPoint:
+    parsed = importlib.metadata.EntryPoint(entry_point.name, entry_point.value, entry_point.group)
+    if entry_point.dist is not None:
+        vars(parsed)["dist"] = _ParsedDistribution(entry_point.dist)
+    return parsed
+
+
 @cache
 def _plugins() -> Any:
     """A twin of ``importlib`` that finds the plugins of simulated programs."""
-    found = [each for each in importlib.metadata.entry_points(group="penstock") if each.name in _PLUGINS]
+    found = [
+        _with_parsed_metadata(each)
+        for each in importlib.metadata.entry_points(group="penstock")
+        if each.name in _PLUGINS
+    ]
     return SimpleNamespace(metadata=SimpleNamespace(entry_points=lambda **_group: found))
 
 
