@@ -51,7 +51,7 @@ def test_local_directory_is_created_for_its_owner_alone(tmp_path: Path, monkeypa
     directory = create(Spark(monkeypatch), str(path))
     assert (directory.name, directory.folder) == (str(path), RunFolder("now", f"file:{path}"))
     assert path.stat().st_mode & 0o777 == 0o700
-    assert directory.state_home == f"{path}/now/state"
+    assert directory.state_home == f"{path}/now-state"
 
 
 @pytest.mark.parametrize("name", ["", " ", None])

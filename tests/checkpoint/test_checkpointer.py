@@ -184,7 +184,7 @@ def make() -> Iterator[Callable[..., Writing]]:
     def make(
         listeners: dict[str, Callable[[], Any]] | None = None, retained: Checkpoint | None = None, **first: Any
     ) -> Writing:
-        made.append(Writing(evolve(FIRST, **{"folders": ["before", "now"], **first}), listeners or {}))
+        made.append(Writing(evolve(FIRST, **{"folders": ["before", "now-state", "now"], **first}), listeners or {}))
         if retained is not None:
             made[-1].directory.store.retained = [retained]
         made[-1].checkpointer.start()
@@ -200,7 +200,7 @@ def test_first_checkpoint_is_written_at_the_start(make: Callable[..., Writing]) 
 
 
 def test_age_of_the_newest_checkpoint_and_failures_since_are_known(make: Callable[..., Writing]) -> None:
-    writing = Writing(evolve(FIRST, folders=["now"]), {})
+    writing = Writing(evolve(FIRST, folders=["now-state", "now"]), {})
     assert (writing.checkpointer.written_ms, writing.checkpointer.failures) == (None, 0)
     writing = make()
     assert (writing.checkpointer.written_ms, writing.checkpointer.failures) == (FIRST.written_ms, 0)
@@ -228,17 +228,19 @@ def test_later_attempts_are_reset_after_the_first_checkpoint(make: Callable[...,
 
 def test_completed_outputs_log_starts_after_the_first_checkpoint_is_written(make: Callable[..., Writing]) -> None:
     # Until then a later run would recover from an earlier run's checkpoint, and needs that run's log.
-    found = make(folders=["now"]).outputs.found
+    found = make(folders=["now-state", "now"]).outputs.found
     assert found is not None
     assert found.number == FIRST.number
 
 
 def test_obsolete_folders_are_deleted_after_the_first_checkpoint_is_written() -> None:
-    writing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData", "receivedBlockMetadata"])
+    writing = Writing(
+        evolve(FIRST, folders=["now-state", "now"]), {}, obsolete=["receivedData", "receivedBlockMetadata"]
+    )
     writing.checkpointer.start()
     writing.checkpointer.stop(10)
     assert writing.directory.deleted == ["empty folders", "receivedData", "receivedBlockMetadata"]
-    failing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData"])
+    failing = Writing(evolve(FIRST, folders=["now-state", "now"]), {}, obsolete=["receivedData"])
     failing.disk.fail_at(range(1))
     with pytest.raises(ConfigurationError, match=r"unusable: .*No space left"):
         failing.checkpointer.start()
@@ -328,10 +330,19 @@ def test_folder_of_an_earlier_run_is_deleted_with_the_last_checkpoint_that_refer
     assert again.deleted == ["before"]
 
 
+def test_rdds_of_an_earlier_run_are_deleted_while_its_state_store_is_used(make: Callable[..., Writing]) -> None:
+    folders = ["before-state", "before", "now-state", "now"]
+    writing = make(folders=folders)
+    assert writing.deleted == ["before-state", "before"]
+    states = [evolve(writing.program.saved().states[0], files={1000: "now/rdd-1"}, store="before-state/1")]
+    again = make(folders=folders, states=states)
+    assert again.deleted == ["before"]
+
+
 def test_streams_of_no_retained_checkpoint_are_forgotten(make: Callable[..., Writing]) -> None:
     saved = [SavedInput("source", "receiverStream", 0), SavedInput("dropped", "receiverStream", 3)]
     found = evolve(FIRST, inputs=saved, next_stream_id=5)
-    writing = make(retained=found, number=2, next_stream_id=5, folders=["now"])
+    writing = make(retained=found, number=2, next_stream_id=5, folders=["now-state", "now"])
     assert writing.newest.next_stream_id == 5
     for number in range(1, 9):
         writing.save(number)
@@ -343,7 +354,7 @@ def test_streams_of_no_retained_checkpoint_are_forgotten(make: Callable[..., Wri
 
 
 def test_forgetting_streams_is_retried_at_the_next_checkpoint(make: Callable[..., Writing]) -> None:
-    writing = make(next_stream_id=3, folders=["now"])
+    writing = make(next_stream_id=3, folders=["now-state", "now"])
 
     def forget(_stream_ids: set[int]) -> None:
         if len(writing.forgotten) == 1:

@@ -83,7 +83,7 @@ def test_first_checkpoint_of_a_recovered_run_contains_pending_batches_with_one_m
         hash_seed=hash_seed(),
         pending={2000: 2, 3000: 3},
         later_attempts=3,
-        folders=["before", "now"],
+        folders=["before", "now-state", "now"],
         boot=boot_id(),
         claim=1,
     )

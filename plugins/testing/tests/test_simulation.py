@@ -21,6 +21,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.storage.claim import Claim
 from penstock.storage.directory import Directory, Durability
 from penstock.track.allocations import Allocations
+from penstock_state.state_store import StateStore, StateVersion
 from penstock_testing import FAULTS, SimulatedFault, Simulation
 from penstock_testing.simulation.simulated_disk import SimulatedAppender
 
@@ -56,6 +57,17 @@ def test_engine_keeps_its_guarantees(seed: int, fault: str) -> None:
     outcome = Simulation(seed, [fault]).run()
     assert outcome.violations == ()
     assert set(outcome.faults) == {fault}
+
+
+def test_rdd_checkpoints_of_an_earlier_run_are_deleted_while_its_state_store_is_used() -> None:
+    simulation = Simulation(14)
+    assert simulation.maps_with_state
+    assert simulation.run().violations == ()
+
+
+def test_half_of_the_programs_map_with_state() -> None:
+    tested = [Simulation(seed, [fault]).maps_with_state for seed, fault in SEEDS_AND_FAULTS]
+    assert 4 <= sum(tested) <= 12
 
 
 def test_every_fault_has_a_seed() -> None:
@@ -177,6 +189,21 @@ def test_write_that_is_not_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_unfenced_driver_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Claim, "check", lambda _claim: None)
     assert is_found("is now", "suspend")
+
+
+def test_state_that_never_times_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StateStore, "older_than", lambda _store, _version, _before_ms: iter(()))
+    assert is_found("mapped of batch", "kill")
+
+
+def test_state_files_that_are_deleted_too_early_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    retire = StateStore.retire
+
+    def retire_at_once(store: StateStore, version: StateVersion, _before_ms: int) -> StateVersion:
+        return retire(store, version, version.time_ms + 1)
+
+    monkeypatch.setattr(StateStore, "retire", retire_at_once)
+    assert is_found("", "kill")
 
 
 def test_repeated_report_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,8 @@ class CheckpointDirectory:
 
     @property
     def state_home(self) -> str:
-        """Location of this run's state store."""
-        return f"{location_of_hadoop(self.folder.uri)}/{self.folder.name}/state"
+        """Location of this run's state store, which later runs use long after this run's RDDs."""
+        return f"{location_of_hadoop(self.folder.uri)}/{self.folder.name}-state"
 
     def delete_rdd(self, uri: str) -> None:
         """Delete a checkpointed RDD; a failure is logged. Raises ``ClaimLostError``."""

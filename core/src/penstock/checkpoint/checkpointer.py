@@ -313,7 +313,7 @@ class Checkpointer:
             for state in retained.states
             for path in (*state.files.values(), state.store)
         ]
-        for folder in [folder for folder in self._folders if folder not in self._first.folders[-1:]]:
+        for folder in [folder for folder in self._folders if folder not in self._first.folders[-2:]]:
             if not any(path.startswith(f"{folder}/") for path in paths):
                 self._directory.delete_folder(folder)
                 # A new list, because the generator's loop may be reading the old one.

@@ -264,8 +264,8 @@ class Recovery:
             return self.directory.store.write_program(save_program(self._program))
 
     def _first_checkpoint(self, earlier: Checkpoint | None, program: str | None) -> Checkpoint:
-        sc, own_folder = self._program.sc, self.directory.folder.name
-        folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]
+        sc, name = self._program.sc, self.directory.folder.name
+        folders = [folder for folder in (earlier.folders if earlier is not None else ()) if not folder.startswith(name)]
         own: dict[str, Any] = {
             "number": self.directory.store.last_number() + 1,
             "written_ms": self._program.clock.now_ms(),
@@ -275,7 +275,7 @@ class Recovery:
             "hash_seed": saved_conf.hash_seed(),
             "conf": saved_conf.conf_to_save(sc),
             "program": program,
-            "folders": [*folders, own_folder],
+            "folders": [*folders, f"{name}-state", name],
             "boot": boot_id(),
             "claim": self.directory.files.claim_number,
         }

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from penstock_testing.simulation.simulated_disk import SimulatedDisk
-from penstock_testing.simulation.simulated_program import INTERVAL_S, WINDOW_S, World
+from penstock_testing.simulation.simulated_program import INTERVAL_S, TIMEOUT_S, WINDOW_S, Record, World
 
 # The files that data is in.
 _KINDS = re.compile(r"/receivedData/|/rdd-\d+/")
 
 
-def check(world: World, *, skips_times: bool) -> None:
+def check(world: World, *, skips_times: bool, maps_with_state: bool = False) -> None:
     """Compare what the program has written with what its sources were told, and with a plain model.
 
-    ``skips_times`` says whether batch times may be left out, because the wall clock was set forward.
+    Args:
+        world: what the program has received and written.
+        skips_times: whether batch times may be left out, because the wall clock was set forward.
+        maps_with_state: whether the program has ``mapWithState``.
     """
     interval_ms, window_ms = round(INTERVAL_S * 1000), round(WINDOW_S * 1000)
     batches = {
@@ -41,6 +45,8 @@ def check(world: World, *, skips_times: bool) -> None:
             key for time in times if time_ms - window_ms < time <= time_ms for key, _number in batches[time]
         )
         _compare(world, "window", time_ms, window)
+    if maps_with_state:
+        _check_mapped(world, batches)
 
 
 def check_files(world: World, disk: SimulatedDisk, before_s: float) -> None:
@@ -48,6 +54,24 @@ def check_files(world: World, disk: SimulatedDisk, before_s: float) -> None:
     old = [path for path in sorted(disk.files) if disk.changed_s[path] < before_s and _KINDS.search(path)]
     if old:
         world.violate(f"{len(old)} files that are no longer needed were not deleted: {', '.join(old[:4])}")
+
+
+def _check_mapped(world: World, batches: Mapping[int, Sequence[Record]]) -> None:
+    """Compare the mapped records and the states of ``mapWithState`` with a dictionary whose entries grow old."""
+    states: dict[int, int] = {}
+    updated_ms: dict[int, int] = {}
+    for time_ms, records in batches.items():
+        mapped = []
+        for key, _number in records:
+            states[key] = states.get(key, 0) + 1
+            updated_ms[key] = time_ms
+            mapped.append((key, states[key], False))
+        for key in [key for key in states if updated_ms[key] < time_ms - TIMEOUT_S * 1000]:
+            mapped.append((key, states.pop(key), True))
+        for operation, expected in (("mapped", sorted(mapped)), ("snapshot", sorted(states.items()))):
+            actual = world.outputs.get((operation, time_ms))
+            if actual != expected:
+                world.violate(f"{operation} of batch {time_ms} is {actual} and not {expected}")
 
 
 def _compare(world: World, operation: str, time_ms: int, expected: Counter[int]) -> None:

@@ -41,6 +41,8 @@ class SimulatedProcess:
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.scheduler = scheduler
         self.name = name
+        #: The name of the executor whose files it shares; empty for a process that is none of its workers.
+        self.executor = ""
         self.tasks: list[Task] = []
         self.is_dead = False
         #: Called when the process has been killed, or its first thread has ended.

@@ -182,6 +182,7 @@ class SimulatedSparkContext(SparkContext):
         tasks = []
         for copy in copies:
             self.workers[copy] = group, executor
+            copy.executor = f"{self._application_id}-{executor}"
             tasks.append(copy.spawn("task", run))
         for task in tasks:
             scheduler.join(task)

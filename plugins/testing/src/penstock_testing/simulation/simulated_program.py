@@ -12,11 +12,13 @@ from typing import Any
 from attrs import define, field, frozen
 from pyspark import RDD, SparkContext
 
-from penstock import StreamingContext, ThreadReceiver
+from penstock import State, StateSpec, StreamingContext, ThreadReceiver
 from penstock_testing.simulation.scheduler import Scheduler, SimulatedProcess
 
 INTERVAL_S = 1.0
 WINDOW_S = 6.0
+#: A key without records for longer than this loses its state of ``mapWithState``.
+TIMEOUT_S = 4.0
 _KEYS = 5
 
 #: A delivery of a message by a source: its key, and a number that no other delivery has.
@@ -184,12 +186,24 @@ def count(values: Sequence[int], state: int | None) -> int:
     return (state or 0) + sum(values)
 
 
-def create(sc: SparkContext, version: int) -> StreamingContext:
-    """A version of the program."""
+def numbered(key: int, _value: int | None, state: State[int]) -> tuple[int, int, bool]:
+    """Number the records of a key since its state began; report the last number when the state times out."""
+    if state.isTimingOut():
+        return key, state.get(), True
+    state.update((state.getOption() or 0) + 1)
+    return key, state.get(), False
+
+
+def create(sc: SparkContext, version: int, *, maps_with_state: bool = False) -> StreamingContext:
+    """A version of the program, with ``mapWithState`` or without."""
     ssc = StreamingContext(sc, INTERVAL_S)
     records = ssc.union(ssc.receiverStream(ReliableReceiver()), ssc.receiverStream(BufferedReceiver()))
     records.foreachRDD(Emit("records", version))
     pairs = records.mapValues(lambda _number: 1)
     pairs.reduceByKeyAndWindow(operator.add, operator.sub, WINDOW_S, INTERVAL_S, 2).foreachRDD(Emit("window", version))
     pairs.updateStateByKey(count, 2).foreachRDD(Emit("state", version))
+    if maps_with_state:
+        mapped = pairs.mapWithState(StateSpec.function(numbered).numPartitions(2).timeout(TIMEOUT_S))
+        mapped.foreachRDD(Emit("mapped", version))
+        mapped.stateSnapshots().foreachRDD(Emit("snapshot", version))
     return ssc

@@ -104,6 +104,8 @@ class Simulation:
             "spark.streaming.backpressure.enabled": random.choice(("false", "true")),
             "spark.streaming.concurrentJobs": random.choice(("1", "1", "2")),
         }
+        # Apart from everything else, so that programs without it have the same history as before it was there.
+        self.maps_with_state = Random(f"program of {seed}").random() < 0.5
         #: The driver that runs the program.
         self.driver: Driver | None = None
         # Drivers that another one has replaced while they were suspended.
@@ -119,7 +121,9 @@ class Simulation:
         with substituted(Twins(scheduler), self.network, self.cluster), logged(scheduler), self.world.entered():
             try:
                 scheduler.run(self._main)
-                oracles.check(self.world, skips_times="clock" in self.faults.kinds)
+                oracles.check(
+                    self.world, skips_times="clock" in self.faults.kinds, maps_with_state=self.maps_with_state
+                )
             except SimulationError as error:
                 self.world.violate(str(error))
         return SimulationOutcome(
@@ -238,7 +242,9 @@ class Driver:
         sc = self.context = simulation.cluster.context(simulation.conf, self.process)
         SparkContext._active_spark_context = sc
         try:
-            ssc = StreamingContext.getOrCreate(_CHECKPOINT, lambda: create(sc, self.version))
+            ssc = StreamingContext.getOrCreate(
+                _CHECKPOINT, lambda: create(sc, self.version, maps_with_state=simulation.maps_with_state)
+            )
             ssc.start()
             self._await(ssc)
             ssc.stop(stopSparkContext=True, stopGracefully=self.stop == "graceful")

@@ -21,7 +21,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -82,6 +84,9 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
             disk.operate("delete", file)
             disk.delete(file)
 
+    # A real one, for the executors' copies of state files, which no fault concerns.
+    local_directory = TemporaryDirectory(prefix="penstock-simulation-")
+
     everywhere: list[tuple[Any, Any]] = [
         (threading, twins.threading),
         (queue, twins.queue),
@@ -119,11 +124,12 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
     single = {
         "penstock.plugins.discovery:importlib": _plugins(),
         "pyspark.shuffle:get_used_memory": lambda: 100,
+        "penstock_state.state_store:executor_directory": partial(_local_directory, scheduler, local_directory),
         "penstock.wire.client:flight": flight_module(network),
         "penstock.checkpoint.checkpoint_directory:os": SimpleNamespace(getpid=lambda: 1),
         "penstock.checkpoint.checkpoint_directory:socket": SimpleNamespace(gethostname=lambda: "simulated"),
     }
-    with ExitStack() as stack:
+    with local_directory, ExitStack() as stack:
         for module in modules:
             for name, value in list(vars(module).items()):
                 if not name.startswith("__") and id(value) in by_identity:
@@ -146,6 +152,13 @@ def substituted(twins: Twins, network: SimulatedNetwork, cluster: SimulatedClust
             stack.enter_context(mock.patch.object(holder, name, initial))
             scheduler.own(holder, name, initial)
         yield
+
+
+def _local_directory(scheduler: Scheduler, parent: TemporaryDirectory[str]) -> Path:
+    """The directory of the executor that a task runs on. The executors of a new driver find no copies of older ones."""
+    task = scheduler.check()
+    assert task is not None
+    return Path(parent.name) / task.process.executor
 
 
 def _nothing(*_arguments: Any, **_options: Any) -> None:
