@@ -57,6 +57,13 @@ ENGINES: dict[str, Engine] = {
             {"library": "penstock", "api": "dataframe", "conf": _UNIX_SOCKETS},
             is_peer=False,
         ),
+        Engine(
+            "penstock-arrow",
+            "Penstock, Arrow",
+            _DSTREAMS,
+            {"library": "penstock", "api": "arrow", "conf": _UNIX_SOCKETS},
+            is_peer=False,
+        ),
         Engine("pyspark", "`pyspark.streaming`", _DSTREAMS, {"library": "pyspark.streaming"}),
         Engine(
             "pyspark-unix",
@@ -125,8 +132,16 @@ ENGINES: dict[str, Engine] = {
             is_peer=False,
             work="the same with one DataFrame query",
         ),
+        Engine(
+            "bare-kernels",
+            "limit: bare Arrow kernels on files",
+            _BARE_FILES,
+            {"api": "arrow"},
+            is_peer=False,
+            work="the same with a loop of Arrow kernels in one process per slot, without Spark",
+        ),
     )
 }
 
 #: The engines that the ratios of a table compare with the others.
-OURS = ("penstock", "penstock-dataframe", "structured-penstock")
+OURS = ("penstock", "penstock-dataframe", "penstock-arrow", "structured-penstock")

@@ -17,6 +17,7 @@ _WIDTH, _HEIGHT, _BAR = 8.0, 4.0, 0.45
 _COLOURS = {
     "penstock": "#00796b",
     "penstock-dataframe": "#1565c0",
+    "penstock-arrow": "#00838f",
     "structured-penstock": "#4fc3f7",
     "structured-arrow": "#9575cd",
     "pyspark": "#e65100",
@@ -29,6 +30,7 @@ _COLOURS = {
     "bare-spark": "#757575",
     "bare-dataframe": "#9e9e9e",
     "bare-structured": "#bdbdbd",
+    "bare-kernels": "#cfcfcf",
 }
 
 

@@ -1,19 +1,23 @@
-"""The limits of rows and of DataFrames: jobs of a running Spark over Arrow files of lines, as these are written.
+"""The limits of rows, DataFrames and Arrow: jobs over Arrow files of lines, as these are written.
 
 It includes what every engine has to do: a process beside Spark receives the lines from the socket and writes them into
 Arrow files, and each batch interval Spark reads the files that are new. It has no receiver task, no blocks that are
 reported, allocated and deleted, no rate control and no recovery.
 
 Rows are processed by plain PySpark: loops over the lines of a partition, which call the functions that the DStream
-programs have. DataFrames are processed by queries.
+programs have. DataFrames are processed by queries. Arrow's kernels run in a loop, in processes of their own and
+without Spark.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from operator import add
 from pathlib import Path
@@ -23,7 +27,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import PATTERN
-from benchmarks.programs import frames
+from benchmarks.programs import frames, kernels
 from benchmarks.programs.answers import Answers
 from benchmarks.programs.arrow_files import LinesFile, Position, record_batches, split_evenly, start_receiver
 from benchmarks.programs.task import Batch, Result, Task, run_program
@@ -33,7 +37,11 @@ Job = Callable[[Sequence[list[Position]]], None]
 
 
 def run(task: Task) -> Result:
-    """Start Spark and run the task."""
+    """Start Spark, or processes for Arrow's kernels, and run the task."""
+    if task.api == "arrow":
+        with ProcessPoolExecutor(task.cores, multiprocessing.get_context("spawn")) as pool:
+            answers = Answers(task.work)
+            return _run_jobs(task, answers, _job_on_columns(pool, task, answers))
     conf = SparkConf().setMaster(f"local[{task.cores}]").setAppName("benchmark").setAll(list(task.conf.items()))
     sc = SparkContext(conf=conf)
     try:
@@ -46,7 +54,10 @@ def run(task: Task) -> Result:
 def run_on(sc: SparkContext, task: Task) -> Result:
     """Run a job for the lines of each interval."""
     answers = Answers(task.work)
-    run_job = (_job_on_rows if task.api == "rows" else _job_on_frames)(sc, task, answers)
+    return _run_jobs(task, answers, (_job_on_rows if task.api == "rows" else _job_on_frames)(sc, task, answers))
+
+
+def _run_jobs(task: Task, answers: Answers, run_job: Job) -> Result:
     started_s = time.time()
     with (
         tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder,
@@ -136,6 +147,17 @@ def _words(line: str) -> list[str]:
 
 def _pair(word: str) -> tuple[str, int]:
     return word, 1
+
+
+def _job_on_columns(pool: ProcessPoolExecutor, task: Task, answers: Answers) -> Job:
+    def run_job(shares: Sequence[list[Position]]) -> None:
+        total = Counter[str]()
+        for counts in pool.map(kernels.counted, shares):
+            total.update(dict(counts))
+        answers.add_words(total.items())
+
+    run_job([[] for _ in range(task.cores)])  # starts the processes
+    return run_job
 
 
 def _job_on_frames(_sc: SparkContext, task: Task, answers: Answers) -> Job:

@@ -129,6 +129,11 @@ def _on_lines(ssc: Any, task: Task, answers: Answers) -> None:
 
         stream = frames.transformed(lines.toDF(), task.work)
         stream.foreachDataFrame(lambda frame: frames.collect(frame, task.work, answers))
+    elif task.api == "arrow":
+        from benchmarks.programs import kernels
+
+        counts = lines.mapInArrow(kernels.words).groupBy("word").count()
+        counts.foreachRDD(lambda rdd: answers.add_words(rdd.collect()))
     elif task.work == "count":
         lines.foreachRDD(lambda rdd: answers.add_number(rdd.count()))
     elif task.work == "grep":

@@ -36,7 +36,7 @@ class Task:
         interval_s: batch interval.
         is_paced: whether lines arrive at a pace, so that an engine without batches gives counts every interval.
         library: package that has the StreamingContext.
-        api: ``rows`` or ``dataframe``.
+        api: ``rows``, ``dataframe`` or ``arrow``.
         source: Structured Streaming's source, ``socket``, ``python``, ``arrow``, ``memory`` or ``penstock``.
         seed: of the batches in queues.
         batch_records: records of each batch in a queue.
