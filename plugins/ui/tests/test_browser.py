@@ -249,3 +249,27 @@ def test_a_page_tells_that_the_connection_is_lost(play: Play) -> None:
             server.stop()
 
     play(scenario)
+
+
+def test_gantt_chart_is_exported_as_svg_png_and_data(play: Play) -> None:
+    # The links that the page would save, by their names.
+    catch = "window.saved = {}; HTMLAnchorElement.prototype.click = function () { saved[this.download] = this.href; }"
+    state = snapshot(completed=30)
+
+    async def scenario(tab: Tab) -> None:
+        async with served(State(state), tab) as url:
+            await tab.open(f"{url}/triage")
+            await tab.value(catch)
+            click = "dispatchEvent(new Event('click', {bubbles: true}))"
+            for kind in ("svg", "png", "json"):
+                await tab.value(f"document.querySelector('[data-export={kind}]').{click}")
+            await tab.until("Object.keys(saved).length === 3")
+            assert await tab.value("saved['batches.svg'].startsWith('data:image/svg+xml')")
+            assert await tab.value("saved['batches.png'].startsWith('data:image/png;base64,')")
+            assert await tab.value("saved['batches.png'].length > 5000")
+            data = "JSON.parse(decodeURIComponent(saved['batches.json'].split(',').slice(1).join(',')))"
+            assert await tab.value(f"{data}.map((batch) => batch.batchTime)") == [
+                b.time_ms for b in state.batches[-20:]
+            ]
+
+    play(scenario)
