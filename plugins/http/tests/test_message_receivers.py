@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from plugins.brokers.tests.client_certificates import Certificates, tls_proxy
 
 from penstock_brokers import Secret
 from penstock_http import SseOptions, WebSocketOptions
@@ -57,6 +59,26 @@ def test_receiver_authenticates(server: PushServer, launch: Launch, tmp_path: Pa
     launched.until(
         lambda: server.headers.get("Authorization") == "Bearer hush" or server.headers.get("X-Key") == "hush"
     )
+
+
+@pytest.mark.parametrize(("make", "address"), [(events, "https://{}/events"), (socket, "wss://{}/socket")])
+def test_both_sides_have_certificates_and_foreign_ones_are_refused(
+    server: PushServer, launch: Launch, tmp_path: Path, make: Callable[..., Any], address: str
+) -> None:
+    own, other = Certificates(tmp_path / "own"), Certificates(tmp_path / "other")
+    server.put(["a"])
+    with tls_proxy(own.context(), server.port) as port:
+        url = address.format(f"127.0.0.1:{port}")
+        trusted = launch(make(server, url=url, tls_ca=own.authority, tls_certificate=own.client))
+        trusted.until_records(["a"])
+        foreign = launch(make(server, url=url, tls_ca=other.authority, tls_certificate=own.client))
+        foreign.until_error("certificate verify failed")
+        anonymous = launch(make(server, url=url, tls_ca=own.authority))
+        anonymous.until(lambda: anonymous.errors)
+        for each in (trusted, foreign, anonymous):
+            each.stop()
+        connections = psutil.Process().net_connections("tcp")
+        assert not [each for each in connections if each.raddr and each.raddr.port == port]
 
 
 @pytest.mark.parametrize("make", [events, socket])

@@ -17,6 +17,7 @@ from aiohttp import ClientSession, ClientTimeout, TCPConnector
 from penstock import AsyncReceiver, PenstockError, SourceStatus
 from penstock.spi import ErrorCounts, get_logger, summary_of, text_of
 from penstock_brokers import ColumnReader, decode, readable
+from penstock_http.client_sockets import ClientSockets
 from penstock_http.message_buffer import Message, MessageBuffer
 from penstock_http.options import SseOptions, WebSocketOptions
 
@@ -53,7 +54,8 @@ class MessageReceiver(AsyncReceiver[Any]):
         self._dropped = ErrorCounts()
         buffer = MessageBuffer()
         timeout = ClientTimeout(total=None, sock_connect=options.connect_timeout, sock_read=options.idle_timeout)
-        connector = TCPConnector(ssl=options.ssl_context())
+        sockets = ClientSockets()
+        connector = TCPConnector(ssl=options.ssl_context(), socket_factory=sockets.create)
         storing = asyncio.create_task(self._keep_storing(buffer))
         reporting = asyncio.create_task(self._keep_reporting(buffer))
         try:
@@ -69,6 +71,7 @@ class MessageReceiver(AsyncReceiver[Any]):
             if not reading.cancelled():
                 reading.result()
         finally:
+            await sockets.close()
             await _cancelled(reporting)
             await _cancelled(storing)
             self._store_rest(buffer)
