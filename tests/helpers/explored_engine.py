@@ -77,5 +77,5 @@ class ExploredNetwork(SimulatedNetwork):
         self._choices = choices
         self.is_explored = False
 
-    def _loses(self, _probability: float) -> bool:
-        return self.is_explored and self._choices.fault() == 1
+    def _loses(self, probability: float) -> bool:
+        return self._choices.fault() == 1 if self.is_explored else super()._loses(probability)

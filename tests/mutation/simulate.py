@@ -15,11 +15,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define, field
+from attrs import define
 from tests.mutation.defects import DEFECTS, Defect
 from tests.mutation.forks import Send, in_forks
 from tests.mutation.mutations import Mutant
@@ -41,7 +42,7 @@ _IMPORTED = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 @define
 class Result:
-    """What is known of a defect."""
+    """What is known of a defect: all seeds below a number were run, the last of which may violate a guarantee."""
 
     defect: Defect
     seeds: int = 0
@@ -63,9 +64,8 @@ class Result:
 class _Run:
     results: Sequence[Result]
     jobs: int
-    most_seeds: int
+    seeds: range
     end_s: float
-    by_mutant: dict[str, Result] = field(factory=dict)
 
     def simulate(self) -> None:
         """Run the seeds until each defect is killed, or the time is over."""
@@ -78,13 +78,12 @@ class _Run:
             print(f"{result.defect.name}: {result.seeds} seeds, {result.violation[:200] or 'survived'}", flush=True)
 
     def _rounds(self) -> Iterator[tuple[Result, range]]:
-        first = 0
-        for end in sorted({min(end, self.most_seeds) for end in _ROUNDS}):
-            # The rounds overlap by as many defects as run at the same time; each continues where it was.
+        ends = {*_ROUNDS, self.seeds.stop}.intersection(range(self.seeds.start + 1, self.seeds.stop + 1))
+        for first, end in pairwise([self.seeds.start, *sorted(ends)]):
+            # While others still run in a round, the next one begins with those that have survived it.
             for result in self.results:
                 if not result.violation and result.seeds >= first and time.monotonic() < self.end_s:
                     yield result, range(first, end)
-            first = end
 
     def _run_seeds(self, task: tuple[Result, range], send: Send) -> None:
         result, seeds = task
@@ -117,7 +116,8 @@ def _note(results: dict[str, Result], mutant: Mutant, verdict: Verdict, killer: 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation.simulate", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[[], *(defect.name for defect in DEFECTS)], help="defects to test")
-    parser.add_argument("--seeds", type=int, default=1000, help="the most seeds of each defect")
+    parser.add_argument("--seeds", type=int, default=1000, help="run the seeds below this number")
+    parser.add_argument("--first", type=int, default=0, help="the first seed, to continue an earlier run")
     parser.add_argument("--minutes", type=float, default=600.0, help="start no further seed after this time")
     parser.add_argument("--only-seeds", action="store_true", help="run no unit tests")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="defects that are tested at the same time")
@@ -126,8 +126,11 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.results is None or not is_inside():
         return _run_inside(arguments.output)
-    results = [Result(defect) for defect in DEFECTS if not arguments.names or defect.name in arguments.names]
-    run = _Run(results, arguments.jobs, arguments.seeds, time.monotonic() + arguments.minutes * 60)
+    seeds = range(arguments.first, arguments.seeds)
+    results = [
+        Result(defect, seeds.start) for defect in DEFECTS if not arguments.names or defect.name in arguments.names
+    ]
+    run = _Run(results, arguments.jobs, seeds, time.monotonic() + arguments.minutes * 60)
     run.simulate()
     if not arguments.only_seeds:
         run.test()

@@ -30,6 +30,7 @@ from penstock.receive.messages import RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.runtime.clock import SystemClock
 from penstock.runtime.threads import EngineThread
+from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
 from penstock.track.allocations import Allocations
 from penstock.track.block_logs import BlockLogs
@@ -64,8 +65,14 @@ class Launcher(ReceiverLauncher):
 
     launched: Callable[[ReceiverJob], None]
 
-    def make_job(self, *arguments: Any) -> ReceiverJob:
-        job = super().make_job(*arguments)
+    def make_job(
+        self,
+        stream_id: int,
+        epoch: int,
+        candidates: Sequence[TaskLocation],
+        on_end: Callable[[BaseException | None], None],
+    ) -> ReceiverJob:
+        job = super().make_job(stream_id, epoch, candidates, on_end)
         job.start = partial(self.launched, job)  # type: ignore[method-assign]
         return job
 
