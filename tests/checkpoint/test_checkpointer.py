@@ -13,7 +13,7 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers import Gate
 
-from penstock.checkpoint.checkpoint_format import Checkpoint, LateBatches, SavedInput
+from penstock.checkpoint.checkpoint_format import BatchRange, Checkpoint, LateBatches, SavedInput
 from penstock.checkpoint.checkpoint_store import CheckpointStore
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.program import Program
@@ -286,6 +286,13 @@ def test_a_day_of_late_batches_is_one_entry(make: Callable[..., Writing]) -> Non
     assert writing.newest.late == [LateBatches(4000, 86_400_000, 1)]
     assert writing.newest.next_ms == 4000
     assert writing.newest.late[0].times(1000) == range(4000, 86_401_000, 1000)
+
+
+def test_times_that_were_never_due_are_one_entry(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.checkpointer.save(UnfinishedBatches(9000), 0, [range(4000, 8000, 1000)])
+    writing.checkpointer.stop(10)
+    assert writing.newest.skipped == [BatchRange(4000, 7000)]
 
 
 def test_single_late_batch_is_an_entry_with_its_attempts(make: Callable[..., Writing]) -> None:
