@@ -15,11 +15,14 @@ from pyspark import SparkContext
 
 from penstock import StreamingContext
 from penstock.blocks.block import StoredBlock
+from penstock.graph.node import Node
+from penstock.graph.stateful import StatefulDStream
 from penstock.journal.segment import Event
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.threads import EngineThread
 from penstock.storage.claim import Claim
 from penstock.storage.directory import Directory, Durability
+from penstock.track import allocations
 from penstock.track.allocations import Allocations
 from penstock_state.state_store import StateStore, StateVersion
 from penstock_testing import FAULTS, SimulatedFault, Simulation
@@ -204,6 +207,17 @@ def test_state_files_that_are_deleted_too_early_are_found(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(StateStore, "retire", retire_at_once)
     assert is_found("", "kill")
+
+
+def test_batches_that_are_never_forgotten_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Node, "is_forgettable", lambda _node, _time_ms: False)
+    monkeypatch.setattr(StatefulDStream, "is_forgettable", lambda _node, _time_ms: False)
+    assert is_found("holds more and more objects", "worker")
+
+
+def test_blocks_that_are_never_forgotten_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocations, "old_batches", lambda _allocated, _before_ms, _retained: [])
+    assert is_found("blocks that are no longer needed are still known", "worker")
 
 
 def test_repeated_report_that_is_accepted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

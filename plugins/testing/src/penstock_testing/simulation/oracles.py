@@ -12,6 +12,9 @@ from penstock_testing.simulation.simulated_program import INTERVAL_S, TIMEOUT_S,
 # The files that data is in.
 _KINDS = re.compile(r"/receivedData/|/rdd-\d+/")
 
+# How many objects of a class a driver may hold more than 40 batches earlier, because a batch is running.
+_MOST_GROWTH = 30
+
 
 def check(world: World, *, skips_times: bool, maps_with_state: bool = False) -> None:
     """Compare what the program has written with what its sources were told, and with a plain model.
@@ -54,6 +57,15 @@ def check_files(world: World, disk: SimulatedDisk, before_s: float) -> None:
     old = [path for path in sorted(disk.files) if disk.changed_s[path] < before_s and _KINDS.search(path)]
     if old:
         world.violate(f"{len(old)} files that are no longer needed were not deleted: {', '.join(old[:4])}")
+
+
+def check_growth(world: World, before: Counter[str], after: Counter[str]) -> None:
+    """Compare the objects that a driver without input holds at two times; see ``held_objects``."""
+    grown = {name: (before[name], count) for name, count in after.items() if count > before[name] + _MOST_GROWTH}
+    if grown:
+        world.violate(f"a driver without input holds more and more objects: {grown}")
+    if after["StoredBlock"]:
+        world.violate(f"{after['StoredBlock']} blocks that are no longer needed are still known")
 
 
 def _check_mapped(world: World, batches: Mapping[int, Sequence[Record]]) -> None:

@@ -127,7 +127,12 @@ class SimulatedRDD(RDD[Any]):
                 self._sc.disk.operate("write", path)
                 self._sc.disk.put(path, data, sync=False)
             self._file = file
-            self._parents = ()
+            self.forget_lineage()
+
+    def forget_lineage(self) -> None:
+        """Release the RDDs that this one was computed from."""
+        self._parents = ()
+        self._compute = _no_partition
 
 
 class SimulatedPipelinedRDD(SimulatedRDD):
@@ -135,8 +140,12 @@ class SimulatedPipelinedRDD(SimulatedRDD):
 
     def __init__(self, prev: SimulatedRDD, func: Callable[[int, Iterable[Any]], Iterable[Any]]) -> None:
         super().__init__(prev._sc, prev.number, lambda index: func(index, iter(prev.partition(index))), [prev])
-        self.prev = prev
+        self.prev: SimulatedRDD | None = prev
         self.func = func
+
+    def forget_lineage(self) -> None:
+        super().forget_lineage()
+        self.prev = None
 
 
 class SimulatedBlocksRDD(SimulatedPipelinedRDD):
@@ -150,6 +159,10 @@ class SimulatedBlocksRDD(SimulatedPipelinedRDD):
 
     def count(self) -> int:
         return sum(self.mapPartitionsWithIndex(self._count_partition).collect())
+
+
+def _no_partition(index: int) -> Iterable[Any]:
+    raise AssertionError(f"partition {index} of a checkpointed RDD is computed instead of read")
 
 
 def collection_rdd(sc: SimulatedSparkContext, partitions: Sequence[Sequence[Any]]) -> SimulatedRDD:
@@ -215,4 +228,5 @@ def checkpointed_state(
 def unpickled(rdd: SimulatedRDD) -> SimulatedRDD:
     """As the RDD, with a copy of its partition function, by pickling as in Spark."""
     assert isinstance(rdd, SimulatedPipelinedRDD)
+    assert rdd.prev is not None
     return SimulatedPipelinedRDD(rdd.prev, pickle.loads(cloudpickle.dumps(rdd.func)))

@@ -13,6 +13,7 @@ from penstock import PenstockError, StreamingContext
 from penstock.spi import throttle
 from penstock_testing.simulation import oracles
 from penstock_testing.simulation.faults import FAULTS, Faults, SimulatedFault, check_names, plan
+from penstock_testing.simulation.held_objects import held_objects
 from penstock_testing.simulation.primitives import Twins
 from penstock_testing.simulation.scheduler import Scheduler, SimulationError
 from penstock_testing.simulation.simulated_cluster import SimulatedCluster, SimulatedSparkContext
@@ -37,6 +38,8 @@ _DRAIN_S = 180.0
 _MOST_KINDS = 4
 # A program that runs for this long without faults has deleted the blocks and RDDs that are this old, in seconds.
 _QUIET_S, _UNUSED_S = 75.0, 50.0
+# The objects that it holds are counted twice, this many seconds apart: a multiple of the checkpoint interval.
+_GROWTH_S = 40.0
 
 
 @frozen
@@ -152,7 +155,10 @@ class Simulation:
         # Failed batches run again after a restart.
         self.stop_driver(graceful=True)
         quiet_s = scheduler.random.choice((5.0, 5.0, 5.0, _QUIET_S))
-        scheduler.elapse(quiet_s)
+        if quiet_s == _QUIET_S:
+            self._check_growth(quiet_s)
+        else:
+            scheduler.elapse(quiet_s)
         # What a replaced driver's jobs write when they are resumed, nobody knows.
         if quiet_s == _QUIET_S and "suspend" not in self.faults.kinds:
             oracles.check_files(self.world, self.disk, scheduler.now_s - _UNUSED_S)
@@ -162,6 +168,15 @@ class Simulation:
         for driver in self._replaced:
             if not driver.process.is_dead:
                 self.world.violate(f"{driver.process.name} was replaced, and still runs")
+
+    def _check_growth(self, quiet_s: float) -> None:
+        """Let time pass, and compare what the driver holds at its end and some time before."""
+        self.scheduler.elapse(quiet_s - _GROWTH_S)
+        driver = self.driver
+        before = held_objects(None if driver is None else driver.ssc)
+        self.scheduler.elapse(_GROWTH_S)
+        if driver is not None and driver is self.driver and not driver.process.is_dead:
+            oracles.check_growth(self.world, before, held_objects(driver.ssc))
 
     def _keep_running(self) -> None:
         """The cluster manager: start a driver whenever none runs."""
@@ -230,6 +245,7 @@ class Driver:
         #: How to stop, ``graceful`` or ``at once``; empty to run.
         self.stop = ""
         self.context: SimulatedSparkContext | None = None
+        self.ssc: StreamingContext | None = None
         #: The version of the program that it runs.
         self.version = simulation.world.version
         self.process = simulation.scheduler.process(f"driver {number}")
@@ -242,7 +258,7 @@ class Driver:
         sc = self.context = simulation.cluster.context(simulation.conf, self.process)
         SparkContext._active_spark_context = sc
         try:
-            ssc = StreamingContext.getOrCreate(
+            self.ssc = ssc = StreamingContext.getOrCreate(
                 _CHECKPOINT, lambda: create(sc, self.version, maps_with_state=simulation.maps_with_state)
             )
             ssc.start()
