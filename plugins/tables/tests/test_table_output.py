@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from attrs import evolve
@@ -22,6 +27,7 @@ from penstock_tables import (
     TableWriteError,
 )
 from penstock_tables.batch_identity import BatchId
+from penstock_tables.demo import TableOfLines
 from penstock_tables.partition_writer import PartitionWriter
 from penstock_tables.sql_table import SqlTableSettings, engine_of
 from penstock_tables.table import Commit, OpenTable, Table
@@ -418,3 +424,31 @@ def test_what_was_written_is_described(kind: Kind) -> None:
     assert (written["table"], written["rows"], written["refused_rows"]) == (kind.table.name, 3, 0)
     assert min(written["tasks_seconds"], written["commit_seconds"], written["bytes"]) >= 0
     assert writes.write(batch(0), SCHEMA, task(records(0))) == {"table": kind.table.name}
+
+
+def test_a_locked_database_fails_the_batch_until_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seconds that a writer waits for the lock.
+    monkeypatch.setattr("penstock_tables.sql_table._BUSY_S", 0.05)
+    kind = Kind("sql", tmp_path)
+    writes = output(kind.table)
+    writes.write(batch(0), SCHEMA, task(records(0)))
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(TableWriteError, match=r"batch .* not written to table orders of .*database is locked"):
+            writes.write(batch(1), SCHEMA, task(records(1)))
+        other.rollback()
+    writes.write(batch(1), SCHEMA, task(records(1)))
+    assert kind.rows() == as_rows(0, 1)
+
+
+def test_the_demonstration_reports_the_rows_of_its_files_and_the_time_to_the_first(tmp_path: Path) -> None:
+    demonstration = TableOfLines(tmp_path / "files", time.time() - 5)
+    assert demonstration.report() == "no batch was written"
+    kind = Kind("files", tmp_path)
+    for number in range(2):
+        output(kind.table).write(batch(number), SCHEMA, task(records(number)))
+    table, query = demonstration.report().splitlines()
+    assert re.match(rf"table: 6 rows of 2 batches in {tmp_path}/files; .* queried \d+\.\d s after the command", table)
+    (sql,) = re.findall(r'duckdb -c "(.+)"', query)
+    with duckdb.connect() as connection:
+        assert connection.sql(sql.replace("words", "n")).fetchall() != []
