@@ -88,7 +88,7 @@ NOT_RUN = {
     "penstock doctor": "looks at this machine: plugins/cli/tests/test_doctor.py runs it on made-up ones",
     "penstock pack": "copies 100 MB: plugins/cli/tests/test_pack.py packs small packages",
     "penstock plugins check": "needs a source: plugins/cli/tests/test_check.py",
-    "penstock plugins new": "a tutorial does the same: tests/docs/test_tutorial_rate_estimator.py",
+    "penstock plugins new": "tutorials do the same, and plugins/cli/tests/test_new.py tests what it writes",
     "make demo": "starts Spark: plugins/cli/tests/test_demo.py runs the command",
     "make test": "runs this test",
     "make bench": "takes minutes to hours: tests/benchmarks/test_quick_row.py runs a small row",

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # comes with Bokeh
 from click.testing import Result
+from packaging.requirements import Requirement
 from tests.helpers.forked import run_module
 from tests.helpers.plugin_folders import environment_with
 
-from penstock_cli.new import write_plugin
+import penstock
+from penstock_cli.new import core_range, write_plugin
 
 Cli = Callable[..., Result]
 
@@ -69,10 +73,49 @@ def test_command_says_what_to_do_next(cli: Cli, tmp_path: Path) -> None:
     result = cli("plugins", "new", "receiver", "weather", "--into", str(tmp_path))
     assert result.exit_code == 0
     project = tmp_path / "penstock-weather"
-    files = sorted(file.name for file in project.iterdir())
-    assert files == ["README.md", "penstock_weather.py", "pyproject.toml", "test_penstock_weather.py"]
-    assert [line.strip() for line in result.stdout.splitlines()[1:5]] == files
+    files = sorted(str(path.relative_to(project)) for path in project.rglob("*") if path.is_file())
+    assert files == [
+        ".github/workflows/ci.yml",
+        ".github/workflows/release.yml",
+        "CHANGELOG.md",
+        "README.md",
+        "penstock_weather.py",
+        "pyproject.toml",
+        "test_penstock_weather.py",
+    ]
+    assert [line.strip() for line in result.stdout.splitlines()[1:8]] == files
     assert result.stdout.endswith("  pytest\n  penstock demo --receiver weather\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.1.0", ">=0.1.0,<0.2"), ("0.12.3", ">=0.12.3,<0.13"), ("1.4.2", ">=1.4.2,<2"), ("2.0rc1+local", ">=2.0rc1,<3")],
+)
+def test_core_range_ends_where_the_contract_may_change(version: str, expected: str) -> None:
+    assert core_range(version) == expected
+
+
+def test_new_plugin_accepts_the_core_that_wrote_it_and_not_the_next_minor_version(folders: list[Path]) -> None:
+    for folder in folders:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        (core,) = map(Requirement, project["dependencies"])
+        assert core.name == "penstock-core"
+        assert core.specifier.contains(penstock.__version__)
+        assert not core.specifier.contains("0.2.0")
+
+
+def test_workflows_test_the_plugin_by_name_and_store_no_token(folders: list[Path]) -> None:
+    for folder in folders:
+        name = folder.name.removeprefix("penstock-")
+        workflows = folder / ".github/workflows"
+        ci, release = (yaml.safe_load((workflows / file).read_text()) for file in ("ci.yml", "release.yml"))
+        commands = [step.get("run") for step in ci["jobs"]["test"]["steps"]]
+        assert commands[-3:] == ["pip install . --group dev", "pytest", f"penstock plugins check {name}"]
+        assert f"penstock plugins check {name}" in [step.get("run") for step in release["jobs"]["build"]["steps"]]
+        assert release["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+        assert "secrets." not in (workflows / "release.yml").read_text()
+        # `${{ … }}` survived the template, and nothing was left to fill in.
+        assert ci["jobs"]["test"]["steps"][1]["with"]["python-version"] == "${{ matrix.python }}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from string import Template
 
 import click
 from attrs import frozen
+from packaging.version import Version
 
+import penstock
 from penstock import ConfigurationError
 from penstock.spi import GROUP, LoadedPlugin, Plugins
 from penstock_cli.shared import examples
@@ -84,8 +86,9 @@ _KINDS = {
 def new(kind: str, name: str, into: Path, is_async: bool) -> None:
     """Write a new plugin to start from.
 
-    Writes a module, a test file, pyproject.toml and README.md. The plugin works and passes every conformance check as
-    it is: install it, look at it, change it. NAME is what programs will call it.
+    Writes a module, a test file, pyproject.toml, README.md, CHANGELOG.md, and GitHub workflows that test the plugin and
+    publish it. It works and passes every conformance check as it is: install it, look at it, change it. NAME is what
+    programs will call it.
     """
     if is_async and kind != "receiver":
         raise click.UsageError(f"--asyncio is for a receiver, not for a {kind}")
@@ -98,8 +101,8 @@ def new(kind: str, name: str, into: Path, is_async: bool) -> None:
     except OSError as error:
         raise click.FileError(str(error.filename), error.strerror) from None
     click.echo(f"{folder}/")
-    for file in sorted(folder.iterdir()):
-        click.echo(f"  {file.name}")
+    for file in sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file()):
+        click.echo(f"  {file}")
     click.echo(
         f"\nNext:\n  cd {folder}\n  pip install --editable . penstock-testing pytest\n  pytest\n"
         f"  {_filled(_KINDS[kind].try_it, name)}"
@@ -130,6 +133,9 @@ def write_plugin(kind: str, name: str, into: Path, *, is_async: bool = False) ->
         f"test_{module}.py": f"test_{template}.py.txt",
         "pyproject.toml": "pyproject.toml.txt",
         "README.md": "README.md.txt",
+        "CHANGELOG.md": "CHANGELOG.md.txt",
+        ".github/workflows/ci.yml": "ci.yml.txt",
+        ".github/workflows/release.yml": "release.yml.txt",
     }
     chosen = _KINDS[kind]
     further = {
@@ -137,13 +143,23 @@ def write_plugin(kind: str, name: str, into: Path, *, is_async: bool = False) ->
         "value": module + _filled(chosen.target, name),
         "try_it": _filled(chosen.try_it, name),
         "options": _filled(chosen.options, name),
+        "core_range": core_range(penstock.__version__),
     }
     folder = into / f"penstock-{name}"
     folder.mkdir(parents=True)
     for file, source in files.items():
         text = _filled((_TEMPLATES / source).read_text(encoding="utf-8"), name, further)
-        (folder / file).write_text(text, encoding="utf-8")
+        path = folder / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     return folder
+
+
+def core_range(version: str) -> str:
+    """The versions of the core with the plugin contract of ``version``, from it on, as a version specifier."""
+    first = Version(version)
+    end = f"{first.major + 1}" if first.major else f"0.{first.minor + 1}"
+    return f">={first.public},<{end}"
 
 
 def _filled(template: str, name: str, further: dict[str, str] | None = None) -> str:
