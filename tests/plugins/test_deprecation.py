@@ -20,7 +20,7 @@ def store({arguments}):
 """
 
 
-def _store(block: Block, launch: str) -> StoredBlock | None:  # type: ignore[empty-body]
+def _store(block: Block, launch: str) -> StoredBlock | None:
     """The hook with an argument that a later version has deprecated."""
 
 
